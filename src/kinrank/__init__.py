@@ -1,0 +1,28 @@
+"""kinrank: every query is ranked by a model learnt from the judged queries most like it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kinrank.data.queryset import QuerySet as QuerySet
+
+__version__ = "0.1.0"
+
+# Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
+_PUBLIC = {
+    "QuerySet": "kinrank.data.queryset",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'kinrank' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

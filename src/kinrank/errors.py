@@ -1,0 +1,73 @@
+"""The exception tree: everything kinrank raises on purpose.
+
+::
+
+    KinrankError
+    ├── DataError (also ValueError)          judged queries that cannot be what they claim to be
+    │   └── FileFormatError                  the same, with the file and the line
+    ├── ParameterError (also ValueError)     a setting that makes no sense
+    ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    └── StoreError                           a folder on disk that cannot be trusted
+        ├── DamagedFolderError               it was written by kinrank, and has changed since
+        ├── ForeignFolderError               it was not written by kinrank, or is of another kind
+        └── NewerFormatError                 it was written by a newer kinrank
+
+Every message says what was expected, what was found, and what to do. Nothing in here knows HTTP: the
+service maps these classes to status codes.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class KinrankError(Exception):
+    """Base of all errors that kinrank raises on purpose."""
+
+
+class DataError(KinrankError, ValueError):
+    """Judged queries or candidates that cannot be what they claim to be."""
+
+
+class FileFormatError(DataError):
+    """A line of a file that cannot be read.
+
+    Parameters
+    ----------
+    path
+        The file.
+    line
+        Its line, counted from 1; 0 where no single line is to blame.
+    problem
+        What was expected, what was found, and what to do.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], line: int, problem: str) -> None:
+        where = f"{os.fspath(path)}, line {line}" if line else os.fspath(path)
+        super().__init__(f"{where}: {problem}")
+        self.path = os.fspath(path)
+        self.line = line
+
+
+class ParameterError(KinrankError, ValueError):
+    """A setting that makes no sense."""
+
+
+class MissingExtraError(KinrankError, ImportError):
+    """An optional dependency is not installed; the message has the pip line."""
+
+
+class StoreError(KinrankError):
+    """A folder on disk that cannot be trusted."""
+
+
+class DamagedFolderError(StoreError):
+    """The folder was written by kinrank and has changed since."""
+
+
+class ForeignFolderError(StoreError):
+    """The folder was not written by kinrank, or holds another kind of thing."""
+
+
+class NewerFormatError(StoreError):
+    """The folder was written by a newer kinrank."""
