@@ -22,7 +22,7 @@ def import_extra(module: str, extra: str) -> ModuleType:
     >>> import_extra("a_module_nobody_has", "lightgbm")
     Traceback (most recent call last):
     ...
-    kinrank.errors.MissingExtraError: this needs a_module_nobody_has, which is not installed: pip install 'kinrank[lightgbm]'
+    kinrank.errors.MissingExtraError: this needs a_module_nobody_has, ...: pip install 'kinrank[lightgbm]'
     """
     try:
         return importlib.import_module(module)

@@ -1,0 +1,1 @@
+"""One module per claim of the docs; `python -m benchmarks NAME` runs it."""
