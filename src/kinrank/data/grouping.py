@@ -85,23 +85,25 @@ def as_ids(values: ArrayLike, name: str) -> NDArray[Any]:
     if ids.dtype.kind == "S":
         return np.char.decode(ids, "utf-8")
     if ids.dtype.kind == "f":
-        if not np.all(ids == np.floor(ids)):  # also False for NaN
-            row = int(np.argmin(ids == np.floor(ids)))
+        whole = np.isfinite(ids) & (ids == np.floor(ids))
+        if not whole.all():
+            row = int(np.argmin(whole))
             raise DataError(f"{name}[{row}] is {ids[row]}: ids are whole numbers or text; fill or drop that row")
         return ids.astype(np.int64)
+    if not ids.size:
+        return ids.astype(np.str_)
     return _ids_from_objects(ids.tolist(), name)
 
 
 def _ids_from_objects(values: list[Any], name: str) -> NDArray[Any]:
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return np.array(values, dtype=np.int64)
+    kind = str if isinstance(values[0], str) else int
     for row, value in enumerate(values):
-        if not isinstance(value, str):
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise DataError(
                 f"{name}[{row}] is {value!r} ({type(value).__name__}): ids are whole numbers or text, all of one "
                 "kind; fill or drop that row"
             )
-    return np.array(values, dtype=np.str_)
+    return np.array(values, dtype=np.str_ if kind is str else np.int64)
 
 
 def _run_starts(ids: NDArray[Any]) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KIND = "queries"
-_COLUMN = "column."
+COLUMN = "column."  # what the file of a query column begins with
 
 Float32 = NDArray[np.float32]
 
@@ -158,7 +158,7 @@ class QuerySet:
             offsets=offsets,
             qid=ids,
             doc_id=docs,
-            feature_names=tuple(feature_names or ()),
+            feature_names=() if feature_names is None else tuple(feature_names),
             query_columns={name: _plain(values) for name, values in (query_columns or {}).items()},
             row_order=order,
         )
@@ -197,18 +197,14 @@ class QuerySet:
             qid=arrays["qid"],
             doc_id=arrays.get("doc_id"),
             feature_names=tuple(meta["feature_names"]),
-            query_columns={k.removeprefix(_COLUMN): v for k, v in arrays.items() if k.startswith(_COLUMN)},
+            query_columns={k.removeprefix(COLUMN): v for k, v in arrays.items() if k.startswith(COLUMN)},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write as a folder that `open` maps into memory."""
-        arrays: dict[str, NDArray[Any]] = {"X": self.X, "offsets": self.offsets, "qid": self.qid}
-        if self.y is not None:
-            arrays["y"] = self.y
-        if self.doc_id is not None:
-            arrays["doc_id"] = self.doc_id
-        arrays |= {_COLUMN + name: values for name, values in self.query_columns.items()}
-        folder.write(path, KIND, {"feature_names": list(self.feature_names)}, arrays)
+        """Write as a folder that `open` maps into memory; see `kinrank.data.stream.write_folder`."""
+        from kinrank.data import stream
+
+        stream.write_folder([self], path)
 
     @classmethod
     def concat(cls, parts: Sequence[QuerySet]) -> QuerySet:
@@ -221,14 +217,20 @@ class QuerySet:
         >>> QuerySet.concat([a, b])
         QuerySet(2 queries, 2 rows, 1 features, not judged)
         """
+        if not parts:
+            raise DataError("no sets to put together: pass at least one")
         first, *rest = parts
         for part in rest:
             if part.feature_names != first.feature_names:
                 raise DataError(f"features differ: {first.feature_names} and {part.feature_names}")
+            if (part.qid.dtype.kind == "U") != (first.qid.dtype.kind == "U"):
+                raise DataError("query ids are text in one set and numbers in another: make them alike")
         qid = np.concatenate([part.qid for part in parts])
         if len(np.unique(qid)) != len(qid):
             ids, counts = np.unique(qid, return_counts=True)
-            raise DataError(f"query {ids[counts > 1][0]!r} is in more than one part: rename it, or keep one of them")
+            raise DataError(
+                f"query {ids[counts > 1][0].item()!r} is in more than one part: rename it, or keep one of them"
+            )
         judged = all(part.y is not None for part in parts)
         named = all(part.doc_id is not None for part in parts)
         columns = set(first.query_columns).intersection(*(part.query_columns for part in rest))
@@ -258,19 +260,22 @@ class QuerySet:
         if isinstance(queries, slice):
             start, stop, step = queries.indices(len(self))
             if step == 1:
-                stop = max(start, stop)
-                return self._pick(slice(self.offsets[start], self.offsets[stop]), slice(start, stop))
+                offsets = np.asarray(self.offsets[start : max(start, stop) + 1])
+                return self._pick(slice(offsets[0], offsets[-1]), slice(start, stop), offsets - offsets[0])
             queries = np.arange(start, stop, step)
         index = np.asarray(queries)
         if index.dtype == np.bool_:
             if index.shape != (len(self),):
                 raise DataError(f"a mask must have one value per query ({len(self)}), got shape {index.shape}")
             index = np.flatnonzero(index)
-        return self._pick(self.rows_of(index), index.astype(np.int64))
+        elif index.size and not np.issubdtype(index.dtype, np.integer):
+            raise DataError(f"queries are picked by position, slice or mask, got {index.dtype}")
+        index = index.astype(np.int64)
+        return self._pick(self.rows_of(index), index, offsets_of(self._sizes_of(index)))
 
-    def _pick(self, rows: slice | NDArray[np.int64], queries: slice | NDArray[np.int64]) -> QuerySet:
-        offsets = np.zeros(len(self.qid[queries]) + 1, dtype=np.int64)
-        np.cumsum(self.sizes[queries], out=offsets[1:])
+    def _pick(
+        self, rows: slice | NDArray[np.int64], queries: slice | NDArray[np.int64], offsets: NDArray[np.int64]
+    ) -> QuerySet:
         return QuerySet(
             X=self.X[rows],
             y=None if self.y is None else self.y[rows],
@@ -284,11 +289,16 @@ class QuerySet:
     def rows_of(self, queries: ArrayLike) -> NDArray[np.int64]:
         """The rows of some queries, in the order of those queries."""
         index = np.asarray(queries, dtype=np.int64)
-        sizes = self.sizes[index]
+        sizes = self._sizes_of(index)
         ends = np.cumsum(sizes)
         shift = np.repeat(self.offsets[:-1][index] - (ends - sizes), sizes)
         rows: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) + shift
         return rows
+
+    def _sizes_of(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
+        # Not `sizes[queries]`, which would look at every query of a set that may hold millions.
+        sizes: NDArray[np.int64] = self.offsets[1:][queries] - self.offsets[:-1][queries]
+        return sizes
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """One value per row, put back into the row order of the arrays that the caller gave."""
@@ -345,5 +355,8 @@ def _grades(y: ArrayLike) -> Float32:
 
 
 def _plain(values: ArrayLike) -> NDArray[Any]:
+    """A column that can be stored and mapped: objects become text, None empty text."""
     column = np.asarray(values)
-    return np.array([str(value) for value in column.tolist()]) if column.dtype == object else column
+    if column.dtype != object:
+        return column
+    return np.array(["" if value is None else str(value) for value in column.tolist()], dtype=np.str_)

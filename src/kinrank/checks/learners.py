@@ -1,0 +1,95 @@
+"""What every learner promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kinrank.checks.worlds import plain_world, promise
+from kinrank.learn.base import Learner, LinearLearner
+from kinrank.measure import NDCG
+
+LearnerCheck = Callable[[Callable[[], Learner]], None]
+
+
+def learner_checks() -> list[LearnerCheck]:
+    """All checks; each takes a function that makes an unfitted learner."""
+    return [
+        check_learns_an_order,
+        check_fit_returns_self_and_leaves_settings,
+        check_state_round_trip,
+        check_same_data_same_model,
+        check_query_weight_counts_queries,
+        check_zero_weight_forgets_a_query,
+        check_query_order_does_not_matter,
+        check_prior_is_the_limit_of_penalty,
+    ]
+
+
+def check_learns_an_order(make: Callable[[], Learner]) -> None:
+    """Fitted on a world with one order, it finds that order on other queries of it."""
+    train, test = plain_world(60), plain_world(30, seed=1)
+    learner = make().fit(train)
+    quality = (NDCG @ 10).mean(learner.predict(test.X), test.grades, test.offsets)
+    promise(quality > 0.9, f"NDCG@10 is {quality:.3f} on a world that a line explains")
+
+
+def check_fit_returns_self_and_leaves_settings(make: Callable[[], Learner]) -> None:
+    """As scikit-learn's conventions have it."""
+    learner = make()
+    before = learner.get_params()
+    promise(learner.fit(plain_world()) is learner, "fit must return self")
+    promise(learner.get_params() == before, "fit must not change settings")
+
+
+def check_state_round_trip(make: Callable[[], Learner]) -> None:
+    """Its state is plain arrays, and enough to predict the same."""
+    world = plain_world()
+    learner = make().fit(world)
+    state = learner.get_state()
+    promise(all(array.dtype != object for array in state.values()), "a state is arrays without objects")
+    twin = make().set_state(state)
+    promise(np.array_equal(twin.predict(world.X), learner.predict(world.X)), "a restored learner predicts the same")
+
+
+def check_same_data_same_model(make: Callable[[], Learner]) -> None:
+    """Two fits on the same data agree to the bit."""
+    world = plain_world()
+    first, second = make().fit(world).predict(world.X), make().fit(world).predict(world.X)
+    promise(np.array_equal(first, second), "fitting twice on the same data must give the same model")
+
+
+def check_query_weight_counts_queries(make: Callable[[], Learner]) -> None:
+    """Weighing every query alike, whatever the weight, changes nothing for a linear learner."""
+    world = plain_world()
+    plain, weighted = make().fit(world), make().fit(world, query_weight=np.full(len(world), 3.0))
+    if isinstance(plain, LinearLearner) and isinstance(weighted, LinearLearner):
+        promise(bool(np.allclose(plain.coef_, weighted.coef_, atol=1e-5)), "equal weights must not change the model")
+
+
+def check_zero_weight_forgets_a_query(make: Callable[[], Learner]) -> None:
+    """A query of weight 0 is as good as absent, for a linear learner."""
+    world = plain_world()
+    weight = np.ones(len(world))
+    weight[::2] = 0.0
+    some, rest = make().fit(world, query_weight=weight), make().fit(world[1::2])
+    if isinstance(some, LinearLearner) and isinstance(rest, LinearLearner):
+        promise(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must not be learnt from")
+
+
+def check_query_order_does_not_matter(make: Callable[[], Learner]) -> None:
+    """The order of queries is nothing to a linear learner."""
+    world = plain_world()
+    there, back = make().fit(world), make().fit(world[::-1])
+    if isinstance(there, LinearLearner) and isinstance(back, LinearLearner):
+        promise(bool(np.allclose(there.coef_, back.coef_, atol=1e-5)), "the order of queries must not matter")
+
+
+def check_prior_is_the_limit_of_penalty(make: Callable[[], Learner]) -> None:
+    """Under a huge penalty a linear learner answers its prior."""
+    learner = make()
+    if isinstance(learner, LinearLearner):
+        prior = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+        learner.set_params(penalty=1e9).fit(plain_world(), prior=prior)
+        promise(bool(np.allclose(learner.coef_, prior, atol=1e-5)), "a huge penalty must pull the weights to the prior")

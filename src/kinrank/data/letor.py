@@ -1,0 +1,193 @@
+"""LETOR files: svmlight lines with ``qid:`` and the document id in the comment."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from kinrank.data.letor_kernel import document_span, measure, parse, texts_at
+from kinrank.data.queryset import Float32, QuerySet
+from kinrank.data.textfile import PathLike, ids_as_given, open_bytes, read_bytes
+from kinrank.errors import DataError, FileFormatError
+
+MAX_FEATURES = 1_000_000  # X is dense: an index beyond this is a broken line, not a feature
+_EXAMPLE = "'2 qid:10 1:0.5 2:0.25 #docid = A'"
+_ROWS_PER_WRITE = 10_000
+
+
+def read_letor(path: PathLike, *, n_features: int | None = None) -> QuerySet:
+    r"""Read judged queries from a LETOR (svmlight) file.
+
+    A line is ``grade qid:query index:value ... #docid = document``. Indices start at 1 and ascend; a feature
+    that is not on the line is 0, ``nan`` is a missing value. Blank lines and lines of comment alone are skipped.
+    Rows of one query may stand anywhere in the file.
+
+    Query ids are whole numbers where all of them are written as such, else text. Document ids are text: the
+    word after ``docid =``, else the first word of the comment, else empty; a file without comments has none
+    (``doc_id`` is None). What follows in the comment is left out.
+
+    Parameters
+    ----------
+    path
+        The file; ``.gz`` and ``.xz`` are unpacked.
+    n_features
+        How many features there are; the largest index of the file where not given. Parts of one sparse
+        collection need it, as the last feature may be 0 in all of a part.
+
+    Raises
+    ------
+    FileFormatError
+        Where a line cannot be read, with the file, the line and the query.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "judged.txt"
+    >>> _ = path.write_text("2 qid:10 1:0.5 2:0.25 #docid = A\n0 qid:10 2:1 #docid = B\n")
+    >>> queries = read_letor(path)
+    >>> queries.qid.tolist(), queries.doc_id.tolist(), queries.X.tolist()
+    ([10], ['A', 'B'], [[0.5, 0.25], [0.0, 1.0]])
+    """
+    text = np.frombuffer(read_bytes(path), dtype=np.uint8)
+    n_rows, largest = measure(text)
+    if n_rows == 0:
+        raise FileFormatError(path, 0, f"no rows in it, expected lines such as {_EXAMPLE}: check the path")
+    rows = _Rows(n_rows, min(largest, MAX_FEATURES) if n_features is None else n_features)
+    at, n_read = 0, 0
+    while True:
+        at, n_read = parse(text, at, n_read, rows.X, rows.y, rows.qid_spans, rows.doc_spans)
+        if at == len(text):
+            return rows.query_set(text)
+        at = _read_line(path, text, at, rows, n_read)
+        n_read += 1
+
+
+def write_letor(queries: QuerySet, path: PathLike) -> None:
+    """Write judged queries as a LETOR (svmlight) file that `read_letor` reads back to the last bit.
+
+    Every feature is written, also zeros; names of features and columns of queries have no place in the format.
+
+    Parameters
+    ----------
+    queries
+        Judged queries. Ids must not hold blanks, query ids no ``#`` either.
+    path
+        The file, replaced where it is there; ``.gz`` and ``.xz`` are packed.
+    """
+    grades = queries.grades
+    qid = queries.qid.astype(np.str_)
+    _refuse_blanks("query", qid, also="#")
+    documents = None if queries.doc_id is None else queries.doc_id.astype(np.str_)
+    if documents is not None:
+        _refuse_blanks("document", documents)
+    query_of_row = queries.query_of_row
+    with open_bytes(path, "wb") as stream:
+        for start in range(0, queries.n_rows, _ROWS_PER_WRITE):
+            rows = slice(start, start + _ROWS_PER_WRITE)
+            lines = [
+                " ".join((grade, f"qid:{query}", *(f"{i}:{value}" for i, value in enumerate(values, 1))))
+                for grade, query, values in zip(
+                    _shortest(grades[rows]), qid[query_of_row[rows]], _shortest(queries.X[rows]), strict=True
+                )
+            ]
+            if documents is not None:
+                ids = documents[rows].tolist()
+                lines = [f"{line} #docid = {doc}" if doc else line for line, doc in zip(lines, ids, strict=True)]
+            stream.write(("\n".join(lines) + "\n").encode())
+
+
+class _Rows:
+    """What has been read so far, in the order of the file."""
+
+    def __init__(self, n_rows: int, n_features: int) -> None:
+        self.X = np.zeros((n_rows, n_features), dtype=np.float32)
+        self.y = np.zeros(n_rows, dtype=np.float32)
+        self.qid_spans = np.zeros((n_rows, 2), dtype=np.int64)
+        self.doc_spans = np.zeros((n_rows, 2), dtype=np.int64)
+
+    def query_set(self, text: NDArray[np.uint8]) -> QuerySet:
+        documents = texts_at(text, self.doc_spans) if self.doc_spans.any() else None
+        queries = QuerySet.from_arrays(self.X, self.y, qid=texts_at(text, self.qid_spans), doc_id=documents)
+        return queries.replace(qid=ids_as_given(queries.qid))
+
+
+def _read_line(path: PathLike, text: NDArray[np.uint8], at: int, rows: _Rows, row: int) -> int:
+    """Read the line at `at` into a row, or say what is wrong with it; return where the next line begins.
+
+    The kernel comes here with what it does not read itself: ``nan``, numbers of extreme size or length, and
+    everything that is broken.
+    """
+    rest = text[at:]
+    length = int(np.argmax(rest == ord("\n"))) if (rest == ord("\n")).any() else len(rest)
+    line = rest[:length].tobytes()
+    features, _, _ = line.partition(b"#")
+    words = features.decode("utf-8", "replace").split()
+
+    def fail(problem: str) -> FileFormatError:
+        return FileFormatError(path, int(np.count_nonzero(text[:at] == ord("\n"))) + 1, problem)
+
+    if len(words) < 2 or not words[1].startswith("qid:") or words[1] == "qid:":
+        found = words[1] if len(words) > 1 else "the end of the line"
+        raise fail(f"expected qid:<query> after the grade, found {found!r}; write lines such as {_EXAMPLE}")
+    query = words[1].removeprefix("qid:")
+    grade = _float32(words[0])
+    if grade is None or not math.isfinite(grade):
+        raise fail(
+            f"query {query}: expected a grade (a number) first, found {words[0]!r}; drop rows that are not judged"
+        )
+    last = 0
+    for word in words[2:]:
+        index, colon, number = word.partition(":")
+        if not colon or not (index.isascii() and index.isdigit()):
+            raise fail(f"query {query}: expected index:value, found {word!r}; put comments after a #")
+        feature = int(index)
+        if feature == 0:
+            raise fail(f"query {query}: feature 0 in {word!r}, but indices start at 1; add 1 to every index")
+        if feature <= last:
+            raise fail(f"query {query}: feature {feature} after feature {last}, but indices ascend; sort the line")
+        if feature > rows.X.shape[1]:
+            most = rows.X.shape[1]
+            raise fail(f"query {query}: feature {feature}, expected at most {most}; raise n_features or mend the line")
+        value = _float32(number)
+        if value is None:
+            raise fail(
+                f"query {query}: feature {feature} is {number!r}, expected a number that float32 can hold; "
+                "write nan where it is missing"
+            )
+        rows.X[row, feature - 1] = value
+        last = feature
+    rows.y[row] = grade
+    begin = at + line.index(b"qid:") + len("qid:")
+    rows.qid_spans[row] = begin, begin + len(query.encode())
+    if len(features) < length:
+        rows.doc_spans[row] = document_span(text, at + len(features))
+    return at + length + 1
+
+
+def _float32(word: str) -> float | None:
+    """The number a word stands for; None where it is none, or too large for float32."""
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    with np.errstate(over="ignore"):
+        too_large = math.isfinite(number) and np.isinf(np.float32(number))
+    return None if too_large else number
+
+
+def _shortest(values: Float32) -> Any:
+    """Numbers as the shortest text that float32 reads back unchanged; Arrow's formatter is the quick one."""
+    texts = np.array(pa.array(np.ravel(values)).cast(pa.string()).to_pylist(), dtype=object)
+    return texts.reshape(values.shape).tolist()
+
+
+def _refuse_blanks(what: str, ids: NDArray[np.str_], also: str = "") -> None:
+    for name in ids.tolist():
+        if any(c.isspace() or c in also for c in name):
+            raise DataError(
+                f"{what} {name!r} cannot be written to a LETOR file: blanks{' and #' * bool(also)} end an id"
+            )

@@ -1,0 +1,257 @@
+"""The byte parser under `read_letor`: reads plain lines at full speed and leaves any other to Python.
+
+A word ends at a blank, at the end of the line, or at ``#``. Functions that read take the position where they
+begin and return the one where they ended; -1 says "not plain: let Python decide whether it is wrong".
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+NEWLINE, HASH, COLON, POINT, PLUS, MINUS, EQUALS = (ord(c) for c in "\n#:.+-=")
+SPACE, TAB, RETURN = (ord(c) for c in " \t\r")
+ZERO, NINE = ord("0"), ord("9")
+SMALL_E, LARGE_E = (ord(c) for c in "eE")
+QID = np.frombuffer(b"qid:", dtype=np.uint8)
+DOCID = np.frombuffer(b"docid", dtype=np.uint8)
+
+# Powers of ten up to 22 are exact in float64, as are whole numbers of up to 15 digits; so one multiplication or
+# division of the two is correctly rounded. 18 digits still fit an int64.
+POWERS_OF_TEN = np.array([float(10**k) for k in range(23)])
+EXACT_DIGITS = 15
+MOST_DIGITS = 18
+# More digits than 15 are within 2**-51 of the truth, relatively: rounding the digits, the division, the digits dropped.
+SLACK = 2.0**-50
+LARGEST = 3.0e38  # just under the largest float32
+LARGEST_INDEX = 1_000_000_000
+
+BLANK, NUMBER, OTHER, COMMENT = range(4)  # what `measure` is inside of
+
+kernel = numba.njit(cache=True, nogil=True)
+
+
+@kernel
+def _is_blank(byte):  # type: ignore[no-untyped-def]
+    return byte == SPACE or byte == TAB or byte == RETURN  # `in` on a tuple is a slow loop in Numba
+
+
+@kernel
+def _skip_blanks(text, at):  # type: ignore[no-untyped-def]
+    while at < len(text) and _is_blank(text[at]):
+        at += 1
+    return at
+
+
+@kernel
+def _at_end(text, at):  # type: ignore[no-untyped-def]
+    """Whether the features of the line end here."""
+    return at >= len(text) or text[at] == NEWLINE or text[at] == HASH
+
+
+@kernel
+def _skip_word(text, at):  # type: ignore[no-untyped-def]
+    while not _at_end(text, at) and not _is_blank(text[at]):
+        at += 1
+    return at
+
+
+@kernel
+def _skip_line(text, at):  # type: ignore[no-untyped-def]
+    while at < len(text) and text[at] != NEWLINE:
+        at += 1
+    return at + 1
+
+
+@kernel
+def _starts_with(text, at, word):  # type: ignore[no-untyped-def]
+    if at + len(word) > len(text):
+        return False
+    for i in range(len(word)):  # noqa: SIM110 (a loop compiles to less than a generator)
+        if text[at + i] != word[i]:
+            return False
+    return True
+
+
+@kernel
+def _whole_number(text, at):  # type: ignore[no-untyped-def]
+    """Digits from `at` on as (number, end); no digits are 0, very many stop at `LARGEST_INDEX`."""
+    number = 0
+    while at < len(text) and ZERO <= text[at] <= NINE:
+        number = min(number * 10 + (text[at] - ZERO), LARGEST_INDEX)
+        at += 1
+    return number, at
+
+
+@kernel
+def _digits(text, at, mantissa, used):  # type: ignore[no-untyped-def]
+    """Append decimal digits to `mantissa`; `used` counts its digits without leading zeros, up to `MOST_DIGITS`."""
+    dropped = 0
+    while at < len(text) and ZERO <= text[at] <= NINE:
+        if used < MOST_DIGITS:
+            mantissa = mantissa * 10 + (text[at] - ZERO)
+            used += mantissa > 0
+        else:
+            dropped += 1
+        at += 1
+    return mantissa, used, dropped, at
+
+
+@kernel
+def _number(text, at):  # type: ignore[no-untyped-def]
+    """A decimal number as (value, end): the float32 of what Python's `float` makes of the word, or end -1."""
+    negative = at < len(text) and text[at] == MINUS
+    if at < len(text) and (text[at] == MINUS or text[at] == PLUS):
+        at += 1
+    begin = at
+    mantissa, used, scale, at = _digits(text, at, 0, 0)
+    n_digits = at - begin
+    if at < len(text) and text[at] == POINT:
+        begin = at + 1
+        mantissa, used, dropped, at = _digits(text, begin, mantissa, used)
+        n_digits += at - begin
+        scale -= at - begin - dropped
+    if n_digits == 0:
+        return 0.0, -1
+    if at < len(text) and (text[at] == SMALL_E or text[at] == LARGE_E):
+        at += 1
+        down = at < len(text) and text[at] == MINUS
+        if at < len(text) and (text[at] == MINUS or text[at] == PLUS):
+            at += 1
+        begin = at
+        exponent, at = _whole_number(text, at)
+        if at == begin:
+            return 0.0, -1
+        scale += -exponent if down else exponent
+    if not (_at_end(text, at) or _is_blank(text[at])):
+        return 0.0, -1
+    if mantissa == 0:
+        scale = 0
+    if abs(scale) >= len(POWERS_OF_TEN):
+        return 0.0, -1
+    value = mantissa * POWERS_OF_TEN[scale] if scale > 0 else mantissa / POWERS_OF_TEN[-scale]
+    # Past 15 digits the double may be off by its last bit. The float32 is still certain unless the truth lies
+    # within that error of a rounding boundary.
+    if used > EXACT_DIGITS and np.float32(value * (1 - SLACK)) != np.float32(value * (1 + SLACK)):
+        return 0.0, -1
+    if value > LARGEST:
+        return 0.0, -1
+    return (-value if negative else value), at
+
+
+@kernel
+def _qid_begin(text, at):  # type: ignore[no-untyped-def]
+    """Where the id begins in a following ``qid:id``."""
+    at = _skip_blanks(text, at)
+    return at + len(QID) if _starts_with(text, at, QID) else -1
+
+
+@kernel
+def _features(text, at, row):  # type: ignore[no-untyped-def]
+    """``index:value`` words, indices ascending from 1, into `row`."""
+    last = 0
+    at = _skip_blanks(text, at)
+    while not _at_end(text, at):
+        index, at = _whole_number(text, at)
+        if index <= last or index > len(row) or at >= len(text) or text[at] != COLON:
+            return -1
+        value, at = _number(text, at + 1)
+        if at < 0:
+            return -1
+        row[index - 1] = value
+        last = index
+        at = _skip_blanks(text, at)
+    return at
+
+
+@kernel
+def document_span(text, at):  # type: ignore[no-untyped-def]
+    """Where the document id of a comment begins and ends: the word after ``docid =``, else the first word."""
+    at = _skip_blanks(text, at + 1)
+    if _starts_with(text, at, DOCID):
+        after = _skip_blanks(text, at + len(DOCID))
+        if after < len(text) and text[after] == EQUALS:
+            at = _skip_blanks(text, after + 1)
+    end = at
+    while end < len(text) and text[end] != NEWLINE and not _is_blank(text[end]):  # an id may hold a '#'
+        end += 1
+    return at, end
+
+
+@kernel
+def measure(text):  # type: ignore[no-untyped-def]
+    """How many lines hold a row, and the largest feature index of all: the number a word begins with, up to its colon.
+
+    One flat loop, as it sees every byte: a word is `NUMBER` while it holds digits only, and `OTHER` from then on.
+    """
+    n_rows, largest, index = 0, 0, 0
+    state, line_is_empty = BLANK, True
+    for byte in text:
+        if byte == NEWLINE:
+            state, line_is_empty = BLANK, True
+        elif state == COMMENT:
+            continue
+        elif byte == HASH:
+            state = COMMENT
+        elif _is_blank(byte):
+            state = BLANK
+        else:
+            n_rows += line_is_empty
+            line_is_empty = False
+            if ZERO <= byte <= NINE and state != OTHER:
+                index = byte - ZERO if state == BLANK else min(index * 10 + (byte - ZERO), LARGEST_INDEX)
+                state = NUMBER
+            else:
+                if byte == COLON and state == NUMBER:
+                    largest = max(largest, index)
+                state = OTHER
+    return n_rows, largest
+
+
+@kernel
+def parse(text, at, n_read, X, y, qid_spans, doc_spans):  # type: ignore[no-untyped-def]
+    """Read rows from `at` on, into X, y and the spans from row `n_read` on, up to the first line that is not plain.
+
+    Returns where that line begins (or the end of the text) and how many rows have been read.
+    """
+    while at < len(text):
+        line = at
+        at = _skip_blanks(text, at)
+        if not _at_end(text, at):
+            grade, at = _number(text, at)
+            begin = -1 if at < 0 else _qid_begin(text, at)
+            if begin < 0:
+                return line, n_read
+            end = _skip_word(text, begin)
+            at = _features(text, end, X[n_read])
+            if at < 0 or begin == end:
+                return line, n_read
+            y[n_read] = grade
+            qid_spans[n_read] = begin, end
+            if at < len(text) and text[at] == HASH:
+                doc_spans[n_read] = document_span(text, at)
+            n_read += 1
+        at = _skip_line(text, at)
+    return len(text), n_read
+
+
+@kernel
+def gather(text, spans, width):  # type: ignore[no-untyped-def]
+    """The bytes of each span, one span a row, filled up with zeros."""
+    words = np.zeros((len(spans), width), dtype=np.uint8)
+    for i in range(len(spans)):
+        begin, end = spans[i]
+        words[i, : end - begin] = text[begin:end]
+    return words
+
+
+def texts_at(text: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.str_]:
+    """The text of each span."""
+    width = max(1, int((spans[:, 1] - spans[:, 0]).max(initial=0)))
+    words = gather(text, spans, width)
+    if words.max(initial=0) < 128:  # ASCII: a byte is its code point
+        plain: NDArray[np.str_] = words.astype(np.uint32).view(f"U{width}")[:, 0]
+        return plain
+    decoded: NDArray[np.str_] = np.char.decode(words.view(f"S{width}")[:, 0], "utf-8")
+    return decoded

@@ -1,0 +1,125 @@
+"""Parquet files in and out, whole or as a stream of blocks.
+
+Columns are those of `kinrank.data.tables`. A folder of Parquet files is read file by file in the order of their
+names; the names of its sub-folders (``day=3/``) are not read as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pds
+import pyarrow.parquet as pq
+
+from kinrank.data.queryset import QuerySet
+from kinrank.data.tables import from_table, to_table
+from kinrank.data.textfile import PathLike
+from kinrank.errors import DataError, ParameterError
+
+
+def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id") -> QuerySet:
+    """Read a Parquet file, or a folder of them, into memory; see `kinrank.data.tables.from_table`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "judged.parquet"
+    >>> write_parquet(QuerySet.from_arrays([[1.0], [2.0]], y=[0, 1], qid=["a", "a"]), path)
+    >>> read_parquet(path)
+    QuerySet(1 queries, 2 rows, 1 features, judged)
+    """
+    return from_table(_dataset(path).to_table(), qid=qid, y=y, doc_id=doc_id)
+
+
+def write_parquet(queries: QuerySet, path: PathLike) -> None:
+    """Write as a Parquet file that `read_parquet` and `iter_parquet` read back."""
+    pq.write_table(to_table(queries), path, compression="zstd")
+
+
+def iter_parquet(
+    path: PathLike | pds.Dataset,
+    *,
+    rows_per_block: int = 1_000_000,
+    qid: str = "qid",
+    y: str = "y",
+    doc_id: str = "doc_id",
+) -> Iterator[QuerySet]:
+    """Read Parquet block by block, queries whole, in the memory of a few blocks or row groups.
+
+    Rows of one query must lie together. The ids of queries already seen are remembered (about 100 bytes each),
+    so that one which comes back is an error and not two halves of a query.
+
+    Parameters
+    ----------
+    path
+        A Parquet file, a folder of them, or an Arrow dataset.
+    rows_per_block
+        A block ends with the last query that ends within so many rows; a longer query is a block of its own.
+    qid, y, doc_id
+        Names of columns, as in `kinrank.data.tables.from_table`.
+
+    Yields
+    ------
+    QuerySet
+        Blocks in the order of the file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "judged.parquet"
+    >>> write_parquet(QuerySet.from_arrays([[1.0], [2.0], [3.0]], qid=["a", "b", "b"]), path)
+    >>> [block.qid.tolist() for block in iter_parquet(path, rows_per_block=2)]
+    [['a'], ['b']]
+    """
+    if rows_per_block < 1:
+        raise ParameterError(f"rows_per_block must be at least 1, got {rows_per_block}")
+    dataset = path if isinstance(path, pds.Dataset) else _dataset(path)
+    seen: set[object] = set()
+    for table in _whole_queries(dataset, qid, rows_per_block):
+        block = from_table(table, qid=qid, y=y, doc_id=doc_id)
+        ids = block.qid.tolist()
+        again = seen.intersection(ids)
+        if block.row_order is not None:  # the first row that grouping pulled forward
+            moved = np.argmax(block.row_order != np.arange(block.n_rows))
+            again.add(ids[block.query_of_row[moved]])
+        if again:
+            raise DataError(
+                f"query {again.pop()!r} comes back after other queries: a stream needs the rows of a query together; "
+                f"sort the file by {qid!r}, or read it with read_parquet"
+            )
+        seen.update(ids)
+        yield block
+
+
+def _dataset(path: PathLike) -> pds.Dataset:
+    return pds.dataset(path, format="parquet", partitioning=None)
+
+
+def _whole_queries(dataset: pds.Dataset, qid: str, rows_per_block: int) -> Iterator[pa.Table]:
+    """Tables that end where a query ends."""
+    held = dataset.schema.empty_table()
+    batches = dataset.to_batches(batch_size=rows_per_block, batch_readahead=1, fragment_readahead=1)
+    for batch in batches:
+        held = pa.concat_tables([held, pa.Table.from_batches([batch])])
+        while held.num_rows > rows_per_block:
+            end = _query_end(held, qid, rows_per_block)
+            if end == held.num_rows:  # the last query may go on in the next batch
+                break
+            yield held.slice(0, end)
+            held = held.slice(end)
+    while held.num_rows:
+        end = _query_end(held, qid, rows_per_block)
+        yield held.slice(0, end)
+        held = held.slice(end)
+
+
+def _query_end(table: pa.Table, qid: str, most: int) -> int:
+    """Where the last query ends that ends within `most` rows; where the first query ends if none does."""
+    if qid not in table.column_names:
+        raise DataError(f"no column {qid!r} for the query ids among {table.column_names}: pass qid=")
+    ids = table[qid].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
+    ends = np.append(np.flatnonzero(ids[1:] != ids[:-1]) + 1, len(ids))
+    within = ends[ends <= most]
+    return int(within[-1] if len(within) else ends[0])

@@ -1,0 +1,110 @@
+"""Splits by query, or by groups of queries that must stay on one side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import DataError, ParameterError
+
+
+def split_queries(
+    queries: QuerySet,
+    fractions: Sequence[float] = (0.7, 0.1, 0.2),
+    *,
+    group: str | ArrayLike | None = None,
+    seed: int = 0,
+) -> list[QuerySet]:
+    """Split at random into parts of about the given fractions of the queries.
+
+    The split depends on the ids (or groups) and the seed alone, not on the order of the queries; within a part
+    they keep their order.
+
+    Parameters
+    ----------
+    queries
+        What to split.
+    fractions
+        One per part, adding up to 1: train, validation and test by default.
+    group
+        Queries that are about one thing must not be on both sides, or the test leaks: the name of a query column,
+        or one value per query. Groups stay whole, so parts may be a little off their fraction.
+    seed
+        Another seed, another split.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays(np.zeros((10, 1)), qid=np.arange(10))
+    >>> [len(part) for part in split_queries(queries, (0.6, 0.2, 0.2))]
+    [6, 2, 2]
+    """
+    shares = np.asarray(fractions, dtype=np.float64)
+    if shares.ndim != 1 or len(shares) < 2 or not np.all(shares > 0) or not np.isclose(shares.sum(), 1.0):
+        raise ParameterError(f"fractions must be two or more positive numbers that add up to 1, got {list(fractions)}")
+    part = _part_of_query(queries, shares, group, seed)
+    return [queries[part == i] for i in range(len(shares))]
+
+
+def fold_queries(
+    queries: QuerySet, n_folds: int = 5, *, group: str | ArrayLike | None = None, seed: int = 0
+) -> Iterator[tuple[QuerySet, QuerySet]]:
+    """Cross-validation: yield (train, test) so that every query is in one test part.
+
+    Parameters
+    ----------
+    queries, group, seed
+        As in `split_queries`.
+    n_folds
+        How many parts; each is the test part once.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays(np.zeros((10, 1)), qid=np.arange(10))
+    >>> [(len(train), len(test)) for train, test in fold_queries(queries, 5)]
+    [(8, 2), (8, 2), (8, 2), (8, 2), (8, 2)]
+    """
+    if n_folds < 2:
+        raise ParameterError(f"n_folds must be at least 2, got {n_folds}")
+    part = _part_of_query(queries, np.full(n_folds, 1.0 / n_folds), group, seed)
+    return ((queries[part != i], queries[part == i]) for i in range(n_folds))
+
+
+def _part_of_query(
+    queries: QuerySet, shares: NDArray[np.float64], group: str | ArrayLike | None, seed: int
+) -> NDArray[np.int64]:
+    """Shuffle the groups, lay them end to end, and cut at the shares: a group goes where its middle lies."""
+    groups, group_of_query, sizes = np.unique(_groups(queries, group), return_inverse=True, return_counts=True)
+    shuffled = np.random.default_rng(seed).permutation(len(groups))
+    middles = np.cumsum(sizes[shuffled]) - sizes[shuffled] / 2
+    cuts = np.cumsum(shares)[:-1] * len(queries)
+    part_of_group = np.empty(len(groups), dtype=np.int64)
+    part_of_group[shuffled] = np.searchsorted(cuts, middles)
+    missing = np.setdiff1d(np.arange(len(shares)), part_of_group)
+    if len(missing):
+        raise DataError(
+            f"part {missing[0] + 1} of {len(shares)} would be empty: {len(queries)} queries in {len(groups)} groups "
+            "are too few, or the groups too large; ask for fewer or larger parts"
+        )
+    parts: NDArray[np.int64] = part_of_group[group_of_query]
+    return parts
+
+
+def _groups(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
+    """The group of each query; a query on its own is its own group."""
+    if group is None:
+        return queries.qid
+    if isinstance(group, str):
+        if group not in queries.query_columns:
+            raise ParameterError(
+                f"group {group!r} is not a query column: there are {sorted(queries.query_columns)}; name one of them "
+                "or pass one value per query"
+            )
+        return queries.query_columns[group]
+    values = np.asarray(group)
+    if values.shape != (len(queries),):
+        raise DataError(f"group must have one value per query ({len(queries)}), got shape {values.shape}")
+    return values

@@ -1,0 +1,52 @@
+"""Text files as they lie on disk: plain, ``.gz`` or ``.xz``, told apart by their suffix."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import zlib
+from typing import IO, Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.errors import FileFormatError
+
+PathLike = str | os.PathLike[str]
+
+
+def open_bytes(path: PathLike, mode: Literal["rb", "wb"]) -> IO[bytes]:
+    """Open for reading or writing, through gzip or xz where the suffix says so."""
+    name = os.fspath(path)
+    if name.endswith(".gz"):
+        return cast(IO[bytes], gzip.open(name, mode))
+    if name.endswith(".xz"):
+        return cast(IO[bytes], lzma.open(name, mode))
+    return open(name, mode)
+
+
+def read_bytes(path: PathLike) -> bytes:
+    """The whole file, unpacked."""
+    try:
+        with open_bytes(path, "rb") as stream:
+            return stream.read()
+    except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
+        raise FileFormatError(
+            path, 0, f"cannot be unpacked ({error}): it is cut short or not what its suffix says; fetch it again"
+        ) from error
+
+
+def ids_as_given(texts: NDArray[np.str_]) -> NDArray[Any]:
+    """Ids read from text: whole numbers where all of them are written as such, else the text itself.
+
+    Examples
+    --------
+    >>> ids_as_given(np.array(["10", "18"])).tolist(), ids_as_given(np.array(["10", "018"])).tolist()
+    ([10, 18], ['10', '018'])
+    """
+    try:
+        numbers = texts.astype(np.int64)
+    except (ValueError, OverflowError):
+        return texts
+    return numbers if np.array_equal(numbers.astype(np.str_), texts) else texts

@@ -1,0 +1,109 @@
+"""The raw numbers of each block, before any scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinrank.data.queryset import QuerySet
+from kinrank.describe.spec import COLUMN, quantile_of
+from kinrank.describe.summaries import PREDICTORS, STATISTICS, predictors, quantiles, statistics
+from kinrank.errors import DataError
+
+Float64 = NDArray[np.float64]
+QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
+
+
+def raw_blocks(
+    queries: QuerySet, blocks: Mapping[str, float], reference: int, depth: int, query_vectors: QueryVectors | None
+) -> list[Float64]:
+    """One array (queries, numbers) per block; NaN where nothing is known."""
+    X = np.ascontiguousarray(queries.X)
+    shared = statistics(X, queries.offsets, reference, depth) if not blocks.keys().isdisjoint(STATISTICS) else None
+    arrays: list[Float64] = []
+    for block in blocks:
+        share = quantile_of(block)
+        if shared is not None and block in STATISTICS:
+            arrays.append(shared[:, STATISTICS.index(block)])
+        elif share is not None:
+            arrays.append(quantiles(X, queries.offsets, reference, depth, share))
+        elif block == "predictors":
+            arrays.append(predictors(X, queries.offsets, reference, depth))
+        elif block == "size":
+            arrays.append(np.log1p(queries.sizes)[:, None])
+        elif block == "text":
+            arrays.append(text_vectors(queries, query_vectors))
+        else:
+            arrays.append(_column(queries, block.removeprefix(COLUMN)))
+    return arrays
+
+
+def names_of(block: str, width: int, feature_names: tuple[str, ...]) -> list[str]:
+    """A name for each number of a block."""
+    if block == "predictors":
+        return [f"predictors({name})" for name in PREDICTORS]
+    if block == "text":
+        return [f"text({i})" for i in range(width)]
+    if block in STATISTICS or quantile_of(block) is not None:
+        return [f"{block}({name})" for name in feature_names]
+    return [block]
+
+
+def text_vectors(queries: QuerySet, query_vectors: QueryVectors | None) -> Float64:
+    """The vector of each query, in the order of `queries`.
+
+    Parameters
+    ----------
+    queries
+        Whose vectors are wanted.
+    query_vectors
+        A mapping from query id to vector, or an array with one row per query in order of first appearance.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[1.0], [2.0]], qid=["a", "b"])
+    >>> text_vectors(queries, {"b": [0.0, 1.0], "a": [1.0, 0.0]}).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if query_vectors is None:
+        raise DataError("the description uses query text: pass query_vectors=, a vector per query")
+    rows: Any = query_vectors
+    if isinstance(query_vectors, Mapping):
+        rows = [_look_up(query_vectors, qid) for qid in queries.qid.tolist()]
+    try:
+        vectors = np.asarray(rows, dtype=np.float64)
+    except ValueError as error:
+        raise DataError(f"query_vectors must be numbers, all vectors of one length: {error}") from None
+    if vectors.ndim != 2 or len(vectors) != len(queries):
+        raise DataError(
+            f"query_vectors must have one row per query ({len(queries)}), in order of first appearance, got shape "
+            f"{vectors.shape}"
+        )
+    known = np.isfinite(vectors).all(axis=1)
+    if not known.all():
+        raise DataError(f"the vector of query {queries.qid[np.argmin(known)]!r} has missing values: embed it again")
+    return vectors
+
+
+def _look_up(query_vectors: Mapping[Any, ArrayLike], qid: Any) -> ArrayLike:
+    try:
+        return query_vectors[qid]
+    except KeyError:
+        raise DataError(
+            f"query_vectors has no vector for query {qid!r}: give one per query, under the same id (text and number "
+            "are different ids)"
+        ) from None
+
+
+def _column(queries: QuerySet, name: str) -> Float64:
+    if name not in queries.query_columns:
+        known = ", ".join(map(repr, queries.query_columns)) or "none"
+        raise DataError(f"no query column {name!r} to describe queries by; there are: {known}")
+    try:
+        values = queries.query_columns[name].astype(np.float64)
+    except ValueError:
+        raise DataError(f"query column {name!r} must hold numbers to describe queries by: encode it first") from None
+    return np.where(np.isfinite(values), values, np.nan)[:, None]

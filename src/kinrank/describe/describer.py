@@ -1,0 +1,216 @@
+"""Describer: from queries to points, fitted on training queries only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+
+from kinrank.data.queryset import QuerySet
+from kinrank.describe.blocks import QueryVectors, names_of, raw_blocks
+from kinrank.describe.metrics import METRICS
+from kinrank.describe.scaling import block_scale, components, moments
+from kinrank.describe.spec import Spec, parse_blocks
+from kinrank.errors import DataError, ParameterError
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+_FAR = 1e6  # deviations at which a value is cut, so that one broken feature cannot make a distance infinite
+
+
+class Describer(BaseEstimator):
+    """Queries as points: blocks of numbers, each scaled on the training queries, weighted against each other.
+
+    Parameters
+    ----------
+    blocks
+        ``"mean"`` (the paper's: mean of the top documents' features), ``"summaries"`` (mean, std, max, size,
+        predictors), ``"summaries+text"``, a list of blocks, or a mapping from block to weight. Blocks: mean, std,
+        max, min, q25 (any percentile), size (log of the number of candidates), predictors (how the reference
+        scores fall), text (the caller's query vectors), ``column:NAME`` (a numeric query column).
+    reference
+        The feature, by name or position, whose highest values are the top documents. None: the candidates are
+        in the order of the engine that found them, and the first ones are the top.
+    depth
+        T, how many top documents are summed up.
+    n_components
+        Principal components kept: a number for all blocks together, a mapping from block to number, None for
+        all of them.
+    metric
+        A learnt metric on top: ``"ridge"``, ``"nca"``, an object with ``fit(points, targets)`` and ``map_``, or
+        None. It needs the targets in `fit`.
+
+    Attributes
+    ----------
+    names_ : tuple of str
+        The name of each number before projection.
+    mean_, scale_ : float64 arrays
+        What each number is shifted and multiplied by: block weight / (deviation sqrt(block size)), so that a
+        block of any size varies by its weight. A number that never varies in training counts nothing.
+    projection_ : float64 array, or None
+        Principal components and metric, as one linear map.
+
+    Notes
+    -----
+    Values that are missing or infinite are left out of every summary. A number that nothing is known about is
+    set to its training mean, 0 after scaling.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[1.0], [3.0], [5.0], [9.0]], qid=[1, 1, 2, 2])
+    >>> Describer("mean").fit(queries).transform(queries).tolist()
+    [[-1.0], [1.0]]
+    >>> Describer(["mean", "size"]).fit(queries).names
+    ('mean(f1)', 'size')
+    """
+
+    def __init__(
+        self,
+        blocks: Spec = "mean",
+        *,
+        reference: str | int | None = None,
+        depth: int = 50,
+        n_components: int | Mapping[str, int] | None = None,
+        metric: Any = None,
+    ) -> None:
+        self.blocks = blocks
+        self.reference = reference
+        self.depth = depth
+        self.n_components = n_components
+        self.metric = metric
+
+    def fit(
+        self, queries: QuerySet, query_vectors: QueryVectors | None = None, targets: ArrayLike | None = None
+    ) -> Self:
+        """Learn scales, and where asked for components and metric, from training queries.
+
+        Parameters
+        ----------
+        queries
+            The training queries; grades are not looked at.
+        query_vectors
+            For the text block: a mapping from query id to vector, or one row per query.
+        targets
+            For a metric: what each query wants from a model, such as its pairwise moment, one row per query.
+        """
+        if not len(queries):
+            raise DataError("no queries to learn a description from: give at least one")
+        self._prepare(queries.feature_names)
+        raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
+        self._widths = {block: array.shape[1] for block, array in zip(self._weights, raw, strict=True)}
+        self.mean_, scale = moments(np.hstack(raw))
+        self.scale_ = block_scale(scale, self._widths, self._weights)
+        self.projection_: Float64 | None = None
+        points = self._scaled(raw)
+        if self.n_components is not None:
+            self.projection_ = components(points, self.n_components, self._widths)
+            points = points @ self.projection_
+        if self.metric is not None:
+            if targets is None:
+                raise DataError("a learnt metric needs targets=, a vector per training query")
+            metric = METRICS[self.metric]() if isinstance(self.metric, str) else clone(self.metric)
+            learnt = metric.fit(points, np.asarray(targets, dtype=np.float64)).map_
+            self.projection_ = learnt if self.projection_ is None else self.projection_ @ learnt
+        return self
+
+    def transform(self, queries: QuerySet, query_vectors: QueryVectors | None = None) -> Float32:
+        """The point of each query, one row each."""
+        if not hasattr(self, "mean_"):
+            raise ParameterError("this Describer is not fitted: call fit with the training queries first")
+        if queries.n_features != len(self._feature_names):
+            raise DataError(
+                f"the description was fitted on {len(self._feature_names)} features, got {queries.n_features}"
+            )
+        raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
+        for array, (block, width) in zip(raw, self._widths.items(), strict=True):
+            if array.shape[1] != width:
+                raise DataError(f"block {block!r} was fitted on {width} numbers a query, got {array.shape[1]}")
+        points = self._scaled(raw)
+        if self.projection_ is not None:
+            points = points @ self.projection_
+        return points.astype(np.float32)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each dimension."""
+        if self.projection_ is not None:
+            return tuple(f"direction({i})" for i in range(self.projection_.shape[1]))
+        return self.names_
+
+    @property
+    def names_(self) -> tuple[str, ...]:
+        """The name of each number before projection."""
+        return tuple(
+            name for block, width in self._widths.items() for name in names_of(block, width, self._feature_names)
+        )
+
+    @property
+    def needs_vectors(self) -> bool:
+        """Whether `fit` and `transform` need query_vectors."""
+        return "text" in parse_blocks(self.blocks, scored=self.reference is not None)
+
+    @property
+    def needs_targets(self) -> bool:
+        """Whether `fit` needs targets."""
+        return self.metric is not None
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """The arrays that a Describer of the same settings becomes this one by."""
+        state: dict[str, NDArray[Any]] = {
+            "feature_names": np.array(self._feature_names),
+            "widths": np.array(list(self._widths.values())),
+            "mean": self.mean_,
+            "scale": self.scale_,
+        }
+        return state if self.projection_ is None else {**state, "projection": self.projection_}
+
+    def set_state(self, state: Mapping[str, NDArray[Any]]) -> Self:
+        """Become the Describer that `get_state` was asked of."""
+        self._prepare(tuple(state["feature_names"].tolist()))
+        self._widths = dict(zip(self._weights, state["widths"].tolist(), strict=True))
+        self.mean_, self.scale_ = state["mean"], state["scale"]
+        self.projection_ = state.get("projection")
+        return self
+
+    def _prepare(self, feature_names: tuple[str, ...]) -> None:
+        if self.depth < 1:
+            raise ParameterError(f"depth must be at least 1 document, got {self.depth}")
+        self._weights = parse_blocks(self.blocks, scored=self.reference is not None)
+        self._feature_names = feature_names
+        self._reference = _position(self.reference, feature_names)
+
+    def _scaled(self, raw: list[Float64]) -> Float64:
+        points = raw[0] if len(raw) == 1 else np.concatenate(raw, axis=1)
+        points = (points - self.mean_) * self.scale_
+        points[np.isnan(points)] = 0.0
+        return np.minimum(np.maximum(points, -_FAR, out=points), _FAR, out=points)
+
+
+def as_describer(describe: Spec | Describer, *, reference: str | int | None = None) -> Describer:
+    """What the user gave for ``describe=`` as a Describer ready to fit; one given as such keeps its own settings.
+
+    Examples
+    --------
+    >>> as_describer("summaries+text", reference="bm25")
+    Describer(blocks='summaries+text', reference='bm25')
+    """
+    if isinstance(describe, Describer):
+        copied: Describer = clone(describe)
+        return copied
+    return Describer(describe, reference=reference)
+
+
+def _position(reference: str | int | None, feature_names: tuple[str, ...]) -> int:
+    if reference is None:
+        return -1
+    if isinstance(reference, str):
+        if reference not in feature_names:
+            raise ParameterError(f"reference {reference!r} is not a feature; there are {', '.join(feature_names)}")
+        return feature_names.index(reference)
+    if not 0 <= reference < len(feature_names):
+        raise ParameterError(f"reference must be a column from 0 to {len(feature_names) - 1}, got {reference}")
+    return int(reference)

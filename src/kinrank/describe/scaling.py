@@ -1,0 +1,68 @@
+"""Scales and principal components of descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+
+from kinrank.errors import ParameterError
+
+Float64 = NDArray[np.float64]
+
+
+def moments(raw: Float64) -> tuple[Float64, Float64]:
+    """Mean and 1 / deviation of each column over what is known; the latter 0 where nothing varies."""
+    known = ~np.isnan(raw)
+    counts = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, raw, 0.0).sum(axis=0) / counts
+    deviation = np.sqrt((np.where(known, raw - mean, 0.0) ** 2).sum(axis=0) / counts)
+    # Below the rounding of float32 features a deviation is noise.
+    varies = deviation > 1e-7 * np.abs(mean)
+    return mean, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
+
+
+def block_scale(scale: Float64, widths: Mapping[str, int], weights: Mapping[str, float]) -> Float64:
+    """`scale` times block weight / sqrt(block size), counting the numbers that vary."""
+    parts = []
+    start = 0
+    for block, width in widths.items():
+        part = scale[start : start + width]
+        varying = int(np.count_nonzero(part))
+        parts.append(part * (weights[block] / max(varying, 1) ** 0.5))
+        start += width
+    return np.concatenate(parts)
+
+
+def components(points: Float64, n_components: int | Mapping[str, int], widths: Mapping[str, int]) -> Float64:
+    """The map to principal components: of all blocks, or of each named one beside the others as they are."""
+    if not isinstance(n_components, Mapping):
+        return principal(points, n_components)
+    unknown = n_components.keys() - widths.keys()
+    if unknown:
+        raise ParameterError(f"n_components names {sorted(unknown)}, but the blocks are {list(widths)}")
+    maps = []
+    start = 0
+    for block, width in widths.items():
+        part = points[:, start : start + width]
+        maps.append(principal(part, n_components[block]) if block in n_components else np.eye(width))
+        start += width
+    return block_diag(*maps)
+
+
+def principal(points: Float64, count: int) -> Float64:
+    """The `count` directions of largest variance, as columns; all of them where there are fewer.
+
+    Examples
+    --------
+    >>> abs(principal(np.array([[0.0, 1.0], [0.0, -1.0], [0.1, 0.0]]), 1)).round(2).tolist()
+    [[0.0], [1.0]]
+    """
+    if count < 1:
+        raise ParameterError(f"n_components must be at least 1, got {count}")
+    centred = points - points.mean(axis=0)
+    _, directions = np.linalg.eigh(centred.T @ centred)
+    chosen: Float64 = directions[:, ::-1][:, :count]
+    return chosen

@@ -1,0 +1,29 @@
+"""What a model is: learners that turn judged queries into a scoring function, behind one contract."""
+
+from __future__ import annotations
+
+from kinrank.learn.base import Learner
+from kinrank.registry import Registry
+
+LEARNERS = Registry(
+    "learner",
+    {
+        "ranksvm": "kinrank.learn.ranksvm:RankSVM",
+        "rankrls": "kinrank.learn.rankrls:RankRLS",
+        "lambdamart": "kinrank.learn.lambdamart:LambdaMART",
+    },
+)
+
+
+def make_learner(learner: str | Learner) -> Learner:
+    """A learner of its own for the caller: a fresh one by name, or an unfitted copy of the one given.
+
+    Examples
+    --------
+    >>> make_learner("rankrls")
+    RankRLS()
+    """
+    if isinstance(learner, str):
+        made: Learner = LEARNERS[learner]()
+        return made
+    return learner.copy()

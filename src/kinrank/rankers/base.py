@@ -1,0 +1,252 @@
+"""The contract of a ranker: judged queries in, scores in the caller's row order out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import kinrank
+from kinrank.data.queryset import QuerySet
+from kinrank.data.vectors import VECTORS, align_vectors
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn import LEARNERS
+from kinrank.learn.base import Float64, State
+from kinrank.measure import NDCG
+from kinrank.registry import Registry
+from kinrank.store import ModelRecord, decode, encode, write_model
+
+QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
+
+RANKERS = Registry(
+    "ranker",
+    {
+        "single": "kinrank.rankers.single:SingleRanker",
+    },
+)
+_PARTS = (RANKERS, LEARNERS)
+
+
+class Ranker(BaseEstimator, ABC):
+    """Base of all rankers.
+
+    A ranker implements `_fit`, `_predict`, `get_state` and `set_state` (and `_weights` where it has weights) over
+    grouped, checked `QuerySet`s. Everything around them is here: arrays in any row order, ``qid`` or ``group``,
+    scikit-learn's conventions, saving.
+
+    Everywhere, X may be a `QuerySet`; y, qid, group and query_vectors are then read from it, and scores come back
+    in its row order.
+    """
+
+    # --- what a ranker implements -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _fit(self, queries: QuerySet) -> None:
+        """Learn from judged queries."""
+
+    @abstractmethod
+    def _predict(self, queries: QuerySet) -> Float64:
+        """Score the candidates of each query."""
+
+    def _weights(self, queries: QuerySet) -> Float64:  # noqa: ARG002 - the contract of those that have weights
+        raise ParameterError(f"{type(self).__name__} has no weights with these settings: its model is not linear")
+
+    @abstractmethod
+    def get_state(self) -> State:
+        """The fitted ranker as plain arrays."""
+
+    @abstractmethod
+    def set_state(self, state: State) -> Self:
+        """Take over a fitted ranker from `get_state`."""
+
+    # --- what everyone calls ------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Self:
+        """Learn from judged queries.
+
+        Parameters
+        ----------
+        X
+            Features, one row per candidate, or a `QuerySet`.
+        y
+            Grades, one per row; higher is better.
+        qid
+            The query of each row, in any order.
+        group
+            Instead of qid: rows per query, in order.
+        query_vectors
+            What is known of each query beside its candidates: a mapping from query id to vector, or an array with
+            one row per query in order of first appearance. Rankers that do not describe queries ignore them.
+        """
+        queries = self._take(X, y, qid, group, query_vectors, fitting=True)
+        self._fit(queries)
+        return self
+
+    def predict(
+        self,
+        X: ArrayLike | QuerySet,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Float64:
+        """Score candidates; without qid and group all rows are candidates of one query.
+
+        Returns
+        -------
+        float64 array of shape (rows,)
+            In the caller's row order. Only differences within one query mean anything.
+        """
+        queries = self._take(X, None, qid, group, query_vectors)
+        scores: Float64 = queries.in_caller_order(self._predict(queries)) if queries is not X else self._predict(X)
+        return scores
+
+    def weights(
+        self,
+        X: ArrayLike | QuerySet,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Float64:
+        """One weight vector per query, for features as they were given (not as scaled).
+
+        Returns
+        -------
+        float64 array of shape (queries, features)
+            Queries in order of first appearance. Ranking by ``X @ weights`` is ranking by `predict`.
+        """
+        return self._weights(self._take(X, None, qid, group, query_vectors))
+
+    def score(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> float:
+        """Mean NDCG@10, `kinrank.measure.NDCG` with its standard conventions."""
+        queries = self._take(X, y, qid, group, query_vectors)
+        return (NDCG @ 10).mean(self._predict(queries), queries.grades, queries.offsets)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted ranker as a folder that `kinrank.load` reads."""
+        check_is_fitted(self)
+        params = encode(self.get_params(deep=False), _PARTS)
+        name = RANKERS.name_of(type(self))
+        write_model(path, ModelRecord(name, params, self.feature_names_, kinrank.__version__, self.get_state()))
+
+    @classmethod
+    def from_record(cls, record: ModelRecord) -> Self:
+        """A fitted ranker from what `save` wrote."""
+        ranker = cls(**decode(record.params, _PARTS))
+        ranker.feature_names_ = record.feature_names
+        ranker.n_features_in_ = len(record.feature_names)
+        return ranker.set_state(record.arrays)
+
+    # --- how ------------------------------------------------------------------------------------------------------
+
+    def _take(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None,
+        qid: ArrayLike | None,
+        group: ArrayLike | None,
+        query_vectors: QueryVectors | None,
+        *,
+        fitting: bool = False,
+    ) -> QuerySet:
+        """Whatever the caller gave, as a checked QuerySet."""
+        if not fitting:
+            check_is_fitted(self)
+        if isinstance(X, QuerySet):
+            if y is not None or qid is not None or group is not None:
+                raise DataError("X is a QuerySet, which has its own y and qid: pass it alone")
+            queries = X
+            self._check_features(queries, fitting)
+        else:
+            queries = self._from_arrays(X, y, qid, group, fitting)
+        if fitting:
+            _check_judged(queries)
+            self.feature_names_ = queries.feature_names
+        if query_vectors is not None:
+            vectors = align_vectors(queries, query_vectors)
+            queries = queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
+        return queries
+
+    def _from_arrays(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        qid: ArrayLike | None,
+        group: ArrayLike | None,
+        fitting: bool,
+    ) -> QuerySet:
+        # Finiteness is checked later, where the message can name the query and the feature.
+        settings: dict[str, Any] = {"reset": fitting, "dtype": np.float32, "ensure_all_finite": False}
+        if y is None and not fitting:
+            rows, grades = validate_data(self, X, **settings), None
+        else:
+            # One row alone has no order to learn.
+            least = 2 if fitting else 1
+            rows, grades = validate_data(self, X, y, y_numeric=True, ensure_min_samples=least, **settings)
+        if qid is None and group is None:
+            if fitting:
+                warnings.warn(
+                    f"no qid= and no group=: all {len(rows)} rows are taken as candidates of one query",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            group = [len(rows)]
+        names = getattr(self, "feature_names_in_", None)
+        return QuerySet.from_arrays(rows, grades, qid=qid, group=group, feature_names=names)
+
+    def _check_features(self, queries: QuerySet, fitting: bool) -> None:
+        if fitting:
+            self.n_features_in_ = queries.n_features
+            return
+        if queries.n_features != self.n_features_in_ or queries.feature_names != self.feature_names_:
+            raise DataError(_difference(self.feature_names_, queries.feature_names))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _check_judged(queries: QuerySet) -> None:
+    grades: NDArray[Any] = queries.grades
+    if not len(queries):
+        raise DataError("there is no query to learn from")
+    first = np.repeat(grades[queries.offsets[:-1]], queries.sizes)
+    if np.array_equal(grades, first):
+        raise DataError(
+            f"in each of the {len(queries)} queries all grades are equal, so there is nothing to learn an order from: "
+            "check y and qid"
+        )
+
+
+def _difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:
+    missing = [name for name in expected if name not in got]
+    extra = [name for name in got if name not in expected]
+    if missing or extra:
+        return f"the ranker was fitted on {len(expected)} features, got {len(got)}: missing {missing}, unknown {extra}"
+    return f"the features are in another order than in fit: expected {list(expected)}, got {list(got)}"

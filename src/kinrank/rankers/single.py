@@ -1,0 +1,77 @@
+"""Single: one model for all queries, the baseline every local method is held against."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from kinrank.data.queryset import QuerySet
+from kinrank.learn import make_learner
+from kinrank.learn.base import Float64, Learner, LinearLearner, State
+from kinrank.learn.prepare import Missing, Preparer, Scale
+from kinrank.rankers.base import Ranker
+from kinrank.store import nest, unnest
+
+
+class SingleRanker(Ranker):
+    """One model learnt from all judged queries.
+
+    Parameters
+    ----------
+    learner : {"ranksvm", "rankrls", "lambdamart"} or Learner
+        What learns.
+    scale : {"standard", "none"}
+        How features are scaled for a linear learner.
+    missing : {"error", "zero", "mean"}
+        What a missing feature becomes for a linear learner. LambdaMART reads NaN as it is.
+
+    Attributes
+    ----------
+    learner_ : Learner
+        The fitted learner.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0.2], [3.0, 0.1], [2.0, 0.9], [5.0, 0.4]])
+    >>> ranker = SingleRanker("rankrls").fit(X, y=[0, 1, 0, 1], qid=["a", "a", "b", "b"])
+    >>> ranker.predict(X, qid=["a", "a", "b", "b"]).round(2)
+    array([-1.22, -0.25,  0.23,  1.24])
+    """
+
+    def __init__(
+        self, learner: str | Learner = "ranksvm", *, scale: Scale = "standard", missing: Missing = "error"
+    ) -> None:
+        self.learner = learner
+        self.scale = scale
+        self.missing = missing
+
+    def _fit(self, queries: QuerySet) -> None:
+        self.learner_ = make_learner(self.learner)
+        if not self.learner_.reads_missing:
+            self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
+            queries = self.preparer_.apply(queries)
+        self.learner_.fit(queries)
+
+    def _predict(self, queries: QuerySet) -> Float64:
+        X = queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
+        return self.learner_.predict(X)
+
+    def _weights(self, queries: QuerySet) -> Float64:
+        if not isinstance(self.learner_, LinearLearner):
+            return super()._weights(queries)
+        return np.tile(self.preparer_.raw_weights(self.learner_.coef_), (len(queries), 1))
+
+    def get_state(self) -> State:
+        """The learner's state, and the preparer's where there is one."""
+        if self.learner_.reads_missing:
+            return nest(learner=self.learner_.get_state())
+        return nest(learner=self.learner_.get_state(), preparer=self.preparer_.get_state())
+
+    def set_state(self, state: State) -> Self:
+        """Take over a fitted ranker."""
+        self.learner_ = make_learner(self.learner).set_state(unnest(state, "learner"))
+        if not self.learner_.reads_missing:
+            self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
+        return self

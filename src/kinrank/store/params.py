@@ -1,0 +1,60 @@
+"""Settings as JSON: plain values as they are, registered parts by name and settings of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from kinrank.errors import ParameterError, StoreError
+from kinrank.registry import Registry
+
+_PART = "$part"
+
+
+def encode(value: Any, registries: Iterable[Registry]) -> Any:
+    """A setting as JSON can hold it.
+
+    Examples
+    --------
+    >>> from kinrank.learn import LEARNERS
+    >>> from kinrank.learn.rankrls import RankRLS
+    >>> encode({"learner": RankRLS(penalty=0.1)}, [LEARNERS])["learner"]["$part"]
+    'learner'
+    """
+    known = list(registries)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(key): encode(entry, known) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [encode(entry, known) for entry in value]
+    if hasattr(value, "get_params"):
+        for registry in known:
+            try:
+                name = registry.name_of(type(value))
+            except ParameterError:
+                continue
+            params = encode(value.get_params(deep=False), known)
+            return {_PART: registry.family, "name": name, "params": params}
+    raise StoreError(
+        f"a setting of type {type(value).__name__} cannot be saved: use numbers, text, lists, dicts or registered parts"
+    )
+
+
+def decode(value: Any, registries: Iterable[Registry]) -> Any:
+    """The setting again. Only registered classes are ever made."""
+    known = list(registries)
+    if isinstance(value, list):
+        return [decode(entry, known) for entry in value]
+    if isinstance(value, dict) and _PART in value:
+        for registry in known:
+            if registry.family == value[_PART]:
+                return registry[value["name"]](**decode(value["params"], known))
+        raise StoreError(f"the model names a part of an unknown family, {value[_PART]!r}: upgrade kinrank")
+    if isinstance(value, dict):
+        return {key: decode(entry, known) for key, entry in value.items()}
+    return value

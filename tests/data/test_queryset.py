@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinrank import QuerySet
+from kinrank.errors import DamagedFolderError, DataError, ForeignFolderError
+from tests.data.query_sets import assert_same, query_sets
+
+X3 = np.arange(6.0).reshape(3, 2)
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=20))
+def test_rows_of_a_query_lie_together_in_given_order(qid: list[str]) -> None:
+    row = np.arange(len(qid), dtype=np.float32)
+    queries = QuerySet.from_arrays(row[:, None], row, qid=qid, doc_id=[f"d{i}" for i in range(len(qid))])
+    assert queries.qid.tolist() == list(dict.fromkeys(qid))
+    for one in queries:
+        mine = [i for i, q in enumerate(qid) if q == one.qid[0]]
+        assert one.X.ravel().tolist() == one.grades.tolist() == mine
+        assert one.doc_id is not None
+        assert one.doc_id.tolist() == [f"d{i}" for i in mine]
+    assert queries.in_caller_order(queries.grades).tolist() == row.tolist()
+
+
+@given(query_sets(), st.data())
+def test_picking_is_the_queries_one_by_one(queries: QuerySet, data: st.DataObject) -> None:
+    index = data.draw(st.lists(st.integers(-len(queries), len(queries) - 1), unique_by=lambda i: i % len(queries)))
+    picked = queries[index]
+    assert picked.qid.tolist() == [queries.qid[i] for i in index]
+    for position, i in enumerate(index):
+        assert_same(picked[position], queries[i])
+    mask = np.isin(np.arange(len(queries)), np.arange(len(queries))[index])
+    assert_same(queries[mask], queries[sorted(i % len(queries) for i in index)])
+
+
+@given(query_sets(), st.slices(5))
+def test_slices_are_what_lists_say(queries: QuerySet, part: slice) -> None:
+    assert queries[part].qid.tolist() == queries.qid.tolist()[part]
+    assert_same(queries[part], queries[np.arange(len(queries))[part]])
+
+
+def test_slices_share_memory() -> None:
+    queries = QuerySet.from_arrays(X3, [0, 1, 2], qid=[1, 2, 3], doc_id=["a", "b", "c"])
+    part = queries[1:]
+    assert np.shares_memory(part.X, queries.X)
+    assert np.shares_memory(part.grades, queries.grades)
+    assert part.offsets.tolist() == [0, 1, 2]
+
+
+@given(query_sets())
+def test_concat_undoes_slicing(queries: QuerySet) -> None:
+    cut = len(queries) // 2
+    parts = [queries[:cut], queries[cut:]] if cut else [queries]
+    assert_same(QuerySet.concat(parts), queries)
+
+
+def test_saved_set_opens_memory_mapped(tmp_path: Path) -> None:
+    queries = QuerySet.from_arrays(
+        X3, [0, 1, 2], qid=["b", "a", "b"], doc_id=[7, 8, 9], query_columns={"text": ["one", None]}
+    )
+    queries.save(tmp_path / "set")
+    opened = QuerySet.open(tmp_path / "set", verify=True)
+    assert isinstance(opened.X, np.memmap)
+    assert isinstance(opened[1:].X, np.memmap)
+    assert np.shares_memory(opened[1:].X, opened.X)
+    assert_same(opened, queries)
+    assert opened.query_columns["text"].tolist() == ["one", ""]
+    with pytest.raises(ValueError, match="read-only"):
+        opened.X[0, 0] = 1.0
+
+
+def test_saving_over_a_set_replaces_it_and_over_anything_else_is_refused(tmp_path: Path) -> None:
+    one = QuerySet.from_arrays([[1.0]], qid=["a"])
+    one.save(tmp_path / "set")
+    QuerySet.from_arrays([[2.0]], qid=["b"]).save(tmp_path / "set")
+    assert QuerySet.open(tmp_path / "set").qid.tolist() == ["b"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep")
+    with pytest.raises(ForeignFolderError, match="not a kinrank queries folder"):
+        one.save(tmp_path / "mine")
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
+
+
+def test_a_changed_byte_is_found(tmp_path: Path) -> None:
+    QuerySet.from_arrays(X3, qid=[1, 1, 2]).save(tmp_path / "set")
+    file = tmp_path / "set" / "X.npy"
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(raw)
+    with pytest.raises(DamagedFolderError, match=r"X\.npy has changed"):
+        QuerySet.open(tmp_path / "set", verify=True)
+
+
+@pytest.mark.parametrize(
+    ("build", "match"),
+    [
+        (lambda: QuerySet.from_arrays(X3[0], qid=[1]), "two dimensions"),
+        (lambda: QuerySet.from_arrays(X3), "qid is missing"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2], group=[3]), "both given"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1]), r"one id per row of X \(3\), got 2"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, None, 2]), r"qid\[1\] is None"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1.0, 2.5, 2.0]), r"qid\[1\] is 2.5"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1.0, np.inf, 2.0]), r"qid\[1\] is inf"),
+        (lambda: QuerySet.from_arrays(X3, group=[1, 1]), "group sums to 2 rows"),
+        (lambda: QuerySet.from_arrays(X3, group=[3, 0]), r"group\[1\] is 0"),
+        (lambda: QuerySet.from_arrays(X3, [0, 1], qid=[1, 1, 1]), "y must have one value per row"),
+        (lambda: QuerySet.from_arrays(X3, [0, np.nan, 1], qid=[1, 1, 1]), r"y\[1\] is nan"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 1], feature_names=["a", "a"]), "2 different names"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2], query_columns={"t": ["x"]}), "one value per query"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2])[[0.5]], "by position, slice or mask, got float64"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2])[[True]], "a mask must have one value per query"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2]).grades, "not judged"),
+        (lambda: QuerySet.concat([]), "at least one"),
+    ],
+)
+def test_errors_name_what_is_wrong(build, match: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(DataError, match=match):
+        build()
+
+
+def test_concat_refuses_sets_that_do_not_fit() -> None:
+    a = QuerySet.from_arrays([[1.0]], qid=["1"])
+    with pytest.raises(DataError, match="query '1' is in more than one part"):
+        QuerySet.concat([a, a])
+    with pytest.raises(DataError, match="text in one set and numbers in another"):
+        QuerySet.concat([a, QuerySet.from_arrays([[1.0]], qid=[1])])
+    with pytest.raises(DataError, match="features differ"):
+        QuerySet.concat([a, QuerySet.from_arrays([[1.0, 2.0]], qid=["2"])])
+
+
+def test_one_query_past_the_end_is_an_index_error() -> None:
+    with pytest.raises(IndexError, match="query 1 of 1"):
+        QuerySet.from_arrays([[1.0]], qid=["a"])[1]

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from kinrank import QuerySet
+from kinrank.errors import DataError
+from tests.data.query_sets import assert_same, query_sets
+
+
+@given(query_sets())
+def test_tables_read_back(queries: QuerySet) -> None:
+    assert_same(QuerySet.from_table(queries.to_table()), queries)
+
+
+@given(query_sets())
+def test_data_frames_read_back(queries: QuerySet) -> None:
+    assert_same(QuerySet.from_table(queries.to_table().to_pandas()), queries)
+
+
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "qid": ["b", "a", "b"],
+            "y": [0, 1, 2],
+            "doc_id": [7, 8, 9],
+            "bm25": [0.5, None, 1.5],
+            "title": [True, False, True],
+            "text": pd.Categorical(["two", "one", "two"]),
+            "query.words": [2, 1, 2],
+        },
+        index=[5, 3, 9],
+    )
+
+
+def test_columns_go_where_their_name_and_type_say() -> None:
+    queries = QuerySet.from_table(frame())
+    assert queries.qid.tolist() == ["b", "a"]
+    assert queries.feature_names == ("bm25", "title")
+    np.testing.assert_array_equal(queries.X, np.array([[0.5, 1], [1.5, 1], [np.nan, 0]], dtype=np.float32))
+    assert queries.grades.tolist() == [0, 2, 1]
+    assert queries.doc_id is not None
+    assert queries.doc_id.tolist() == [7, 9, 8]
+    assert {k: v.tolist() for k, v in queries.query_columns.items()} == {"text": ["two", "one"], "words": [2, 1]}
+    assert queries.in_caller_order(queries.grades).tolist() == [0, 1, 2]
+
+
+def test_a_named_index_is_a_column_and_an_unnamed_one_is_not() -> None:
+    queries = QuerySet.from_table(frame().set_index("qid"))
+    assert queries.qid.tolist() == ["b", "a"]
+    assert queries.feature_names == ("bm25", "title")
+
+
+def test_other_names_and_no_grades() -> None:
+    table = pa.table({"query": [1, 1], "url": ["u", "v"], "score": [1.0, 2.0]})
+    queries = QuerySet.from_table(table, qid="query", doc_id="url")
+    assert queries.y is None
+    assert queries.doc_id is not None
+    assert queries.doc_id.tolist() == ["u", "v"]
+    assert queries.feature_names == ("score",)
+
+
+def test_nullable_columns_and_numbered_columns_of_pandas() -> None:
+    table = pd.DataFrame({"qid": [1, 1], 0: pd.array([1, None], dtype="Int64"), 1: [None, None]})
+    queries = QuerySet.from_table(table)
+    assert queries.feature_names == ("0", "1")
+    np.testing.assert_array_equal(queries.X, np.array([[1, np.nan], [np.nan, np.nan]], dtype=np.float32))
+
+
+def test_null_columns_of_the_query() -> None:
+    table = pa.table({"qid": [1, 1, 2], "text": [None, None, "x"], "query.n": [None, None, 2.0]})
+    columns = QuerySet.from_table(table).query_columns
+    assert columns["text"].tolist() == ["", "x"]
+    np.testing.assert_array_equal(columns["n"], [np.nan, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ({"query": [1], "f": [1.0]}, "no column 'qid' for the query ids among"),
+        ({"qid": [1, None], "f": [1.0, 2.0]}, "column 'qid' is null in row 1"),
+        ({"qid": ["a", None], "f": [1.0, 2.0]}, "column 'qid' is null in row 1"),
+        ({"qid": [1, 1], "y": [None, 1], "f": [1.0, 2.0]}, "column 'y' is null in row 0"),
+        ({"qid": [1, 1], "doc_id": ["a", None], "f": [1.0, 2.0]}, "column 'doc_id' is null in row 1"),
+        ({"qid": [1, 1], "title": ["a", "b"]}, "column 'title' is 'a' and 'b' within query 1"),
+        ({"qid": [1, 2, 1], "query.n": [3, 4, 5]}, "column 'query.n' is 3 and 5 within query 1"),
+        ({"qid": [1], "when": pa.array([0], pa.timestamp("s"))}, r"column 'when' is timestamp\[s\], expected numbers"),
+        ({"qid": [1], "y": ["good"], "f": [1.0]}, "column 'y' is string, expected numbers"),
+        ({"qid": pa.array([[1]]), "f": [1.0]}, "column 'qid' is list<.*>, expected numbers or text"),
+    ],
+)
+def test_broken_tables_are_named(columns: dict[str, object], match: str) -> None:
+    with pytest.raises(DataError, match=match):
+        QuerySet.from_table(pa.table(columns))
+
+
+def test_two_columns_of_one_name() -> None:
+    table = pa.table([pa.array([1]), pa.array([1.0]), pa.array([2.0])], names=["qid", "f", "f"])
+    with pytest.raises(DataError, match="two columns are called 'f'"):
+        QuerySet.from_table(table)
+
+
+def test_neither_arrow_nor_pandas() -> None:
+    with pytest.raises(DataError, match="expected an Arrow table or a pandas DataFrame, got dict"):
+        QuerySet.from_table({"qid": [1]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["qid", "y", "doc_id", "query.text"])
+def test_a_feature_must_not_hide_another_column(name: str) -> None:
+    with pytest.raises(DataError, match=f"feature '{name}' has the name of another column"):
+        QuerySet.from_arrays([[1.0]], qid=[1], feature_names=[name]).to_table()
+
+
+def test_arrow_tables_work_where_pandas_is_not_installed() -> None:
+    code = (
+        "import sys\n"
+        "class NoPandas:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'pandas': raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, NoPandas())\n"
+        "import pyarrow as pa; from kinrank import QuerySet\n"
+        "QuerySet.from_table(pa.table({'qid': [1], 'f': [1.0], 'text': ['a']})).to_table()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,98 @@
+"""Code blocks of a Markdown document: found, and run in order as a reader would type them.
+
+- A ``python`` block is executed; one that starts with ``>>>`` is run as a doctest. A document has one namespace.
+- In a ``console`` block each line after ``$ `` is a command, run by bash in the document's folder; a backslash at
+  its end continues it. Lines under a command are what it prints on stdout, with ``...`` for anything; none shown means
+  anything is fine. A command that fails is an error.
+- A block under ``<!-- not run -->`` is not run.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NOT_RUN = "<!-- not run -->"
+LANGUAGES = {"python", "console"}
+LENIENT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<source>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text and the line its text starts at."""
+
+    language: str
+    source: str
+    line: int
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of a document that are to be run."""
+    found = []
+    for match in _FENCE.finditer(text):
+        before = text[: match.start()].rstrip()
+        if match["language"] in LANGUAGES and not before.endswith(NOT_RUN):
+            found.append(Block(match["language"], match["source"], text[: match.start("source")].count("\n") + 1))
+    return found
+
+
+def run_document(file: Path, folder: Path) -> None:
+    """Run all blocks of a document; the current directory must be `folder`."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks_of(file.read_text()):
+        where = f"{file.name}, line {block.line}"
+        if block.language == "console":
+            _run_console(block, where, folder)
+        elif block.source.lstrip().startswith(">>>"):
+            _run_doctest(block, where, namespace)
+        else:
+            # Empty lines in front give errors the line number of the document.
+            exec(compile("\n" * (block.line - 1) + block.source, str(file), "exec"), namespace)
+
+
+def commands_of(source: str) -> list[tuple[str, str]]:
+    """Pairs of a command and the output shown under it."""
+    commands: list[tuple[str, str]] = []
+    continued = False
+    for line in source.splitlines():
+        if continued:
+            commands[-1] = (f"{commands[-1][0]}\n{line}", "")
+        elif line.startswith("$ "):
+            commands.append((line[2:], ""))
+        elif commands:
+            commands[-1] = (commands[-1][0], f"{commands[-1][1]}{line}\n")
+        else:
+            raise AssertionError(f"output without a command: {line!r}; a command starts with '$ '")
+        continued = (continued or line.startswith("$ ")) and line.endswith("\\")
+    return commands
+
+
+def _run_console(block: Block, where: str, folder: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command, shown in commands_of(block.source):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "COLUMNS": "120", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+        )
+        got = f"{where}: $ {command}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, got
+        if shown.strip():
+            assert doctest.OutputChecker().check_output(shown, done.stdout, LENIENT), f"{got}\nbut it shows\n{shown}"
+
+
+def _run_doctest(block: Block, where: str, namespace: dict[str, Any]) -> None:
+    examples = doctest.DocTestParser().get_doctest(block.source, namespace, where, where, block.line - 1)
+    examples.globs = namespace  # the parser copies it; names must outlive the block
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=LENIENT)
+    assert runner.run(examples, out=report.append, clear_globs=False).failed == 0, "".join(report)

@@ -1,0 +1,21 @@
+"""Every registered learner keeps the contract."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from kinrank.checks import learner_checks
+from kinrank.checks.learners import LearnerCheck
+from kinrank.learn import LEARNERS, make_learner
+from kinrank.learn.base import Learner
+from kinrank.learn.ranksvm import RankSVM
+
+MAKERS = {name: partial(make_learner, name) for name in LEARNERS} | {"ranksvm hinge": partial(RankSVM, loss="hinge")}
+
+
+@pytest.mark.parametrize("check", learner_checks(), ids=lambda check: check.__name__)
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_contract(make: partial[Learner], check: LearnerCheck) -> None:
+    check(make)

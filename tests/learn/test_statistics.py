@@ -1,0 +1,101 @@
+"""Statistics add, subtract, weigh and solve."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kinrank import QuerySet, folder
+from kinrank.checks.worlds import plain_world
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.base import pair_weights
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.learn.rankrls import RankRLS
+from kinrank.learn.ranksvm import RankSVM
+from kinrank.learn.statistics import PairStatistics
+
+
+def test_adding_and_subtracting_queries_is_learning_and_forgetting() -> None:
+    world = plain_world()
+    each = PairStatistics.of(world)
+    without = each.sum() - each[3]
+    rest = np.delete(np.arange(len(world)), 3)
+    np.testing.assert_allclose(without.solve(0.01)[0], RankRLS().fit(world[rest]).coef_, atol=1e-9)
+    np.testing.assert_allclose((without + each[3]).solve(0.01)[0], RankRLS().fit(world).coef_, atol=1e-9)
+
+
+def test_weights_are_repetitions() -> None:
+    each = PairStatistics.of(plain_world())
+    twice = each.sum([0, 1, 1, 2])
+    weighted = each.sum([0, 1, 2], weights=[1.0, 2.0, 1.0])
+    np.testing.assert_allclose(twice.solve(0.1), weighted.solve(0.1))
+
+
+def test_balanced_rows_weigh_one() -> None:
+    each = PairStatistics.of(plain_world()).balanced()
+    np.testing.assert_allclose(each.pairs, 1.0)
+    np.testing.assert_allclose(
+        each.sum().solve(0.01)[0], RankRLS(balance="queries").fit(plain_world()).coef_, atol=1e-6
+    )
+
+
+def test_nothing_learnt_is_the_prior() -> None:
+    queries = QuerySet.from_arrays([[1.0], [2.0]], y=[1, 1], group=[2])
+    assert PairStatistics.of(queries).solve(0.01, prior=[0.7]).tolist() == [[0.7]]
+    assert RankSVM().fit(queries, prior=[0.7]).coef_.tolist() == [0.7]
+
+
+def test_packed_statistics_are_memory_mapped(tmp_path) -> None:
+    each = PairStatistics.of(plain_world())
+    folder.write(tmp_path / "s", "statistics", {}, {"gram": each.gram, "moment": each.moment, "pairs": each.pairs})
+    _, arrays = folder.read(tmp_path / "s", "statistics")
+    mapped = PairStatistics(**arrays)
+    assert mapped.gram.dtype == np.float32
+    np.testing.assert_array_equal(mapped.sum([5, 2]).solve(0.01), each.sum([5, 2]).solve(0.01))
+
+
+def test_blocks_of_queries_sum_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = plain_world()
+    whole = RankRLS().fit(world, query_weight=np.arange(len(world))).coef_
+    monkeypatch.setattr("kinrank.learn.rankrls._QUERIES_AT_ONCE", 7)
+    np.testing.assert_allclose(RankRLS().fit(world, query_weight=np.arange(len(world))).coef_, whole, atol=1e-12)
+
+
+@pytest.mark.parametrize("learner", [RankRLS, RankSVM])
+def test_penalty_must_be_positive(learner: type[RankRLS] | type[RankSVM]) -> None:
+    with pytest.raises(ParameterError, match="penalty must be a positive number, got 0"):
+        learner(penalty=0).fit(plain_world())
+
+
+def test_shapes_are_checked() -> None:
+    each = PairStatistics.of(plain_world(n_features=3))
+    other = PairStatistics.of(plain_world(n_features=2))
+    with pytest.raises(DataError, match="do not add"):
+        each.sum() + other.sum()
+    with pytest.raises(DataError, match=r"prior must have one weight per feature \(3\)"):
+        each.solve(0.1, prior=[1.0])
+    with pytest.raises(DataError, match="weights must be one per row summed"):
+        each.sum([0, 1], weights=[1.0])
+    with pytest.raises(DataError, match="query_weight must have one value per query"):
+        pair_weights(each.pairs, "pairs", [1.0])
+    with pytest.raises(DataError, match="finite and not negative"):
+        pair_weights(each.pairs, "pairs", -np.ones(len(each)))
+    with pytest.raises(ParameterError, match="balance must be 'pairs' or 'queries', got 'rows'"):
+        pair_weights(each.pairs, "rows", None)
+
+
+def test_subtracting_what_was_never_added_is_noticed() -> None:
+    each = PairStatistics.of(plain_world())
+    with pytest.raises(DataError, match="had not been added"):
+        (each[0] - each.sum([1, 2, 3])).solve(1e-9)
+
+
+def test_unknown_loss() -> None:
+    with pytest.raises(ParameterError, match="loss must be 'squared_hinge' or 'hinge', got 'log'"):
+        RankSVM(loss="log").fit(plain_world())
+
+
+def test_lambdamart_wants_whole_grades() -> None:
+    queries = QuerySet.from_arrays([[1.0], [2.0]], y=[0.5, 1.0], qid=["shoes", "shoes"])
+    with pytest.raises(DataError, match=r"whole grades from 0 to 30, got 0\.5 in query 'shoes'"):
+        LambdaMART().fit(queries)

@@ -1,0 +1,113 @@
+"""What must hold for every measure, whatever it measures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kinrank.measure import AP, DCG, ERR, LETOR_NDCG, MEAN_NDCG_GENG, MEAN_NDCG_LETOR, NDCG, RR, MeanNDCG, Measure, P
+from tests.measure.lists_strategy import Lists, judged_lists
+
+ALL = [NDCG @ 3, NDCG, DCG @ 2, MeanNDCG, MEAN_NDCG_LETOR, MEAN_NDCG_GENG, LETOR_NDCG @ 4, AP, AP @ 2, P @ 3, RR, ERR]
+every_measure = st.sampled_from(ALL)
+every_rule = st.sampled_from(["order", "pessimistic", "optimistic", "average", "doc_id"])
+
+
+def with_ties(measure: Measure, ties: str) -> Measure:
+    return measure if measure.name == "ERR" and ties == "average" else measure(ties=ties)
+
+
+@settings(deadline=None)
+@given(judged_lists(), every_measure, every_rule, st.randoms(use_true_random=False))
+def test_order_of_queries_is_irrelevant(lists: Lists, measure: Measure, ties: str, random) -> None:
+    measure = with_ties(measure, ties)
+    queries = list(range(len(lists)))
+    random.shuffle(queries)
+    rows = np.concatenate([np.arange(lists.offsets[q], lists.offsets[q + 1]) for q in queries])
+    offsets = np.cumsum([0, *np.diff(lists.offsets)[queries]])
+    moved = measure.per_query(lists.scores[rows], lists.y[rows], offsets, lists.doc_id[rows])
+    np.testing.assert_allclose(moved, measure.per_query(*lists.arguments())[queries], rtol=1e-14)
+
+
+@settings(deadline=None)
+@given(judged_lists(), every_measure, every_rule)
+def test_only_the_order_of_scores_matters(lists: Lists, measure: Measure, ties: str) -> None:
+    measure = with_ties(measure, ties)
+    expected = measure.per_query(*lists.arguments())
+    moved = measure.per_query(np.exp(3 * lists.scores) - 7, lists.y, lists.offsets, lists.doc_id)
+    np.testing.assert_array_equal(moved, expected)
+
+
+@settings(deadline=None)
+@given(judged_lists(), every_measure, st.sampled_from(["pessimistic", "optimistic", "average", "doc_id"]), st.data())
+def test_order_of_rows_is_irrelevant_where_ties_have_a_rule(lists: Lists, measure: Measure, ties: str, data) -> None:
+    measure = with_ties(measure, ties)
+    if measure.ties == "order":
+        measure = measure(ties="pessimistic")
+    rows = np.concatenate([data.draw(st.permutations(range(a, b))) for a, b in zip(*_bounds(lists), strict=True)])
+    moved = measure.per_query(lists.scores[rows], lists.y[rows], lists.offsets, lists.doc_id[rows])
+    np.testing.assert_allclose(moved, measure.per_query(*lists.arguments()), rtol=1e-12)
+
+
+@settings(deadline=None)
+@given(judged_lists())
+def test_a_perfect_ranking_has_ndcg_and_ap_1(lists: Lists) -> None:
+    for measure in (NDCG, NDCG @ 3, MeanNDCG, MEAN_NDCG_LETOR, MEAN_NDCG_GENG, AP, RR):
+        perfect = measure(no_relevant=1).per_query(lists.y, lists.y, lists.offsets)
+        np.testing.assert_allclose(perfect, 1, rtol=1e-14)
+
+
+@settings(deadline=None)
+@given(judged_lists(), st.sampled_from([m for m in ALL if m.name != "DCG"]))
+def test_values_lie_between_0_and_1_and_rules_for_ties_are_ordered(lists: Lists, measure: Measure) -> None:
+    low, high = (measure(ties=t).per_query(*lists.arguments()) for t in ("pessimistic", "optimistic"))
+    assert np.all(low >= 0)
+    assert np.all(high <= 1 + 1e-12)
+    between = ["order", "doc_id"] + (["average"] if measure.name != "ERR" else [])
+    for ties in between:
+        value = measure(ties=ties).per_query(*lists.arguments())
+        assert np.all((low <= value + 1e-12) & (value <= high + 1e-12))
+
+
+@settings(deadline=None)
+@given(judged_lists(tied=False), every_measure, every_rule)
+def test_without_ties_the_rule_for_them_is_irrelevant(lists: Lists, measure: Measure, ties: str) -> None:
+    expected = measure.per_query(*lists.arguments())
+    np.testing.assert_allclose(with_ties(measure, ties).per_query(*lists.arguments()), expected, rtol=1e-12)
+
+
+@settings(deadline=None)
+@given(judged_lists(), every_measure)
+def test_skipped_queries_leave_the_mean(lists: Lists, measure: Measure) -> None:
+    skipping = measure(no_relevant="skip").per_query(*lists.arguments())
+    barren = np.array([not any(lists.one(q)[1]) for q in range(len(lists))])
+    np.testing.assert_array_equal(np.isnan(skipping), barren)
+    np.testing.assert_array_equal(skipping[~barren], measure.per_query(*lists.arguments())[~barren])
+    mean = measure(no_relevant="skip").mean(*lists.arguments())
+    if barren.all():
+        assert np.isnan(mean)
+    else:
+        assert mean == pytest.approx(skipping[~barren].mean(), rel=1e-12)
+
+
+def test_a_query_without_documents_has_no_relevant_one() -> None:
+    for measure in ALL:
+        assert measure(no_relevant="skip").per_query([1.0], [1], [0, 0, 1, 1]).tolist()[::2] == pytest.approx(
+            [np.nan, np.nan], nan_ok=True
+        )
+
+
+def test_long_tied_lists_stay_exact() -> None:
+    # 3,000 documents, all tied, one relevant: expected reciprocal rank is the harmonic mean of the ranks, H_n / n.
+    y = np.zeros(3000)
+    y[77] = 1
+    harmonic = np.sum(1 / np.arange(1, 3001)) / 3000
+    for measure in (RR, AP):
+        value = measure(ties="average").mean(np.zeros(3000), y, [0, 3000])
+        assert value == pytest.approx(harmonic, rel=1e-10)
+
+
+def _bounds(lists: Lists) -> tuple[list[int], list[int]]:
+    return lists.offsets[:-1].tolist(), lists.offsets[1:].tolist()

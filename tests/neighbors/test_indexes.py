@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import kinrank.neighbors
+from kinrank.errors import DataError, ParameterError
+from kinrank.neighbors import INDEXES, NeighborIndex, as_index, choose_index
+from kinrank.neighbors.exact import ExactIndex
+from kinrank.neighbors.faiss_indexes import FaissHNSWIndex, FaissIVFIndex
+from tests.neighbors.index_checks import CHECKS, brute_force
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", list(INDEXES))
+def test_contract(name: str, check: Callable[[NeighborIndex], None]) -> None:
+    check(INDEXES[name]())
+
+
+@given(
+    points=arrays(np.float32, st.tuples(st.integers(1, 40), st.just(3)), elements=st.floats(-4, 4, width=16)),
+    shift=st.sampled_from([0.0, 100.0, -3000.0]),
+    k=st.integers(1, 40),
+)
+@settings(max_examples=200, deadline=None)
+def test_exact_order_is_that_of_float64_far_from_the_origin(points: np.ndarray, shift: float, k: int) -> None:
+    points = points + np.float32(shift)
+    k = min(k, len(points))
+    _, indices = ExactIndex().fit(points).query(points[:1], k)
+    np.testing.assert_array_equal(indices[0], brute_force(points, points[0])[1][:k])
+
+
+def test_float32_alone_would_get_it_wrong() -> None:
+    # Far from the origin the product form loses all digits of these distances; the refined order does not.
+    points = (1e4 + np.random.default_rng(0).standard_normal((2000, 40))).astype(np.float32)
+    naive = (points * points).sum(axis=1) - 2 * points @ points[0]
+    truth = brute_force(points, points[0])[1][:50]
+    assert (np.argsort(naive, kind="stable")[:50] != truth).any()
+    np.testing.assert_array_equal(ExactIndex().fit(points).query(points[:1], 50)[1][0], truth)
+
+
+def test_batches_larger_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
+    whole = ExactIndex().fit(points).query(points, 7)[1]
+    monkeypatch.setattr(kinrank.neighbors.base, "_CHUNK", 250)
+    np.testing.assert_array_equal(ExactIndex().fit(points).query(points, 7)[1], whole)
+
+
+def test_no_query_gives_no_answer_but_an_error() -> None:
+    with pytest.raises(DataError, match="none empty"):
+        ExactIndex().fit([[1.0]]).query(np.empty((0, 1)), 1)
+
+
+def test_faiss_settings_trade_time_for_recall() -> None:
+    points = np.random.default_rng(0).standard_normal((4000, 16)).astype(np.float32)
+    truth = ExactIndex().fit(points).query(points[:20], 50)[1]
+
+    def recall(index: NeighborIndex) -> float:
+        found = index.fit(points).query(points[:20], 50)[1]
+        return float(np.mean([np.isin(a, b).mean() for a, b in zip(truth, found, strict=True)]))
+
+    assert recall(FaissIVFIndex(n_cells=64, n_probe=2)) < recall(FaissIVFIndex(n_cells=64, n_probe=64)) == 1.0
+    assert recall(FaissHNSWIndex(n_links=4, ef_construction=8)) < recall(FaissHNSWIndex(ef_search=800))
+
+
+def test_ivf_answers_in_full_where_its_cells_hold_too_little() -> None:
+    points = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
+    index = FaissIVFIndex(n_cells=20, n_probe=1).fit(points)
+    truth = brute_force(points, points[0])[1][:90]
+    np.testing.assert_array_equal(index.query(points[:1], 90)[1][0], truth)
+
+
+def test_faiss_threads_are_put_back() -> None:
+    import faiss
+
+    before = faiss.omp_get_max_threads()
+    points = np.zeros((50, 2), dtype=np.float32)
+    INDEXES["faiss-flat"](n_threads=before + 1).fit(points).query(points, 1)
+    assert faiss.omp_get_max_threads() == before
+
+
+def test_choice_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_index(10_000, 430) == "exact"
+    assert choose_index(1_000_000, 46) == "faiss-hnsw"
+    monkeypatch.setattr(kinrank.neighbors, "find_spec", lambda name: None)
+    assert choose_index(1_000_000, 46) == "exact"
+
+
+def test_as_index() -> None:
+    assert isinstance(as_index("auto", 100, 4), ExactIndex)
+    assert isinstance(as_index("faiss-ivf", 100, 4), FaissIVFIndex)
+    given_index = FaissIVFIndex(n_probe=3)
+    copied = as_index(given_index, 100, 4)
+    assert copied is not given_index
+    assert copied.get_params() == given_index.get_params()
+    with pytest.raises(ParameterError, match="unknown index 'annoy'"):
+        as_index("annoy", 100, 4)
+    with pytest.raises(ParameterError, match="got int"):
+        as_index(3, 100, 4)  # type: ignore[arg-type]

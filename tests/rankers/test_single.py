@@ -1,0 +1,106 @@
+"""SingleRanker's own promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from kinrank import QuerySet, SingleRanker
+from kinrank.checks.worlds import plain_world
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.prepare import Preparer
+
+
+def test_missing_feature_names_query_and_feature() -> None:
+    queries = QuerySet.from_arrays(
+        [[1.0, 2.0], [0.0, np.nan]], y=[0, 1], qid=["shoes", "shoes"], feature_names=["bm25", "price"]
+    )
+    with pytest.raises(DataError, match=r"'price' is missing \(NaN\) in row 1 \(query shoes\): pass missing='zero'"):
+        SingleRanker().fit(queries)
+
+
+def test_missing_row_is_counted_as_the_caller_counts() -> None:
+    X = np.array([[1.0], [2.0], [np.nan], [4.0]])
+    with pytest.raises(DataError, match=r"row 2 \(query a\)"):
+        SingleRanker().fit(X, [0, 1, 1, 0], qid=["a", "b", "a", "b"])
+
+
+def test_infinite_feature_is_refused() -> None:
+    with pytest.raises(DataError, match=r"is infinite in row 1"):
+        SingleRanker(missing="zero").fit([[1.0], [np.inf]], [0, 1], group=[2])
+
+
+@pytest.mark.parametrize("missing", ["zero", "mean"])
+def test_missing_features_are_filled_as_declared(missing: str) -> None:
+    world = plain_world()
+    X = world.X.copy()
+    X[::7, 2] = np.nan
+    filled = np.where(np.isnan(X), 0.0 if missing == "zero" else np.nanmean(X, axis=0), X)
+    ranker = SingleRanker("rankrls", missing=missing).fit(world.replace(X=X))
+    plain = SingleRanker("rankrls").fit(world.replace(X=filled.astype(np.float32)))
+    np.testing.assert_allclose(ranker.predict(world.replace(X=X)), plain.predict(world.replace(X=filled)), atol=1e-5)
+
+
+def test_trees_read_missing_features() -> None:
+    world = plain_world()
+    X = world.X.copy()
+    X[::3, 1] = np.nan
+    assert np.isfinite(SingleRanker("lambdamart").fit(world.replace(X=X)).predict(world.replace(X=X))).all()
+
+
+def test_trees_have_no_weights() -> None:
+    ranker = SingleRanker("lambdamart").fit(plain_world())
+    with pytest.raises(ParameterError, match="its model is not linear"):
+        ranker.weights(plain_world())
+
+
+def test_scaling_makes_units_irrelevant() -> None:
+    world = plain_world()
+    units = np.array([1.0, 1e6, 1e-3, 10.0, 1.0], dtype=np.float32)
+    there = SingleRanker("rankrls").fit(world).predict(world)
+    scaled = world.replace(X=world.X * units)
+    np.testing.assert_allclose(SingleRanker("rankrls").fit(scaled).predict(scaled), there, atol=1e-4)
+
+
+def test_constant_feature_is_harmless() -> None:
+    world = plain_world()
+    X = world.X.copy()
+    X[:, 0] = 0.1
+    prepared = Preparer().fit(world.replace(X=X)).transform(X)
+    assert np.all(prepared[:, 0] == 0.0)
+
+
+def test_equal_grades_teach_nothing() -> None:
+    with pytest.raises(DataError, match="all grades are equal"):
+        SingleRanker().fit([[1.0], [2.0]], [1, 1], group=[2])
+
+
+def test_other_feature_order_is_refused() -> None:
+    world = plain_world(n_features=2)
+    ranker = SingleRanker().fit(world.replace(feature_names=("a", "b")))
+    with pytest.raises(DataError, match=r"another order than in fit: expected \['a', 'b'\], got \['b', 'a'\]"):
+        ranker.predict(world.replace(feature_names=("b", "a")))
+    with pytest.raises(DataError, match=r"missing \['b'\], unknown \['c'\]"):
+        ranker.predict(world.replace(feature_names=("a", "c")))
+
+
+def test_data_frames_give_feature_names() -> None:
+    world = plain_world(n_features=2)
+    frame = pd.DataFrame(world.X, columns=["bm25", "price"])
+    ranker = SingleRanker("rankrls").fit(frame, world.y, group=world.sizes)
+    assert ranker.feature_names_ == ("bm25", "price")
+    np.testing.assert_allclose(
+        ranker.predict(frame, group=world.sizes), ranker.predict(world.replace(feature_names=("bm25", "price")))
+    )
+
+
+def test_query_set_speaks_for_itself() -> None:
+    world = plain_world()
+    with pytest.raises(DataError, match="X is a QuerySet"):
+        SingleRanker().fit(world, world.y)
+
+
+def test_unknown_learner_lists_the_known_ones() -> None:
+    with pytest.raises(ParameterError, match="unknown learner 'svm': choose one of 'ranksvm', 'rankrls', 'lambdamart'"):
+        SingleRanker("svm").fit(plain_world())

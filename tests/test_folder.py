@@ -1,0 +1,246 @@
+"""A folder is what was written, or it is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kinrank import folder
+from kinrank.errors import DamagedFolderError, ForeignFolderError, NewerFormatError, StoreError
+
+META = {"feature_names": ["BM25", "größe", 'a "quoted" name'], "alpha": 0.1, "none": None, "control": "\x01\n"}
+ARRAYS = {
+    "X": np.arange(12, dtype=np.float32).reshape(3, 4),
+    "qid": np.array(["a", "b", "ü"]),
+    "column.empty": np.empty((0, 2), dtype=np.int64),
+}
+FILES = [folder.MANIFEST, *(folder.file_name(name) for name in ARRAYS)]
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("folder") / "intact"
+    folder.write(path, "queries", META, ARRAYS)
+    return path
+
+
+@pytest.fixture
+def copy(intact: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(intact, tmp_path / "copy"))
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def reseal(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the manifest and make its checksum right again, as another program would."""
+    manifest = json.loads((path / folder.MANIFEST).read_bytes())
+    change(manifest)
+    manifest["sha256"] = folder._seal_of(manifest)
+    (path / folder.MANIFEST).write_bytes(folder._dump(manifest))
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_what_was_written_is_read(intact, verify):
+    meta, arrays = folder.read(intact, "queries", verify=verify)
+    assert meta == META
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, ARRAYS[name], strict=True)
+
+
+def test_arrays_are_mapped_and_read_only(intact):
+    _, arrays = folder.read(intact, "queries")
+    assert isinstance(arrays["X"], np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        arrays["X"][0, 0] = 1
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=300)
+def test_any_changed_byte_is_refused(intact, tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("changed") / "f"
+    shutil.copytree(intact, path)
+    file = path / data.draw(st.sampled_from(FILES))
+    raw = bytearray(file.read_bytes())
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    file.write_bytes(raw)
+    with pytest.raises(StoreError, match=r"changed since|not readable|not a kinrank|format|holds a"):
+        folder.read(path, "queries")
+
+
+def test_every_single_flipped_bit_of_the_manifest_is_refused(copy):
+    file = copy / folder.MANIFEST
+    raw = file.read_bytes()
+    for position in range(len(raw)):
+        for bit in range(8):
+            file.write_bytes(raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :])
+            with pytest.raises(StoreError, match=r"manifest\.json|format"):
+                folder.read(copy, "queries", verify=False)
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+def test_a_damaged_array_header_never_escapes_as_another_error(copy, name):
+    # Without checksums a changed number cannot be seen; a header that no longer parses must still be our error.
+    file = copy / name
+    raw = file.read_bytes()
+    for position in range(128):
+        for bit in range(8):
+            file.write_bytes(raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :])
+            try:
+                folder.read(copy, "queries", verify=False)
+            except DamagedFolderError as error:
+                assert name in str(error)  # noqa: PT017
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=100)
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_cut_or_longer_file_is_refused(intact, tmp_path_factory, verify, data):
+    path = tmp_path_factory.mktemp("cut") / "f"
+    shutil.copytree(intact, path)
+    file = path / data.draw(st.sampled_from(FILES))
+    raw = file.read_bytes()
+    cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
+    file.write_bytes(data.draw(st.sampled_from([cut, raw + b"\0", raw + b" "])))
+    with pytest.raises(DamagedFolderError, match=r"bytes, the manifest says|changed since|not readable"):
+        folder.read(path, "queries", verify=verify)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_refused(copy, name, verify):
+    (copy / name).unlink()
+    with pytest.raises(StoreError, match=r"is missing|no manifest\.json"):
+        folder.read(copy, "queries", verify=verify)
+
+
+def test_a_swapped_pair_of_files_is_refused(copy):
+    (copy / "X.npy").rename(copy / "other")
+    (copy / "qid.npy").rename(copy / "X.npy")
+    (copy / "other").rename(copy / "qid.npy")
+    with pytest.raises(DamagedFolderError, match=r"X\.npy has"):
+        folder.read(copy, "queries")
+
+
+def test_a_newer_format_says_upgrade(copy):
+    reseal(copy, lambda manifest: manifest.update(format=folder.FORMAT + 1))
+    with pytest.raises(NewerFormatError, match="upgrade kinrank"):
+        folder.read(copy, "queries")
+
+
+@pytest.mark.parametrize("version", [0, -1, "1", None, 1.5, True])
+def test_a_format_that_never_was_is_refused(copy, version):
+    reseal(copy, lambda manifest: manifest.update(format=version))
+    with pytest.raises(ForeignFolderError, match="format"):
+        folder.read(copy, "queries")
+
+
+def test_another_kind_is_refused(intact):
+    with pytest.raises(ForeignFolderError, match="holds a 'queries', a 'model' was expected"):
+        folder.read(intact, "model")
+
+
+@pytest.mark.parametrize("manifest", [b"[]", b"{}", b"null", b'{"kind": "queries"}', b'"' + b"x" * 10 + b'"'])
+def test_a_foreign_manifest_is_refused(tmp_path, manifest):
+    (tmp_path / folder.MANIFEST).write_bytes(manifest)
+    with pytest.raises(ForeignFolderError, match="not a kinrank manifest"):
+        folder.read(tmp_path, "queries")
+
+
+@pytest.mark.parametrize("text", [r'"\ud800"', "[" * 100_000, "1" * 10_000, "NaN"])
+def test_a_hostile_manifest_is_refused(tmp_path, text):
+    raw = f'{{"kind": {text}, "format": 1, "meta": {{}}, "arrays": {{}}, "sha256": ""}}'
+    (tmp_path / folder.MANIFEST).write_text(raw)
+    with pytest.raises(StoreError, match=r"manifest\.json"):
+        folder.read(tmp_path, "queries")
+
+
+@pytest.mark.parametrize("name", ["../X", "a/b", "", ".hidden", "a\0", "a\n"])
+def test_a_name_that_could_leave_the_folder_is_refused(copy, name):
+    with pytest.raises(StoreError, match="cannot be a file name"):
+        folder.write(copy.parent / "new", "queries", {}, {name: np.zeros(1)})
+    reseal(copy, lambda manifest: manifest["arrays"].update({name: manifest["arrays"]["X"]}))
+    with pytest.raises(StoreError, match="cannot be a file name"):
+        folder.read(copy, "queries")
+
+
+def test_pickled_objects_are_not_read(copy):
+    np.save(copy / "X.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    folder.seal(copy, "queries", META, list(ARRAYS))
+    with pytest.raises(DamagedFolderError, match=r"X\.npy is not an array"):
+        folder.read(copy, "queries")
+
+
+@pytest.mark.parametrize("path", ["nowhere", "file"])
+def test_no_folder_at_all_is_refused(tmp_path, path):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(ForeignFolderError, match=r"no manifest\.json"):
+        folder.read(tmp_path / path, "queries")
+
+
+def test_writing_replaces_a_folder_of_the_same_kind_and_leaves_nothing_beside_it(copy):
+    folder.write(copy, "queries", {"new": True}, {"X": np.zeros(2)})
+    assert folder.read(copy, "queries")[0] == {"new": True}
+    assert sorted(file.name for file in copy.iterdir()) == ["X.npy", folder.MANIFEST]
+    assert [file.name for file in copy.parent.iterdir()] == ["copy"]
+
+
+def test_writing_over_an_empty_folder_or_into_a_new_place_works(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "deep" / "new"):
+        folder.write(path, "queries", {}, ARRAYS)
+        assert folder.read(path, "queries")[1].keys() == ARRAYS.keys()
+
+
+def test_writing_never_replaces_what_is_not_ours(copy, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.txt").write_text("text")
+    (tmp_path / "file").write_text("text")
+    before = contents(tmp_path)
+    for path, kind in ((tmp_path / "precious", "queries"), (tmp_path / "file", "queries"), (copy, "model")):
+        with pytest.raises(ForeignFolderError, match=r"no manifest\.json|holds a 'queries'"):
+            folder.write(path, kind, {}, ARRAYS)
+    assert contents(tmp_path) == before
+
+
+def test_a_failure_while_writing_leaves_the_old_folder_and_nothing_else(copy):
+    before = contents(copy.parent)
+    with pytest.raises(ValueError, match=r"[Oo]bject arrays cannot be saved"):
+        folder.write(copy, "queries", {}, {"X": np.zeros(2), "bad": np.array([{}], dtype=object)})
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        folder.write(copy, "queries", {"bad": object()}, {"X": np.zeros(2)})
+    assert contents(copy.parent) == before
+
+
+def test_a_failure_before_the_first_folder_is_complete_leaves_nothing(tmp_path):
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        folder.write(tmp_path / "new", "queries", {"bad": object()}, ARRAYS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_failed_rename_leaves_the_old_folder_in_its_place(copy, monkeypatch, failing):
+    before = contents(copy)
+    rename, calls = Path.rename, []
+
+    def rename_unless(self: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) == failing:
+            raise OSError("no space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename_unless)
+    with pytest.raises(OSError, match="no space left"):
+        folder.write(copy, "queries", {"new": True}, {"X": np.zeros(2)})
+    assert contents(copy) == before
+    assert [file.name for file in copy.parent.iterdir()] == ["copy"]
