@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from kinrank import QuerySet, read_letor
 
 
@@ -34,6 +36,50 @@ def letor_folds(collection: str) -> Iterator[tuple[QuerySet, QuerySet, QuerySet]
     for fold in range(5):
         parts = [letor_part(collection, (fold + step) % 5 + 1) for step in range(5)]
         yield QuerySet.concat(parts[:3]), parts[3], parts[4]
+
+
+@cache
+def msrd() -> dict[str, QuerySet]:
+    """MSRD's 20 ready features, its fixed split by movie: ``train``, ``vali``, ``test``.
+
+    Query columns: ``words`` (how many), ``movie`` (the group), ``vector`` (the text of the query).
+    """
+    folder = data_dir() / "text" / "msrd"
+    arrays = np.load(folder / "features20.npz")
+    queries = QuerySet.from_arrays(
+        arrays["X"],
+        arrays["y"],
+        qid=np.repeat(arrays["qid"], np.diff(arrays["offsets"])),
+        doc_id=arrays["doc_id"],
+        feature_names=arrays["names"].tolist(),
+        query_columns={
+            "words": arrays["query_words"],
+            "movie": arrays["movie"],
+            "vector": np.load(folder / "query_vectors.f16.npy").astype(np.float32),
+        },
+    )
+    return {part: queries[arrays["split"] == part] for part in ("train", "vali", "test")}
+
+
+def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
+    """The ready features of ``mwmbl`` or ``icecat``, and the fold (0..4) of each query."""
+    arrays = np.load(data_dir() / "text" / collection / "features.npz")
+    columns = {
+        "words": arrays["query_words"],
+        "text": arrays["query"],
+        "vector": arrays["query_vectors"].astype(np.float32),
+    }
+    if "intent" in arrays:
+        columns["intent"] = arrays["intent"]
+    queries = QuerySet.from_arrays(
+        arrays["X"],
+        arrays["y"],
+        qid=np.repeat(arrays["qid"], np.diff(arrays["offsets"])),
+        doc_id=arrays["doc_id"],
+        feature_names=arrays["names"].tolist(),
+        query_columns=columns,
+    )
+    return queries, arrays["fold"]
 
 
 def interleaved(calls: dict[str, Callable[[], object]], repeats: int, *, warm: int = 1) -> dict[str, list[float]]:

@@ -30,7 +30,14 @@ LEARNERS = {
 }
 # The RankSVM rows published with LETOR 4.0 (MQ2007, MQ2008) and LETOR 3.0 (OHSUMED).
 PUBLISHED = {
-    "MQ2007": {"NDCG@1": 0.4096, "NDCG@3": 0.4063, "NDCG@5": 0.4143, "NDCG@10": 0.4439, "MAP": 0.4645, "MeanNDCG": 0.4966},
+    "MQ2007": {
+        "NDCG@1": 0.4096,
+        "NDCG@3": 0.4063,
+        "NDCG@5": 0.4143,
+        "NDCG@10": 0.4439,
+        "MAP": 0.4645,
+        "MeanNDCG": 0.4966,
+    },
     "MQ2008": {"NDCG@1": 0.3627, "NDCG@3": 0.4286, "NDCG@5": 0.4695, "MAP": 0.4696, "MeanNDCG": 0.4832},
     "OHSUMED": {"NDCG@1": 0.4958, "NDCG@3": 0.4207, "NDCG@5": 0.4164, "NDCG@10": 0.4140, "MAP": 0.4334},
 }

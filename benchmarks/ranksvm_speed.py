@@ -39,7 +39,9 @@ def run() -> dict[str, object]:
         )
     )
     objectives = {"LinearSVC": objective(svc.coef_[0], differences), "RankSVM": objective(ours.coef_, differences)}
-    growth = {rows: medians(interleaved({"fit": lambda: ours.fit(world)}, repeats=3))["fit"] for rows, world in worlds()}
+    growth = {
+        rows: medians(interleaved({"fit": lambda: ours.fit(world)}, repeats=3))["fit"] for rows, world in worlds()
+    }
     exponent = float(np.polyfit(np.log(list(growth)), np.log(list(growth.values())), 1)[0])
     return {
         "pairs": len(differences),

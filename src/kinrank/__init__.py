@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from kinrank.data.letor import read_letor as read_letor
     from kinrank.data.queryset import QuerySet as QuerySet
     from kinrank.rankers import load as load
+    from kinrank.rankers.knn import KnnRanker as KnnRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
 
 __version__ = "0.1.0"
 
 # Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {
+    "KnnRanker": "kinrank.rankers.knn",
     "QuerySet": "kinrank.data.queryset",
     "SingleRanker": "kinrank.rankers.single",
     "load": "kinrank.rankers",

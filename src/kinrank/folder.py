@@ -114,7 +114,11 @@ def replacing(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
         if target.exists():
             retired = staging.with_suffix(".old")
             target.rename(retired)
-            staging.rename(target)
+            try:
+                staging.rename(target)
+            except OSError:
+                retired.rename(target)
+                raise
             shutil.rmtree(retired)
         else:
             staging.rename(target)
@@ -149,16 +153,19 @@ def _read_manifest(folder: Path, kind: str) -> dict[str, Any]:
     raw = file.read_bytes()
     try:
         manifest = json.loads(raw)
-    except ValueError as error:
+        # Comparing the bytes with our own way of writing them also catches a change that JSON does not see.
+        ours = raw == _dump(manifest)
+    except (ValueError, RecursionError) as error:
         raise DamagedFolderError(f"{file}: not readable as JSON ({error}); restore it from a copy") from None
     if not isinstance(manifest, dict) or not {"kind", "format", "meta", "arrays", "sha256"} <= manifest.keys():
         raise ForeignFolderError(f"{file}: not a kinrank manifest")
-    if isinstance(manifest["format"], int) and manifest["format"] > FORMAT:
+    if type(manifest["format"]) is not int or manifest["format"] < 1:
+        raise ForeignFolderError(f"{file}: format {manifest['format']!r} is none that kinrank has ever written")
+    if manifest["format"] > FORMAT:
         raise NewerFormatError(
             f"{folder}: format {manifest['format']}, this kinrank reads up to {FORMAT}: upgrade kinrank"
         )
-    # Comparing the bytes with our own way of writing them also catches a change that JSON does not see.
-    if manifest["sha256"] != _seal_of(manifest) or raw != _dump(manifest):
+    if manifest["sha256"] != _seal_of(manifest) or not ours:
         raise DamagedFolderError(f"{file}: has changed since it was written; restore it from a copy")
     if manifest["kind"] != kind:
         raise ForeignFolderError(f"{folder}: holds a {manifest['kind']!r}, a {kind!r} was expected")
@@ -168,11 +175,12 @@ def _read_manifest(folder: Path, kind: str) -> dict[str, Any]:
 def _map(folder: Path, file: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except ValueError:
-        # A memory map cannot be empty; an array can.
+    except Exception:
+        # A memory map cannot be empty; an array can. A damaged header raises whatever its parser does, from
+        # SyntaxError to tokenize.TokenError, so no narrower class will do.
         try:
             array = np.load(file, allow_pickle=False)
-        except ValueError as error:
+        except Exception as error:
             raise DamagedFolderError(f"{folder}: {file.name} is not an array ({error})") from None
     return array
 

@@ -79,10 +79,11 @@ def test_numbers_halfway_between_two_float32(read) -> None:  # type: ignore[no-u
 
 
 def test_missing_and_infinite_values(read) -> None:  # type: ignore[no-untyped-def]
-    queries = read("1 qid:a 1:nan 2:NaN 3:inf 4:-Infinity #docid = x\n0 qid:a 4:2 # y\n")
-    np.testing.assert_array_equal(queries.X, np.array([[np.nan, np.nan, np.inf, -np.inf], [0, 0, 0, 2]], np.float32))
+    queries = read("1 qid:a 1:nan 2:NaN#x\n1 qid:a 1:NAN 3:inf 4:-Infinity #docid = x\n0 qid:a 4:2 # y\n")
+    expected = [[np.nan, np.nan, 0, 0], [np.nan, 0, np.inf, -np.inf], [0, 0, 0, 2]]
+    np.testing.assert_array_equal(queries.X, np.array(expected, dtype=np.float32))
     assert queries.doc_id is not None
-    assert queries.doc_id.tolist() == ["x", "y"]
+    assert queries.doc_id.tolist() == ["x", "x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_missing_and_infinite_values(read) -> None:  # type: ignore[no-untyped-d
         ("#docid = 語", "語"),
     ],
 )
-@pytest.mark.parametrize("value", ["0.5", "nan"], ids=["kernel", "python"])
+@pytest.mark.parametrize("value", ["0.5", "inf"], ids=["kernel", "python"])
 def test_document_ids_come_from_the_comment(read, comment: str, doc_id: str, value: str) -> None:  # type: ignore[no-untyped-def]
     assert read(f"1 qid:1 1:{value} {comment}\n").doc_id.tolist() == [doc_id]
 
@@ -141,6 +142,7 @@ def test_number_of_features_can_be_said(read) -> None:  # type: ignore[no-untype
         ("nan qid:8 1:2", "line 3: query 8: expected a grade .* found 'nan'"),
         ("1 qid:8 1:abc", "line 3: query 8: feature 1 is 'abc', expected a number"),
         ("1 qid:8 1:", "line 3: query 8: feature 1 is '', expected a number"),
+        ("1 qid:8 1:nano", "line 3: query 8: feature 1 is 'nano', expected a number"),
         ("1 qid:8 1:0x10", "line 3: query 8: feature 1 is '0x10'"),
         ("1 qid:8 1:1e", "line 3: query 8: feature 1 is '1e'"),
         ("1 qid:8 1:1e39", "line 3: query 8: feature 1 is '1e39', expected a number that float32 can hold"),
@@ -169,6 +171,17 @@ def test_an_absurd_index_is_an_error_not_a_terabyte(read) -> None:  # type: igno
 def test_a_file_without_rows(read, text: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(FileFormatError, match="no rows in it"):
         read(text)
+
+
+@pytest.mark.parametrize("value", [b"1", b"inf"])
+def test_ids_that_are_not_utf8(tmp_path: Path, value: bytes) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"1 qid:caf\xe9 1:" + value + b"\n")
+    with pytest.raises(FileFormatError, match="an id is not UTF-8"):
+        read_letor(tmp_path / "latin.txt")
+
+
+def test_the_last_line_may_be_one_that_python_reads(read) -> None:  # type: ignore[no-untyped-def]
+    np.testing.assert_array_equal(read("1 qid:1 1:1\n0 qid:1 1:inf").X.ravel(), [1, np.inf])
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])

@@ -3,7 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from document_blocks import blocks_of, commands_of, run_document
+
+from tests.docs.document_blocks import blocks_of, commands_of, run_document
 
 
 @pytest.fixture

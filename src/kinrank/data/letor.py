@@ -16,6 +16,7 @@ from kinrank.errors import DataError, FileFormatError
 
 MAX_FEATURES = 1_000_000  # X is dense: an index beyond this is a broken line, not a feature
 _EXAMPLE = "'2 qid:10 1:0.5 2:0.25 #docid = A'"
+_ROUNDS_TO_INFINITY = 2.0**128 - 2.0**103  # half a step above the largest float32
 _ROWS_PER_WRITE = 10_000
 
 
@@ -52,7 +53,8 @@ def read_letor(path: PathLike, *, n_features: int | None = None) -> QuerySet:
     >>> queries.qid.tolist(), queries.doc_id.tolist(), queries.X.tolist()
     ([10], ['A', 'B'], [[0.5, 0.25], [0.0, 1.0]])
     """
-    text = np.frombuffer(read_bytes(path), dtype=np.uint8)
+    raw = read_bytes(path)
+    text = np.frombuffer(raw, dtype=np.uint8)
     n_rows, largest = measure(text)
     if n_rows == 0:
         raise FileFormatError(path, 0, f"no rows in it, expected lines such as {_EXAMPLE}: check the path")
@@ -60,10 +62,14 @@ def read_letor(path: PathLike, *, n_features: int | None = None) -> QuerySet:
     at, n_read = 0, 0
     while True:
         at, n_read = parse(text, at, n_read, rows.X, rows.y, rows.qid_spans, rows.doc_spans)
-        if at == len(text):
-            return rows.query_set(text)
-        at = _read_line(path, text, at, rows, n_read)
+        if at >= len(text):
+            break
+        at = _read_line(path, raw, at, rows, n_read)
         n_read += 1
+    try:
+        return rows.query_set(text)
+    except UnicodeDecodeError as error:
+        raise FileFormatError(path, 0, f"an id is not UTF-8 ({error}): convert the file to UTF-8") from error
 
 
 def write_letor(queries: QuerySet, path: PathLike) -> None:
@@ -115,20 +121,19 @@ class _Rows:
         return queries.replace(qid=ids_as_given(queries.qid))
 
 
-def _read_line(path: PathLike, text: NDArray[np.uint8], at: int, rows: _Rows, row: int) -> int:
+def _read_line(path: PathLike, raw: bytes, at: int, rows: _Rows, row: int) -> int:
     """Read the line at `at` into a row, or say what is wrong with it; return where the next line begins.
 
-    The kernel comes here with what it does not read itself: ``nan``, numbers of extreme size or length, and
+    The kernel comes here with what it does not read itself: ``inf``, numbers of extreme size or length, and
     everything that is broken.
     """
-    rest = text[at:]
-    length = int(np.argmax(rest == ord("\n"))) if (rest == ord("\n")).any() else len(rest)
-    line = rest[:length].tobytes()
+    end = raw.find(b"\n", at)
+    line = raw[at : end if end >= 0 else len(raw)]
     features, _, _ = line.partition(b"#")
-    words = features.decode("utf-8", "replace").split()
+    words = [word.decode("utf-8", "replace") for word in features.split()]
 
     def fail(problem: str) -> FileFormatError:
-        return FileFormatError(path, int(np.count_nonzero(text[:at] == ord("\n"))) + 1, problem)
+        return FileFormatError(path, raw.count(b"\n", 0, at) + 1, problem)
 
     if len(words) < 2 or not words[1].startswith("qid:") or words[1] == "qid:":
         found = words[1] if len(words) > 1 else "the end of the line"
@@ -162,10 +167,10 @@ def _read_line(path: PathLike, text: NDArray[np.uint8], at: int, rows: _Rows, ro
         last = feature
     rows.y[row] = grade
     begin = at + line.index(b"qid:") + len("qid:")
-    rows.qid_spans[row] = begin, begin + len(query.encode())
-    if len(features) < length:
-        rows.doc_spans[row] = document_span(text, at + len(features))
-    return at + length + 1
+    rows.qid_spans[row] = begin, begin + len(features.split()[1]) - len("qid:")
+    if len(features) < len(line):
+        rows.doc_spans[row] = document_span(np.frombuffer(raw, dtype=np.uint8), at + len(features))
+    return at + len(line) + 1
 
 
 def _float32(word: str) -> float | None:
@@ -174,9 +179,7 @@ def _float32(word: str) -> float | None:
         number = float(word)
     except ValueError:
         return None
-    with np.errstate(over="ignore"):
-        too_large = math.isfinite(number) and np.isinf(np.float32(number))
-    return None if too_large else number
+    return None if _ROUNDS_TO_INFINITY <= abs(number) < math.inf else number
 
 
 def _shortest(values: Float32) -> Any:

@@ -15,6 +15,7 @@ SPACE, TAB, RETURN = (ord(c) for c in " \t\r")
 ZERO, NINE = ord("0"), ord("9")
 SMALL_E, LARGE_E = (ord(c) for c in "eE")
 QID = np.frombuffer(b"qid:", dtype=np.uint8)
+NAN, PANDAS_NAN = (np.frombuffer(word, dtype=np.uint8) for word in (b"nan", b"NaN"))
 DOCID = np.frombuffer(b"docid", dtype=np.uint8)
 
 # Powers of ten up to 22 are exact in float64, as are whole numbers of up to 15 digits; so one multiplication or
@@ -141,6 +142,15 @@ def _number(text, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _value(text, at):  # type: ignore[no-untyped-def]
+    """The value of a feature: a number, or a missing one as ``nan`` or ``NaN``."""
+    if _starts_with(text, at, NAN) or _starts_with(text, at, PANDAS_NAN):
+        end = at + len(NAN)
+        return np.nan, (end if _at_end(text, end) or _is_blank(text[end]) else -1)
+    return _number(text, at)
+
+
+@kernel
 def _qid_begin(text, at):  # type: ignore[no-untyped-def]
     """Where the id begins in a following ``qid:id``."""
     at = _skip_blanks(text, at)
@@ -156,7 +166,7 @@ def _features(text, at, row):  # type: ignore[no-untyped-def]
         index, at = _whole_number(text, at)
         if index <= last or index > len(row) or at >= len(text) or text[at] != COLON:
             return -1
-        value, at = _number(text, at + 1)
+        value, at = _value(text, at + 1)
         if at < 0:
             return -1
         row[index - 1] = value

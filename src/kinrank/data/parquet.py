@@ -54,7 +54,7 @@ def iter_parquet(
     Parameters
     ----------
     path
-        A Parquet file, a folder of them, or an Arrow dataset.
+        A Parquet file, a folder of them, or an Arrow dataset of Parquet files, wherever they lie.
     rows_per_block
         A block ends with the last query that ends within so many rows; a longer query is a block of its own.
     qid, y, doc_id
@@ -100,9 +100,8 @@ def _dataset(path: PathLike) -> pds.Dataset:
 def _whole_queries(dataset: pds.Dataset, qid: str, rows_per_block: int) -> Iterator[pa.Table]:
     """Tables that end where a query ends."""
     held = dataset.schema.empty_table()
-    batches = dataset.to_batches(batch_size=rows_per_block, batch_readahead=1, fragment_readahead=1)
-    for batch in batches:
-        held = pa.concat_tables([held, pa.Table.from_batches([batch])])
+    for batch in _batches(dataset, rows_per_block):
+        held = pa.concat_tables([held, pa.Table.from_batches([batch])], promote_options="permissive")
         while held.num_rows > rows_per_block:
             end = _query_end(held, qid, rows_per_block)
             if end == held.num_rows:  # the last query may go on in the next batch
@@ -113,6 +112,13 @@ def _whole_queries(dataset: pds.Dataset, qid: str, rows_per_block: int) -> Itera
         end = _query_end(held, qid, rows_per_block)
         yield held.slice(0, end)
         held = held.slice(end)
+
+
+def _batches(dataset: pds.Dataset, n_rows: int) -> Iterator[pa.RecordBatch]:
+    """Batches of the files one after the other; a dataset's own scanner reads tens of row groups ahead."""
+    for fragment in dataset.get_fragments():
+        with pq.ParquetFile(fragment.path, filesystem=fragment.filesystem, pre_buffer=False) as file:
+            yield from file.iter_batches(batch_size=n_rows)
 
 
 def _query_end(table: pa.Table, qid: str, most: int) -> int:

@@ -4,5 +4,8 @@ from __future__ import annotations
 
 from kinrank.describe.describer import Describer, as_describer
 from kinrank.describe.metrics import METRICS
+from kinrank.registry import Registry
 
-__all__ = ["METRICS", "Describer", "as_describer"]
+__all__ = ["DESCRIBERS", "METRICS", "Describer", "as_describer"]
+
+DESCRIBERS = Registry("describer", {"describer": "kinrank.describe.describer:Describer"})

@@ -22,7 +22,7 @@ _WEIGHTS = {"size": 0.5, "predictors": 0.5, "text": 2.0}
 
 
 def parse_blocks(spec: Spec, *, scored: bool) -> dict[str, float]:
-    """Block names with their weights.
+    """Block names with their weights, in one order however they were typed.
 
     Parameters
     ----------
@@ -59,7 +59,12 @@ def parse_blocks(spec: Spec, *, scored: bool) -> dict[str, float]:
             raise ParameterError(f"the weight of block {name!r} must be above 0, got {value}; leave the block out")
     if not weights:
         raise ParameterError("describe names no block: give at least one, such as 'mean'")
-    return weights
+    return {name: weights[name] for name in sorted(weights, key=_place)}
+
+
+def _place(block: str) -> tuple[int, str]:
+    """One order of blocks however they were typed, so that saved settings and arrays meet again."""
+    return (BLOCKS.index(block) if block in BLOCKS else len(BLOCKS), block)
 
 
 def default_weight(block: str) -> float:

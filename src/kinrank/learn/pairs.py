@@ -10,6 +10,7 @@ c m (2t - m): quadratic up to μ, linear beyond. μ = ∞, c = 1 is the squared 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.base import Float64
 
@@ -46,11 +48,30 @@ class JudgedPairs:
 
     @classmethod
     def of(cls, queries: QuerySet) -> JudgedPairs:
-        """Sort once."""
+        """Lay the queries out, sorted by grade."""
         grades = queries.grades
         order = np.lexsort((-grades, queries.query_of_row))
         lower, pairs = _lower_rows(grades[order], queries.offsets)
         return cls(np.ascontiguousarray(queries.X[order]), queries.offsets, lower, pairs)
+
+    @classmethod
+    def concat(cls, parts: Sequence[JudgedPairs]) -> JudgedPairs:
+        """The queries of several, one after the other."""
+        starts = np.cumsum([0, *(len(part.X) for part in parts)])
+        return cls(
+            np.concatenate([part.X for part in parts]),
+            offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
+            np.concatenate([part.lower + start for part, start in zip(parts, starts[:-1], strict=True)]),
+            np.concatenate([part.pairs for part in parts]),
+        )
+
+    def take(self, queries: NDArray[np.int64]) -> JudgedPairs:
+        """Some of the queries."""
+        sizes = np.diff(self.offsets)[queries]
+        offsets = offsets_of(sizes)
+        shift = np.repeat(offsets[:-1] - self.offsets[queries], sizes)
+        rows = np.arange(offsets[-1]) - shift
+        return JudgedPairs(self.X[rows], offsets, self.lower[rows] + shift, self.pairs[queries])
 
 
 @dataclass(frozen=True)
@@ -94,8 +115,12 @@ class PairObjective:
     prior: Float64
     hinge: Hinge
 
+    def room_for_scores(self) -> Float64:
+        """An array with one place per row of the chosen queries, query after query."""
+        return np.empty(int((self.pairs.offsets[self.queries + 1] - self.pairs.offsets[self.queries]).sum()))
+
     def value_and_gradient(self, w: Float64, scores: Float64) -> tuple[float, Float64]:
-        """At w; `scores` (one per row) is filled for `hessian_product`."""
+        """At w; `scores` (see `room_for_scores`) is filled for `hessian_product`."""
         away = w - self.prior
         gradient = self.penalty * away
         loss = _loss_gradient(*self._data(), w, self.hinge.width, self.hinge.scale, scores, gradient)
@@ -127,16 +152,18 @@ def _lower_rows(y, offsets):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
-def _scores_of(X, start, stop, w, scores):  # type: ignore[no-untyped-def]
+def _products(X, start, stop, w, products):  # type: ignore[no-untyped-def]
+    """X[start:stop] @ w."""
     for i in range(start, stop):
-        score = 0.0
+        product = 0.0
         for a in range(len(w)):
-            score += X[i, a] * w[a]
-        scores[i] = score
+            product += X[i, a] * w[a]
+        products[i - start] = product
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def _add_rows(X, start, stop, factors, total):  # type: ignore[no-untyped-def]
+    """Add X[start:stop].T @ factors to total."""
     for i in range(start, stop):
         factor = factors[i - start]
         if factor != 0.0:
@@ -148,23 +175,27 @@ def _add_rows(X, start, stop, factors, total):  # type: ignore[no-untyped-def]
 def _loss_gradient(X, offsets, lower, queries, weights, w, width, scale, scores, gradient):  # type: ignore[no-untyped-def]
     """Add the gradient of the pair loss to `gradient`, fill `scores`, return the loss."""
     total = 0.0
+    done = 0
     for k in range(len(queries)):
         start, stop = offsets[queries[k]], offsets[queries[k] + 1]
-        _scores_of(X, start, stop, w, scores)
+        n = stop - start
+        own = scores[done : done + n]
+        done += n
+        _products(X, start, stop, w, own)
         if weights[k] == 0.0 or lower[start] == stop:
             continue
-        slope = np.zeros(stop - start)
+        slope = np.zeros(n)
         loss = 0.0
-        for i in range(start, stop):
-            needed = 1.0 - scores[i]
+        for i in range(n):
+            needed = 1.0 - own[i]
             pushed = 0.0
-            for j in range(lower[i], stop):
-                violation = needed + scores[j]
+            for j in range(lower[start + i] - start, n):
+                violation = needed + own[j]
                 m = min(max(violation, 0.0), width)
                 loss += m * (2.0 * violation - m)
                 pushed += m
-                slope[j - start] += m
-            slope[i - start] -= pushed
+                slope[j] += m
+            slope[i] -= pushed
         slope *= 2.0 * scale * weights[k]
         _add_rows(X, start, stop, slope, gradient)
         total += scale * weights[k] * loss
@@ -174,27 +205,27 @@ def _loss_gradient(X, offsets, lower, queries, weights, w, width, scale, scores,
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def _hessian_product(X, offsets, lower, queries, weights, scores, direction, width, scale, product):  # type: ignore[no-untyped-def]
     """Add the Hessian of the pair loss times `direction`: the Laplacian of the pairs in the quadratic part."""
+    done = 0
     for k in range(len(queries)):
         start, stop = offsets[queries[k]], offsets[queries[k] + 1]
+        n = stop - start
+        own = scores[done : done + n]
+        done += n
         if weights[k] == 0.0 or lower[start] == stop:
             continue
-        moved = np.empty(stop - start)
-        for i in range(start, stop):
-            step = 0.0
-            for a in range(len(direction)):
-                step += X[i, a] * direction[a]
-            moved[i - start] = step
-        bent = np.zeros(stop - start)
-        for i in range(start, stop):
-            needed = 1.0 - scores[i]
-            here = moved[i - start]
+        moved = np.empty(n)
+        _products(X, start, stop, direction, moved)
+        bent = np.zeros(n)
+        for i in range(n):
+            needed = 1.0 - own[i]
+            here = moved[i]
             pulled = 0.0
-            for j in range(lower[i], stop):
-                violation = needed + scores[j]
+            for j in range(lower[start + i] - start, n):
+                violation = needed + own[j]
                 active = 1.0 if 0.0 < violation < width else 0.0
-                change = active * (here - moved[j - start])
+                change = active * (here - moved[j])
                 pulled += change
-                bent[j - start] -= change
-            bent[i - start] += pulled
+                bent[j] -= change
+            bent[i] += pulled
         bent *= 2.0 * scale * weights[k]
         _add_rows(X, start, stop, bent, product)

@@ -123,10 +123,10 @@ class RankSVM(LinearLearner):
             return solved
 
         hinges = [SQUARED] if self.loss == "squared_hinge" else [smooth(width) for width in _WIDTHS]
-        scores = np.empty(len(pairs.X))
+        queries = np.asarray(index, dtype=np.int64)
         for hinge in hinges:
-            queries = np.asarray(index, dtype=np.int64)
             objective = PairObjective(pairs, queries, weights / total, penalty, center, hinge)
+            scores = objective.room_for_scores()
             scale = float(np.linalg.norm(objective.value_and_gradient(center, scores)[1]))
             w = self._newton(objective, w, self.tol * scale, precondition, scores)
         self.coef_ = w

@@ -130,6 +130,22 @@ class PairStatistics:
         _sum_rows(self.moment, rows, factors, moment)
         return PairStatistics(gram[None], moment[None], np.array([self.pairs[rows] @ factors]))
 
+    def prefix_sums(self, index: ArrayLike, counts: ArrayLike, weights: ArrayLike | None = None) -> PairStatistics:
+        """The sums over the first ``counts[i]`` rows of `index`, for every i in one pass; counts ascend."""
+        rows = np.asarray(index, dtype=np.int64)
+        ends = np.asarray(counts, dtype=np.int64)
+        factors = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
+        gram = np.zeros((len(ends), self.gram.shape[1]))
+        moment = np.zeros((len(ends), self.n_features))
+        done = 0
+        for at, end in enumerate(ends):
+            if at:
+                gram[at], moment[at] = gram[at - 1], moment[at - 1]
+            _sum_rows(self.gram, rows[done:end], factors[done:end], gram[at])
+            _sum_rows(self.moment, rows[done:end], factors[done:end], moment[at])
+            done = end
+        return PairStatistics(gram, moment, np.cumsum(self.pairs[rows] * factors)[ends - 1])
+
     def balanced(self) -> Self:
         """The same with every query weighing one: each row divided by its number of pairs."""
         factor = 1.0 / np.maximum(self.pairs, 1.0)

@@ -17,10 +17,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import kinrank
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS, align_vectors
+from kinrank.describe import DESCRIBERS, METRICS
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import LEARNERS
 from kinrank.learn.base import Float64, State
 from kinrank.measure import NDCG
+from kinrank.neighbors import INDEXES
 from kinrank.registry import Registry
 from kinrank.store import ModelRecord, decode, encode, write_model
 
@@ -30,9 +32,11 @@ RANKERS = Registry(
     "ranker",
     {
         "single": "kinrank.rankers.single:SingleRanker",
+        "atvt": "kinrank.rankers.atvt:ATVTRanker",
+        "knn": "kinrank.rankers.knn:KnnRanker",
     },
 )
-_PARTS = (RANKERS, LEARNERS)
+_PARTS = (RANKERS, LEARNERS, DESCRIBERS, METRICS, INDEXES)
 
 
 class Ranker(BaseEstimator, ABC):

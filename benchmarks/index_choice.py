@@ -1,0 +1,68 @@
+"""The exact scan keeps up with FAISS's, IVF pays from some hundred thousand points on, a kd-tree never.
+
+One thread, 400 neighbors in 46 dimensions. The points are what descriptions look like: correlated, in loose
+groups. Each index answers the same single queries in turn; recall is against the scan, which is exact.
+``--points 1e6`` adds a million points (HNSW takes some minutes to build).
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import interleaved, medians, say
+from kinrank.neighbors import INDEXES, choose_index
+
+OPTIONS = {"points": ("1e5", "1e4", "1e6")}
+DIM, K, QUERIES = 46, 400, 40
+
+
+def described(n: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Points in a hundred overlapping groups, with correlated coordinates."""
+    centres = np.random.default_rng(7).standard_normal((100, DIM))
+    mixing = np.random.default_rng(8).standard_normal((DIM, DIM)) / DIM**0.5
+    return ((centres[rng.integers(0, 100, n)] + rng.standard_normal((n, DIM))) @ mixing).astype(np.float32)
+
+
+def measure(n: int) -> dict[str, object]:
+    """Milliseconds for one query, seconds to build, and recall of every index at `n` points."""
+    rng = np.random.default_rng(0)
+    points, queries = described(n, rng), described(QUERIES, rng)
+    indexes, build = {}, {}
+    for name in INDEXES:
+        start = time.perf_counter()
+        indexes[name] = INDEXES[name]().fit(points)
+        build[name] = round(time.perf_counter() - start, 2)
+        say(f"{n:>9,} points: {name} built in {build[name]} s")
+    truth = indexes["exact"].query(queries, K)[1]
+    recall = {}
+    for name, index in indexes.items():
+        found = index.query(queries, K)[1]
+        recall[name] = round(float(np.mean([np.isin(a, b).mean() for a, b in zip(truth, found, strict=True)])), 3)
+    turn = iter(range(10**9))
+    calls = {
+        name: lambda index=index: index.query(queries[[next(turn) % QUERIES]], K) for name, index in indexes.items()
+    }
+    typical = medians(interleaved(calls, 60 if n < 10**6 else 15, warm=3))
+    return {
+        "ms_per_query": {name: round(1e3 * seconds, 3) for name, seconds in typical.items()},
+        "build_seconds": build,
+        "recall": recall,
+        "chosen": choose_index(n, DIM),
+        "fastest": min(typical, key=lambda name: typical[name]),
+    }
+
+
+def run(points: str = "1e5") -> dict[str, object]:
+    """Every size up to `points`."""
+    sizes = [n for n in (10**4, 10**5, 10**6) if n <= float(points)]
+    with threadpool_limits(limits=1):
+        return {"dim": DIM, "k": K, "threads": 1} | {f"{n}": measure(n) for n in sizes}

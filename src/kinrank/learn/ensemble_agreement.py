@@ -1,0 +1,70 @@
+"""How well a base ranker agrees with the grades of a query: the b of Hoi and Jin 2008."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+
+
+def agreement(
+    scores: Float64, labels: NDArray[np.int8], offsets: NDArray[np.int64], *, theta: float = 0.5, delta: float = 1.0
+) -> Float64:
+    """b[i, j] = tr(A_i' R_ij) of each query i and base ranker j (Eqs. 5 and 6).
+
+    A says which document should be before which: 1 for (+1 over -1), θ for (+1 over 0), negative the other way
+    round. R says which is: R~[k, l] = 1 where k is before l, plus δ on the diagonal, columns divided by their sum.
+    Documents with equal scores are not before each other.
+
+    Parameters
+    ----------
+    scores
+        One row per candidate, one column per base ranker.
+    labels
+        +1, 0 or -1 of each candidate.
+    offsets
+        Query i owns rows ``offsets[i]:offsets[i + 1]``.
+    theta, delta
+        θ and δ.
+
+    Examples
+    --------
+    >>> scores = np.array([[3.0, 1.0], [2.0, 2.0], [1.0, 3.0]])
+    >>> agreement(scores, np.array([1, 0, -1], dtype=np.int8), np.array([0, 3])).round(3).tolist()
+    [[0.583, -0.5]]
+    """
+    return np.asarray(_agreement(np.ascontiguousarray(scores, dtype=np.float64), labels, offsets, theta, delta))
+
+
+@numba.njit(cache=True, nogil=True)
+def _agreement(scores: Any, labels: Any, offsets: Any, theta: float, delta: float) -> Any:
+    """Walk down each ranking and count the labels already seen: column l of R is 1 / (documents before l + δ)."""
+    n_queries, n_rankers = len(offsets) - 1, scores.shape[1]
+    b = np.zeros((n_queries, n_rankers))
+    seen = np.zeros(3, dtype=np.int64)
+    tied = np.zeros(3, dtype=np.int64)
+    for query in range(n_queries):
+        start, stop = offsets[query], offsets[query + 1]
+        for ranker in range(n_rankers):
+            values = scores[start:stop, ranker].copy()
+            order = np.argsort(-values)
+            seen[:] = 0
+            tied[:] = 0
+            for place in range(stop - start):
+                row = order[place]
+                if place > 0 and values[row] < values[order[place - 1]]:
+                    seen += tied
+                    tied[:] = 0
+                label = labels[start + row]
+                if label == 1:
+                    wrong = -(seen[0] + theta * seen[1])
+                    b[query, ranker] += wrong / (seen.sum() + delta)
+                else:
+                    right = seen[2] if label == -1 else theta * seen[2]
+                    b[query, ranker] += right / (seen.sum() + delta)
+                tied[label + 1] += 1
+    return b

@@ -1,0 +1,260 @@
+"""Weighted least squares on rows: what learns h in aTVT, behind one small contract."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh, solve
+from sklearn.base import BaseEstimator, clone
+from sklearn.metrics.pairwise import rbf_kernel
+
+from kinrank.errors import ParameterError
+from kinrank.learn.base import Float64, State, check_penalty
+from kinrank.registry import Registry, import_extra
+
+_ROWS_AT_ONCE = 1 << 13
+_RANK_TOLERANCE = 1e-10  # of the kernel's largest eigenvalue: below it the landmarks repeat one another
+
+REGRESSORS = Registry(
+    "regressor",
+    {
+        "lightgbm": "kinrank.learn.regressors:BoostedTrees",
+        "kernel-ridge": "kinrank.learn.regressors:KernelRidge",
+    },
+)
+
+
+def make_regressor(regressor: str | Regressor) -> Regressor:
+    """A regressor of its own for the caller: a fresh one by name, or an unfitted copy of the one given.
+
+    Examples
+    --------
+    >>> make_regressor("kernel-ridge")
+    KernelRidge()
+    """
+    if isinstance(regressor, str):
+        made: Regressor = REGRESSORS[regressor]()
+        return made
+    twin: Regressor = clone(regressor)
+    return twin
+
+
+class Regressor(BaseEstimator, ABC):
+    """Learns a function h of rows by minimising Σ w (t - h(x))² + λ_h Ω(h)."""
+
+    reads_missing: ClassVar[bool] = False
+    """Whether NaN may stand in the features."""
+
+    exact: ClassVar[bool] = False
+    """Whether `fit` finds the minimum, so that a refit can never raise the objective."""
+
+    @abstractmethod
+    def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
+        """Learn targets t of rows with weights w, 1 where not given."""
+
+    @abstractmethod
+    def predict(self, X: NDArray[Any]) -> Float64:
+        """h of each row."""
+
+    @property
+    @abstractmethod
+    def complexity(self) -> float:
+        """λ_h Ω(h) of the fitted h; 0 where the learner bounds h in another way."""
+
+    @abstractmethod
+    def get_state(self) -> State:
+        """The fitted model as plain arrays."""
+
+    @abstractmethod
+    def set_state(self, state: State) -> Self:
+        """Take over a fitted model from `get_state`."""
+
+
+class BoostedTrees(Regressor):
+    """Gradient boosting of regression trees (Friedman 2001) on squared error, trained by LightGBM.
+
+    Needs ``pip install 'kinrank[lightgbm]'``. Missing features are read as they are. The number and size of the
+    trees bound h; there is no term Ω.
+
+    Parameters
+    ----------
+    n_trees, n_leaves, learning_rate, min_rows_in_leaf
+        LightGBM's ``num_iterations``, ``num_leaves``, ``learning_rate`` and ``min_data_in_leaf``.
+    params : dict, optional
+        Further parameters, in LightGBM's own words.
+    n_threads : int
+        0 leaves the choice to OpenMP.
+    seed : int
+        Training is deterministic for a given seed.
+
+    Examples
+    --------
+    >>> X = np.arange(100.0)[:, None]
+    >>> h = BoostedTrees(n_trees=50).fit(X, target=np.where(X[:, 0] < 50, 0.0, 1.0))
+    >>> h.predict(np.array([[10.0], [90.0]])).round(1).tolist()
+    [0.0, 1.0]
+    """
+
+    reads_missing: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        n_trees: int = 200,
+        n_leaves: int = 15,
+        learning_rate: float = 0.05,
+        min_rows_in_leaf: int = 20,
+        params: dict[str, Any] | None = None,
+        n_threads: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.n_trees = n_trees
+        self.n_leaves = n_leaves
+        self.learning_rate = learning_rate
+        self.min_rows_in_leaf = min_rows_in_leaf
+        self.params = params
+        self.n_threads = n_threads
+        self.seed = seed
+
+    def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
+        """Learn from scratch."""
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        settings = {
+            "objective": "regression",
+            "num_leaves": self.n_leaves,
+            "learning_rate": self.learning_rate,
+            "min_data_in_leaf": self.min_rows_in_leaf,
+            "num_threads": self.n_threads,
+            "seed": self.seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+            **(self.params or {}),
+        }
+        data = lightgbm.Dataset(np.asarray(X), label=target, weight=weight, params=settings)
+        self.booster_ = lightgbm.train(settings, data, num_boost_round=self.n_trees)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> Float64:
+        """The sum of the trees' leaves."""
+        scores: Float64 = self.booster_.predict(np.asarray(X), num_threads=self.n_threads)
+        return scores
+
+    @property
+    def complexity(self) -> float:
+        """0: trees are bounded by their number and size."""
+        return 0.0
+
+    def get_state(self) -> State:
+        """LightGBM's own text form of the model."""
+        return {"booster": np.frombuffer(self.booster_.model_to_string().encode(), dtype=np.uint8)}
+
+    def set_state(self, state: State) -> Self:
+        """Read LightGBM's text form back."""
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        self.booster_ = lightgbm.Booster(model_str=state["booster"].tobytes().decode())
+        return self
+
+
+class KernelRidge(Regressor):
+    """Least squares in the space of the kernel exp(-γ |x - z|²), h spanned by landmarks.
+
+    Where there are at most `n_landmarks` rows, every row is a landmark: by the representer theorem (Zha et al. 2006,
+    Theorem 1) this is kernel ridge regression itself. Where there are more, h is the best function spanned by a random
+    sample of them (the subset of regressors, or Nyström, method), found exactly: time grows with rows · n_landmarks²,
+    memory with n_landmarks². The sample depends on the rows and the seed alone, so fits to other targets search the
+    same space.
+
+    Parameters
+    ----------
+    penalty : float
+        λ_h, the factor of |h|² in the kernel's own norm.
+    gamma : float, optional
+        γ; one over the number of features where not given.
+    n_landmarks : int
+        The most landmarks there may be.
+    seed : int
+        For the sample of landmarks.
+
+    Attributes
+    ----------
+    landmarks_ : float64 array of shape (landmarks, features)
+    coef_ : float64 array of shape (landmarks,)
+        h(x) = Σ coef_i exp(-γ |x - landmark_i|²).
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 3.0, 30)[:, None]
+    >>> h = KernelRidge(penalty=1e-3).fit(X, target=np.sin(X[:, 0]))
+    >>> h.predict(np.array([[1.5]])).round(2).tolist()
+    [1.0]
+    """
+
+    exact: ClassVar[bool] = True
+
+    def __init__(
+        self, penalty: float = 1.0, gamma: float | None = None, n_landmarks: int = 500, seed: int = 0
+    ) -> None:
+        self.penalty = penalty
+        self.gamma = gamma
+        self.n_landmarks = n_landmarks
+        self.seed = seed
+
+    def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
+        """Solve the weighted normal equations, block of rows by block of rows."""
+        penalty = check_penalty(self.penalty)
+        if self.n_landmarks < 1:
+            raise ParameterError(f"n_landmarks must be at least 1, got {self.n_landmarks!r}")
+        if self.gamma is not None and not self.gamma > 0:
+            raise ParameterError(f"gamma must be positive, got {self.gamma!r}")
+        rows = np.arange(len(X))
+        if len(X) > self.n_landmarks:
+            rows = np.sort(np.random.default_rng(self.seed).choice(len(X), self.n_landmarks, replace=False))
+        self.landmarks_ = X[rows].astype(np.float64)
+        # K = U S U': features K_nm U S^-½ are orthonormal in the kernel's norm, so Ω is their plain squared norm.
+        size, vectors = eigh(self._kernel(self.landmarks_))
+        kept = size > _RANK_TOLERANCE * size[-1]
+        basis = vectors[:, kept] / np.sqrt(size[kept])
+        gram, moment = penalty * np.eye(basis.shape[1]), np.zeros(basis.shape[1])
+        for block in _blocks(len(X)):
+            features = self._kernel(X[block]) @ basis
+            weighted = features if weight is None else features * weight[block, None]
+            gram += weighted.T @ features
+            moment += weighted.T @ target[block]
+        solution = solve(gram, moment, assume_a="pos")
+        self.coef_: Float64 = basis @ solution
+        self._complexity = float(penalty * solution @ solution)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> Float64:
+        """Kernel values times coefficients."""
+        scores = np.empty(len(X))
+        for block in _blocks(len(X)):
+            scores[block] = self._kernel(X[block]) @ self.coef_
+        return scores
+
+    @property
+    def complexity(self) -> float:
+        """λ_h |h|²."""
+        return self._complexity
+
+    def get_state(self) -> State:
+        """Landmarks, coefficients and λ_h |h|²."""
+        return {"landmarks": self.landmarks_, "coef": self.coef_, "complexity": np.array(self._complexity)}
+
+    def set_state(self, state: State) -> Self:
+        """Take them over."""
+        self.landmarks_, self.coef_ = state["landmarks"], state["coef"]
+        self._complexity = float(state["complexity"])
+        return self
+
+    def _kernel(self, X: NDArray[Any]) -> Float64:
+        values: Float64 = rbf_kernel(X.astype(np.float64), self.landmarks_, gamma=self.gamma)
+        return values
+
+
+def _blocks(n_rows: int) -> Iterator[slice]:
+    return (slice(start, start + _ROWS_AT_ONCE) for start in range(0, n_rows, _ROWS_AT_ONCE))

@@ -1,0 +1,112 @@
+"""Choosing k and the strength of the prior on validation queries: every k in one pass of prefix sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import ParameterError
+from kinrank.learn.base import Float64, pair_weights
+from kinrank.measure import NDCG, Measure
+from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.local import coefficients
+from kinrank.rankers.memory import Pull, StatisticsMemory
+
+
+@dataclass(frozen=True)
+class NeighborChoice:
+    """What validation says.
+
+    Attributes
+    ----------
+    n_neighbors
+        The best k.
+    prior_strength
+        The best strength of the pull to the global model; None for no prior.
+    quality
+        The measure of every (k, strength) tried.
+    single
+        The measure of the global model on the same queries: a best below it says that nothing gains.
+    """
+
+    n_neighbors: int
+    prior_strength: float | None
+    quality: dict[tuple[int, float | None], float]
+    single: float
+
+    def apply(self, ranker: KnnRanker) -> KnnRanker:
+        """Set the choice on a fitted online ranker; nothing has to be fitted again."""
+        strength = {} if self.prior_strength is None else {"prior_strength": self.prior_strength}
+        prior = "none" if self.prior_strength is None else "global"
+        set_up: KnnRanker = ranker.set_params(n_neighbors=self.n_neighbors, prior=prior, **strength)
+        return set_up
+
+
+def choose_neighbors(
+    ranker: KnnRanker,
+    queries: QuerySet,
+    n_neighbors: Sequence[int],
+    *,
+    prior_strengths: Sequence[float | None] = (None,),
+    measure: Measure = NDCG @ 10,
+) -> NeighborChoice:
+    """Try every k, and every strength of the prior, on judged queries that the ranker was not fitted on.
+
+    The neighbors of a query are sought once; their statistics are summed once, and each k reads the sum so far.
+
+    Parameters
+    ----------
+    ranker
+        A fitted `KnnRanker` with ``mode="online"``, RankRLS and uniform neighbor weights.
+    queries
+        Validation queries.
+    n_neighbors
+        The k to try.
+    prior_strengths
+        The strengths to try; None is no prior.
+    measure
+        What to maximise.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> camps = make_two_camps(n_queries=80, seed=0)
+    >>> ranker = KnnRanker().fit(camps[:60])
+    >>> choose_neighbors(ranker, camps[60:], [5, 60]).n_neighbors
+    5
+    """
+    memory = ranker.memory_
+    if not isinstance(memory, StatisticsMemory) or ranker.mode != "online" or ranker.neighbor_weights != "uniform":
+        raise ParameterError("choose_neighbors needs mode='online', learner='rankrls' and uniform neighbor_weights")
+    counts = np.unique(np.minimum(n_neighbors, len(ranker.qid_)))
+    pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
+    X = ranker._prepared(queries)
+    scores = np.empty((len(pulls), len(counts), queries.n_rows))
+    for query, (near, _) in enumerate(ranker.near(ranker._points(queries), int(counts[-1]))):
+        rows = slice(queries.offsets[query], queries.offsets[query + 1])
+        weights = pair_weights(memory.pairs[near], memory.learner.balance, None)
+        sums = memory.statistics.prefix_sums(near, counts, weights)
+        for row, pull in enumerate(pulls):
+            penalty, prior = (memory.learner.penalty, None) if pull is None else pull.applied(memory.learner.penalty)
+            scores[row, :, rows] = (X[rows] @ sums.solve(penalty, prior).T).T
+    return _best(queries, scores, counts.tolist(), prior_strengths, measure, ranker.global_.predict(X))
+
+
+def _best(
+    queries: QuerySet,
+    scores: Float64,
+    counts: list[int],
+    strengths: Sequence[float | None],
+    measure: Measure,
+    single: Float64,
+) -> NeighborChoice:
+    quality = {
+        (k, strength): measure.mean(scores[row, column], queries.grades, queries.offsets)
+        for row, strength in enumerate(strengths)
+        for column, k in enumerate(counts)
+    }
+    k, strength = max(quality, key=quality.__getitem__)
+    return NeighborChoice(k, strength, quality, measure.mean(single, queries.grades, queries.offsets))

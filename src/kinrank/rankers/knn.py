@@ -1,0 +1,248 @@
+"""KNN: every query is ranked by a model learnt from the judged queries most like it (Geng et al., SIGIR 2008)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kinrank.data.queryset import Float32, QuerySet
+from kinrank.describe import Describer
+from kinrank.describe.spec import Spec
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.base import Float64, Learner, State
+from kinrank.learn.prepare import Missing, Scale
+from kinrank.neighbors import NeighborIndex, as_index, neighbor_weights
+from kinrank.rankers.base import QueryVectors
+from kinrank.rankers.explain import Explanation, explain_query
+from kinrank.rankers.local import LocalRanker, Prior
+from kinrank.rankers.memory import Int64
+from kinrank.rankers.offline import OfflineModels
+from kinrank.store import nest, unnest
+
+Mode = Literal["online", "offline-1", "offline-2"]
+
+_QUERIES_AT_ONCE = 1024
+_SAMPLE = 1000
+
+
+class KnnRanker(LocalRanker):
+    """A model per query, learnt from its nearest judged queries.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        k; all judged queries where there are fewer. With all of them the ranker is `SingleRanker`.
+    mode : {"online", "offline-1", "offline-2"}
+        ``"online"`` learns the model when the query comes: with RankRLS a sum and a solve. The offline modes learn
+        one model per judged query in advance; ``"offline-1"`` takes the one whose training set shares most pairs
+        with the query's neighbors (Eq. 1), ``"offline-2"`` that of the single nearest judged query.
+    radius : float, optional
+        Neighbors are all judged queries within this distance, in place of `n_neighbors`. A query that has none is
+        ranked by the global model.
+    learner : {"rankrls", "ranksvm", "lambdamart"} or Learner
+        What learns a local model. RankRLS makes it affordable.
+    describe : str, list, dict or Describer
+        How a query becomes a point: ``"mean"`` (the paper's), ``"summaries"``, ``"summaries+text"``...; see
+        `kinrank.describe.Describer`.
+    reference : str or int, optional
+        The feature (BM25 in the paper) whose best candidates describe the query; without one the first candidates
+        do, in the order given.
+    index : str or NeighborIndex
+        ``"auto"`` chooses by size.
+    neighbor_weights : str
+        ``"uniform"`` as in the paper, or less with distance: ``"gaussian"``, ``"tricube"``, ``"epanechnikov"``,
+        ``"inverse"``.
+    prior : {"none", "global"}
+        What local weights are pulled to: 0 as in the paper, or the global model, which makes few neighbors safe.
+    prior_strength : float
+        How much, beside the learner's own penalty λ.
+    scale, missing
+        How features are prepared for a linear learner; see `SingleRanker`.
+
+    Attributes
+    ----------
+    qid_ : array
+        The judged queries, in the order of neighbor positions.
+    global_ : Learner
+        The model of all of them.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> camps = make_two_camps(n_queries=60, seed=0)
+    >>> KnnRanker(n_neighbors=10).fit(camps).score(camps)
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 400,
+        *,
+        mode: Mode = "online",
+        radius: float | None = None,
+        learner: str | Learner = "rankrls",
+        describe: Spec | Describer = "summaries",
+        reference: str | int | None = None,
+        index: str | NeighborIndex = "auto",
+        neighbor_weights: str = "uniform",
+        prior: Prior = "none",
+        prior_strength: float = 0.1,
+        scale: Scale = "standard",
+        missing: Missing = "error",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.mode = mode
+        self.radius = radius
+        self.learner = learner
+        self.describe = describe
+        self.reference = reference
+        self.index = index
+        self.neighbor_weights = neighbor_weights
+        self.prior = prior
+        self.prior_strength = prior_strength
+        self.scale = scale
+        self.missing = missing
+
+    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
+        self.qid_ = queries.qid
+        self.index_ = as_index(self.index, *points.shape).fit(points)
+        self._check_settings()
+        self._measure_distances()
+        self._learn_offline()
+
+    def _check_settings(self) -> None:
+        if self.mode not in ("online", "offline-1", "offline-2"):
+            raise ParameterError(f"mode must be 'online', 'offline-1' or 'offline-2', got {self.mode!r}")
+        if self.n_neighbors < 1:
+            raise ParameterError(f"n_neighbors must be at least 1, got {self.n_neighbors}")
+        if self.radius is not None and not self.radius > 0:
+            raise ParameterError(f"radius must be positive, got {self.radius}")
+
+    def _measure_distances(self) -> None:
+        """How far judged queries lie from their nearest other one: what is usual, so that `explain` can say."""
+        m = len(self.qid_)
+        sample = np.linspace(0, m - 1, min(m, _SAMPLE)).astype(np.int64)
+        distances, _ = self.index_.query(self.index_.points_[sample], min(2, m))
+        self.usual_distances_ = np.sort(distances[:, -1])
+
+    def _learn_offline(self) -> None:
+        self.offline_ = None
+        if self.mode == "online":
+            return
+        members, models = [], []
+        for near, weights in self._neighborhoods(self.index_.points_):
+            members.append(near)
+            models.append(self._learn(near, weights))
+        starts = np.cumsum([0, *map(len, members)])
+        self.offline_ = OfflineModels(models, np.concatenate(members), starts, self.memory_.pairs)
+
+    def _neighborhoods(self, points: Float32) -> Iterator[tuple[Int64, Float64]]:
+        """The judged queries near each point, and what each weighs."""
+        for near, distances in self.near(points):
+            yield near, neighbor_weights(distances, self.neighbor_weights, self.radius)
+
+    def near(self, points: Float32, n_neighbors: int | None = None) -> Iterator[tuple[Int64, Float64]]:
+        """The judged queries near each point, nearest first, and how far they are."""
+        k = min(n_neighbors or self.n_neighbors, len(self.qid_))
+        for first in range(0, len(points), _QUERIES_AT_ONCE):
+            some = points[first : first + _QUERIES_AT_ONCE]
+            if self.radius is None:
+                distances, near = self.index_.query(some, k)
+                yield from zip(near, distances, strict=True)
+            else:
+                distances, near, offsets = self.index_.query_radius(some, self.radius)
+                for start, stop in pairwise(offsets.tolist()):
+                    yield near[start:stop], distances[start:stop]
+
+    def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
+        if self.offline_ is None:
+            return [self._learn(near, weights) for near, weights in self._neighborhoods(points)]
+        return [self.offline_.models[model] for model in self.offline_choice(points)]
+
+    def offline_choice(self, points: Float32) -> list[int]:
+        """For each point the judged query whose model ranks it, in an offline mode."""
+        if self.offline_ is None:
+            raise ParameterError("mode='online' has no models in advance: fit with mode='offline-1' or 'offline-2'")
+        if self.mode == "offline-2":
+            nearest: list[int] = self.index_.query(points, 1)[1][:, 0].tolist()
+            return nearest
+        return [self.offline_.most_overlapping(near) for near, _ in self._neighborhoods(points)]
+
+    def explain(
+        self,
+        X: ArrayLike | QuerySet,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> list[Explanation]:
+        """Why each query is ranked as it is: its neighbors, its weights against the global ones, how far it is."""
+        queries = self._take(X, None, qid, group, query_vectors)
+        weights = self._weights(queries) if self.learner_.linear else [None] * len(queries)
+        return [
+            explain_query(self, queries, query, near, distances, weights[query])
+            for query, (near, distances) in enumerate(self.near(self._points(queries)))
+        ]
+
+    def add(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Self:
+        """Learn from further judged queries without fitting again.
+
+        Scaling and description stay as they were fitted; the model of every neighborhood, and the global one, are
+        what fitting with that scaling and description on all queries would give.
+        """
+        queries = self._take(X, y, qid, group, query_vectors)
+        known = np.isin(queries.qid, self.qid_)
+        if known.any():
+            raise DataError(f"query {queries.qid[known][0].item()!r} is known already: remove it first, then add it")
+        self.index_.add(self._points(queries))
+        self.memory_.add(queries.replace(y=queries.grades, X=self._prepared(queries)))
+        self.qid_ = np.concatenate([self.qid_, queries.qid])
+        return self._learn_again()
+
+    def remove(self, qid: ArrayLike) -> Self:
+        """Forget judged queries by id, as if they had never been seen (but for scaling and description)."""
+        wanted = np.atleast_1d(np.asarray(qid))
+        index = np.flatnonzero(np.isin(self.qid_, wanted))
+        if len(index) < len(np.unique(wanted)):
+            unknown = wanted[~np.isin(wanted, self.qid_)]
+            raise DataError(f"query {unknown[0].item()!r} is not among the {len(self.qid_)} judged queries")
+        if len(index) == len(self.qid_):
+            raise DataError("cannot remove every judged query: nothing would be left to learn from")
+        self.index_.remove(index)
+        self.memory_.remove(index)
+        self.qid_ = np.delete(self.qid_, index)
+        return self._learn_again()
+
+    def _learn_again(self) -> Self:
+        self.global_ = self.memory_.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
+        self._measure_distances()
+        self._learn_offline()
+        return self
+
+    def get_state(self) -> State:
+        """Everything learnt."""
+        state = super().get_state() | nest(index=self.index_.get_state())
+        state |= {"qid": self.qid_, "usual_distances": self.usual_distances_}
+        return state if self.offline_ is None else state | nest(offline=self.offline_.get_state())
+
+    def set_state(self, state: State) -> Self:
+        """Take over everything learnt."""
+        super().set_state(state)
+        points = state["index.points"]
+        self.index_ = as_index(self.index, *points.shape).set_state(unnest(state, "index"))
+        self.qid_, self.usual_distances_ = state["qid"], state["usual_distances"]
+        offline = unnest(state, "offline")
+        self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None
+        return self

@@ -1,0 +1,136 @@
+"""What local rankers share: features prepared, queries described, judgments remembered, the global model kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.data.queryset import Float32, QuerySet
+from kinrank.data.vectors import VECTORS
+from kinrank.describe import Describer, as_describer
+from kinrank.describe.spec import Spec
+from kinrank.errors import ParameterError
+from kinrank.learn import make_learner
+from kinrank.learn.base import Float64, Learner, LinearLearner, State
+from kinrank.learn.prepare import Missing, Preparer, Scale
+from kinrank.learn.statistics import PairStatistics
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.memory import Int64, Pull, remember, restore
+from kinrank.store import nest, unnest
+
+Prior = Literal["none", "global"]
+
+
+class LocalRanker(Ranker):
+    """Base of rankers that learn a model from some of the judged queries for some of the others.
+
+    A subclass says which model ranks a query: it implements `_fit_local` and `_model_of`.
+    """
+
+    learner: str | Learner
+    describe: Spec | Describer
+    reference: str | int | None
+    prior: Prior
+    prior_strength: float
+    scale: Scale
+    missing: Missing
+
+    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
+        """Prepare what answers `_models`, given the training queries as points."""
+        raise NotImplementedError
+
+    def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
+        """The model of each query."""
+        raise NotImplementedError
+
+    def _fit(self, queries: QuerySet) -> None:
+        if self.prior not in ("none", "global"):
+            raise ParameterError(f"prior must be 'none' or 'global', got {self.prior!r}")
+        if not self.prior_strength > 0:
+            raise ParameterError(f"prior_strength must be positive, got {self.prior_strength!r}; or set prior='none'")
+        self.learner_ = make_learner(self.learner)
+        prepared = queries
+        if not self.learner_.reads_missing:
+            self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
+            prepared = self.preparer_.apply(queries)
+        self.memory_ = remember(self.learner_, prepared)
+        self.global_ = self.memory_.learn(np.arange(len(queries)), np.ones(len(queries)))
+        self.describer_ = as_describer(self.describe, reference=self.reference)
+        targets = _unit_moments(prepared) if self.describer_.needs_targets else None
+        self.describer_.fit(queries, _vectors(queries), targets)
+        self._fit_local(queries, self._points(queries))
+
+    def _points(self, queries: QuerySet) -> Float32:
+        return self.describer_.transform(queries, _vectors(queries))
+
+    def _prepared(self, queries: QuerySet) -> NDArray[Any]:
+        return queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
+
+    def _learn(self, index: Int64, weights: Float64 | None = None) -> Learner:
+        """The model of some judged queries; the global one where they are none."""
+        if not len(index):
+            return self.global_
+        each = np.ones(len(index)) if weights is None else weights
+        return self.memory_.learn(index, each, self._pull())
+
+    def _pull(self) -> Pull | None:
+        if self.prior == "none" or not isinstance(self.global_, LinearLearner):
+            return None
+        return Pull(self.prior_strength, self.global_.coef_)
+
+    def _predict(self, queries: QuerySet) -> Float64:
+        X = self._prepared(queries)
+        scores = np.empty(queries.n_rows)
+        for query, model in enumerate(self._models(queries, self._points(queries))):
+            rows = slice(queries.offsets[query], queries.offsets[query + 1])
+            scores[rows] = model.predict(X[rows])
+        return scores
+
+    def _weights(self, queries: QuerySet) -> Float64:
+        if not self.learner_.linear:
+            return super()._weights(queries)
+        models = self._models(queries, self._points(queries))
+        return self.preparer_.raw_weights(np.array([coefficients(model) for model in models]))
+
+    def get_state(self) -> State:
+        """Everything learnt."""
+        parts: dict[str, Mapping[str, NDArray[Any]]] = {
+            "describer": self.describer_.get_state(),
+            "memory": self.memory_.get_state(),
+            "global": self.global_.get_state(),
+        }
+        if not self.learner_.reads_missing:
+            parts["preparer"] = self.preparer_.get_state()
+        return nest(**parts)
+
+    def set_state(self, state: State) -> Self:
+        """Take over everything learnt."""
+        self.learner_ = make_learner(self.learner)
+        if not self.learner_.reads_missing:
+            self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
+        self.describer_ = as_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
+        self.memory_ = restore(self.learner_, unnest(state, "memory"))
+        self.global_ = make_learner(self.learner).set_state(unnest(state, "global"))
+        return self
+
+
+def coefficients(model: Learner) -> Float64:
+    """The weights of a linear model."""
+    if not isinstance(model, LinearLearner):
+        raise ParameterError(f"{type(model).__name__} has no weights: its model is not linear")
+    return model.coef_
+
+
+def _vectors(queries: QuerySet) -> NDArray[Any] | None:
+    return queries.query_columns.get(VECTORS)
+
+
+def _unit_moments(prepared: QuerySet) -> Float64:
+    """What each query wants from a linear model: the direction of its summed pair differences."""
+    moments = PairStatistics.of(prepared).moment.astype(np.float64)
+    norms = np.linalg.norm(moments, axis=1, keepdims=True)
+    units: Float64 = np.divide(moments, norms, out=np.zeros_like(moments), where=norms > 0)
+    return units

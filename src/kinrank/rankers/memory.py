@@ -1,0 +1,242 @@
+"""Judged queries remembered so that a model of any few of them can be learnt at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.data.queryset import QuerySet
+from kinrank.learn.base import Float64, Learner, LinearLearner, State, pair_weights
+from kinrank.learn.pairs import JudgedPairs
+from kinrank.learn.rankrls import RankRLS
+from kinrank.learn.ranksvm import RankSVM
+from kinrank.learn.statistics import PairStatistics
+from kinrank.store import nest, unnest
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pull:
+    """Shrinkage μ/2 |w - w0|² beside the learner's own λ/2 |w|².
+
+    The two together are one penalty λ + μ with the prior μ w0 / (λ + μ). Kept apart like this, a local model of
+    all queries is the global model whatever the strength, since w0 already minimises the rest.
+    """
+
+    strength: float
+    to: Float64
+
+    def applied(self, penalty: float) -> tuple[float, Float64]:
+        """Penalty and prior of the sum."""
+        total = penalty + self.strength
+        return total, self.to * (self.strength / total)
+
+
+class Memory(ABC):
+    """What a local ranker keeps of its judged queries."""
+
+    @abstractmethod
+    def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> Learner:
+        """A model of the queries at `index`, each weighing `weights`, pulled to a prior where one is given."""
+
+    @abstractmethod
+    def add(self, queries: QuerySet) -> None:
+        """Remember further queries; they take the positions after the last."""
+
+    @abstractmethod
+    def remove(self, index: Int64) -> None:
+        """Forget queries; later ones move up."""
+
+    @abstractmethod
+    def get_state(self) -> State:
+        """As plain arrays."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> Float64:
+        """How many pairs each query has."""
+
+
+class StatisticsMemory(Memory):
+    """For RankRLS: a model is a sum and a solve, and no row needs to be kept."""
+
+    def __init__(self, learner: RankRLS, statistics: PairStatistics) -> None:
+        self.learner = learner
+        self.statistics = statistics
+
+    @classmethod
+    def of(cls, learner: RankRLS, queries: QuerySet) -> Self:
+        """The statistics of each query."""
+        return cls(learner, PairStatistics.of(queries))
+
+    def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> RankRLS:
+        """Sum the statistics and solve."""
+        penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
+        model = copy(self.learner)
+        model.coef_ = self.total(index, weights).solve(penalty, prior)[0]
+        return model
+
+    def total(self, index: Int64, weights: Float64) -> PairStatistics:
+        """The summed statistics, balanced as the learner wants them."""
+        return self.statistics.sum(index, pair_weights(self.pairs[index], self.learner.balance, weights))
+
+    def add(self, queries: QuerySet) -> None:
+        """One block of statistics more."""
+        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.of(queries)])
+
+    def remove(self, index: Int64) -> None:
+        """Their statistics less."""
+        self.statistics = self.statistics[np.delete(np.arange(len(self.statistics)), index)]
+
+    def get_state(self) -> State:
+        """The packed statistics."""
+        return {"gram": self.statistics.gram, "moment": self.statistics.moment, "pairs": self.statistics.pairs}
+
+    @classmethod
+    def from_state(cls, learner: RankRLS, state: State) -> Self:
+        """What `get_state` gave."""
+        return cls(learner, PairStatistics(state["gram"], state["moment"], state["pairs"]))
+
+    @property
+    def pairs(self) -> Float64:
+        """How many pairs each query has."""
+        return self.statistics.pairs
+
+
+class PairsMemory(Memory):
+    """For RankSVM: rows as well, and the statistics to start from."""
+
+    def __init__(self, learner: RankSVM, rows: JudgedPairs, statistics: PairStatistics) -> None:
+        self.learner = learner
+        self.rows = rows
+        self.statistics = statistics
+
+    @classmethod
+    def of(cls, learner: RankSVM, queries: QuerySet) -> Self:
+        """Rows sorted by grade, and statistics."""
+        return cls(learner, JudgedPairs.of(queries), PairStatistics.of(queries))
+
+    def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> RankSVM:
+        """A few Newton steps from the RankRLS solution."""
+        model = copy(self.learner)
+        prior = None
+        if pull is not None:
+            model.penalty, prior = pull.applied(self.learner.penalty)
+        each = pair_weights(self.pairs[index], self.learner.balance, weights)
+        model.fit_pairs(self.rows, index, each, self.statistics.sum(index, each), prior=prior)
+        return model
+
+    def add(self, queries: QuerySet) -> None:
+        """Rows and statistics more."""
+        self.rows = JudgedPairs.concat([self.rows, JudgedPairs.of(queries)])
+        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.of(queries)])
+
+    def remove(self, index: Int64) -> None:
+        """Rows and statistics less."""
+        kept = np.delete(np.arange(len(self.statistics)), index)
+        self.rows = self.rows.take(kept)
+        self.statistics = self.statistics[kept]
+
+    def get_state(self) -> State:
+        """Rows and statistics."""
+        rows: State = {
+            "X": self.rows.X,
+            "offsets": self.rows.offsets,
+            "lower": self.rows.lower,
+            "pairs": self.rows.pairs,
+        }
+        return nest(rows=rows, statistics=StatisticsMemory(RankRLS(), self.statistics).get_state())
+
+    @classmethod
+    def from_state(cls, learner: RankSVM, state: State) -> Self:
+        """What `get_state` gave."""
+        statistics = StatisticsMemory.from_state(RankRLS(), unnest(state, "statistics")).statistics
+        return cls(learner, JudgedPairs(**unnest(state, "rows")), statistics)
+
+    @property
+    def pairs(self) -> Float64:
+        """How many pairs each query has."""
+        return self.statistics.pairs
+
+
+class RowsMemory(Memory):
+    """For any other learner: the judged rows, learnt from anew each time."""
+
+    def __init__(self, learner: Learner, queries: QuerySet) -> None:
+        self.learner = learner
+        self.queries = queries
+
+    @classmethod
+    def of(cls, learner: Learner, queries: QuerySet) -> Self:
+        """The rows as they are."""
+        return cls(learner, queries)
+
+    def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> Learner:
+        """Fit on the rows; a learner that is not linear cannot be pulled."""
+        model = self.learner.copy()
+        if pull is None or not isinstance(model, LinearLearner):
+            return model.fit(self.queries[index], query_weight=weights)
+        penalty, prior = pull.applied(model.get_params()["penalty"])
+        model.set_params(penalty=penalty)
+        return model.fit(self.queries[index], query_weight=weights, prior=prior)
+
+    def add(self, queries: QuerySet) -> None:
+        """Rows more."""
+        self.queries = QuerySet.concat([_bare(self.queries), _bare(queries)])
+
+    def remove(self, index: Int64) -> None:
+        """Rows less."""
+        self.queries = self.queries[np.delete(np.arange(len(self.queries)), index)]
+
+    def get_state(self) -> State:
+        """The rows."""
+        return {
+            "X": self.queries.X,
+            "y": self.queries.grades,
+            "offsets": self.queries.offsets,
+            "qid": self.queries.qid,
+            "feature_names": np.array(self.queries.feature_names),
+        }
+
+    @classmethod
+    def from_state(cls, learner: Learner, state: State) -> Self:
+        """What `get_state` gave."""
+        names = tuple(state["feature_names"].tolist())
+        return cls(learner, QuerySet(state["X"], state["y"], state["offsets"], state["qid"], feature_names=names))
+
+    @property
+    def pairs(self) -> Float64:
+        """How many pairs each query has."""
+        return JudgedPairs.of(self.queries).pairs.astype(np.float64)
+
+
+def memory_class(learner: Learner) -> type[StatisticsMemory | PairsMemory | RowsMemory]:
+    """The leanest memory that serves a learner."""
+    if isinstance(learner, RankRLS):
+        return StatisticsMemory
+    return PairsMemory if isinstance(learner, RankSVM) else RowsMemory
+
+
+def remember(learner: Learner, queries: QuerySet) -> Memory:
+    """Remember judged queries for a learner."""
+    made: Any = memory_class(learner)
+    memory: Memory = made.of(learner, queries)
+    return memory
+
+
+def restore(learner: Learner, state: State) -> Memory:
+    """The memory that `get_state` was asked of."""
+    made: Any = memory_class(learner)
+    memory: Memory = made.from_state(learner, state)
+    return memory
+
+
+def _bare(queries: QuerySet) -> QuerySet:
+    """Queries without what no learner reads, under names of their own, so that any two sets join."""
+    return QuerySet(queries.X, queries.y, queries.offsets, queries.qid, feature_names=queries.feature_names)

@@ -1,0 +1,120 @@
+"""Models learnt in advance, one per judged query, and how a new query finds its own (Geng et al. 2008, 3.3)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.learn.base import Float64, Learner, LinearLearner, State
+from kinrank.rankers.memory import Int64
+from kinrank.store import nest, unnest
+
+
+class OfflineModels:
+    """The local model h_i of every judged query i, and whose judgments each was learnt from.
+
+    Parameters
+    ----------
+    models
+        h_i.
+    members
+        N(q_i), one after the other.
+    starts
+        Where each begins, and the end.
+    pairs
+        |S_q|, the number of pairs of each judged query.
+    """
+
+    def __init__(self, models: list[Learner], members: Int64, starts: Int64, pairs: Float64) -> None:
+        self.models = models
+        self.members = members
+        self.starts = starts
+        self.pairs = pairs
+        # Inverted: for each judged query the models it taught. Finding the largest overlap then costs k lists, not
+        # a scan over m sets of k.
+        taught = np.argsort(members, kind="stable")
+        self._models_of = np.repeat(np.arange(len(models)), np.diff(starts))[taught]
+        self._models_starts = np.searchsorted(members[taught], np.arange(len(models) + 1))
+
+    def most_overlapping(self, neighbors: Int64) -> int:
+        """i* of Eq. 1: the model that shares most pairs with S_N(q); the first of equals."""
+        shared = self.overlaps(neighbors)
+        return int(np.argmax(shared))
+
+    def overlaps(self, neighbors: Int64) -> Float64:
+        """|S_N(q_i) ∩ S_N(q)| for every i, counted in pairs."""
+        shared = np.zeros(len(self.models))
+        _count(neighbors, self.pairs, self._models_of, self._models_starts, shared)
+        return shared
+
+    def neighbors_of(self, model: int) -> Int64:
+        """The judged queries that a model was learnt from."""
+        return self.members[self.starts[model] : self.starts[model + 1]]
+
+    def get_state(self) -> State:
+        """As plain arrays."""
+        sets = {"members": self.members, "starts": self.starts, "pairs": self.pairs}
+        if isinstance(self.models[0], LinearLearner):
+            return sets | {"coef": np.array([m.coef_ for m in self.models if isinstance(m, LinearLearner)])}
+        return sets | nest(**{f"model{i}": model.get_state() for i, model in enumerate(self.models)})
+
+    @classmethod
+    def from_state(cls, learner: Learner, state: State) -> Self:
+        """What `get_state` gave, for models of one kind of learner."""
+        if "coef" in state:
+            models = [learner.copy().set_state({"coef": coef}) for coef in state["coef"]]
+        else:
+            models = [learner.copy().set_state(unnest(state, f"model{i}")) for i in range(len(state["starts"]) - 1)]
+        return cls(models, state["members"], state["starts"], state["pairs"])
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(neighbors, pairs, models_of, starts, shared):  # type: ignore[no-untyped-def]
+    """Add the pairs of each neighbor to every model it taught."""
+    for neighbor in neighbors:
+        for at in range(starts[neighbor], starts[neighbor + 1]):
+            shared[models_of[at]] += pairs[neighbor]
+
+
+def change_ratio(first: NDArray[np.int64], second: NDArray[np.int64], pairs: Float64) -> float:
+    """γ = (p1 + p2 - 2Δ) / min(p1, p2): how different two training sets are (Geng et al. 2008, 3.3.4).
+
+    Parameters
+    ----------
+    first, second
+        The judged queries of each set.
+    pairs
+        The number of pairs of every judged query.
+
+    Examples
+    --------
+    >>> change_ratio(np.array([0, 1]), np.array([1, 2]), np.array([10.0, 10.0, 20.0]))
+    1.5
+    """
+    one, other = float(pairs[first].sum()), float(pairs[second].sum())
+    shared = float(pairs[np.intersect1d(first, second)].sum())
+    smaller = min(one, other)
+    return (one + other - 2 * shared) / smaller if smaller > 0 else 0.0
+
+
+def loss_difference_bound(ratio: float, penalty: float, radius: float) -> float:
+    """Theorem 1 for RankSVM: no pair's loss differs by more than κ²/λ · γ between two models.
+
+    Parameters
+    ----------
+    ratio
+        γ, from `change_ratio`.
+    penalty
+        λ.
+    radius
+        κ: no difference of two candidates' feature vectors is longer.
+
+    Examples
+    --------
+    >>> loss_difference_bound(0.1, penalty=0.01, radius=1.0)
+    10.0
+    """
+    return radius**2 / penalty * ratio

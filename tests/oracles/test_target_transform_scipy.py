@@ -1,0 +1,65 @@
+"""Step (b) of aTVT against SciPy: bounded least squares for p = 2, the paper's quadratic program for p = 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import lsq_linear, minimize
+
+from kinrank.learn.target_transform import TargetTransform
+
+
+def generated(seed: int, n_queries: int = 60) -> tuple[NDArray, NDArray, NDArray]:
+    """Queries whose scores agree with the grades, have nothing to do with them, or run against them."""
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(2, 30, n_queries))])
+    query = np.repeat(np.arange(n_queries), np.diff(offsets))
+    y = rng.integers(0, 4, len(query)).astype(float)
+    slope, level = rng.uniform(-0.5, 2.0, n_queries), rng.uniform(-1.0, 1.0, n_queries)
+    return slope[query] * y + level[query] + 0.5 * rng.standard_normal(len(query)), y, offsets
+
+
+@pytest.mark.parametrize("penalties", [(0.0, 0.0), (0.1, 2.0), (10.0, 1.0), (1.0, 100.0)])
+def test_squared_penalty_is_bounded_least_squares(penalties: tuple[float, float]) -> None:
+    scores, grades, offsets = generated(0)
+    transform = TargetTransform(p=2, alpha_penalty=penalties[0], beta_penalty=penalties[1])
+    alpha, beta = transform.solve(scores, grades, offsets)
+    for query, (start, stop) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        h, y = scores[start:stop], grades[start:stop]
+        rows = np.vstack([np.column_stack([h, np.ones_like(h)]), np.diag(np.sqrt(penalties))])
+        wanted = np.concatenate([y, [np.sqrt(penalties[0]), 0.0]])
+        bounds = ([transform.min_alpha, -np.inf], [np.inf, np.inf])
+        expected = lsq_linear(rows, wanted, bounds=bounds, method="bvls", tol=1e-14).x
+        np.testing.assert_allclose([alpha[query], beta[query]], expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("penalties", [(0.1, 0.1), (0.5, 3.0), (5.0, 0.5), (20.0, 20.0), (1.0, 200.0)])
+def test_absolute_penalty_is_the_quadratic_program(penalties: tuple[float, float]) -> None:
+    """In positive and negative parts, as the paper turns it into a program (section 3.2.2)."""
+    scores, grades, offsets = generated(1)
+    transform = TargetTransform(p=1, alpha_penalty=penalties[0], beta_penalty=penalties[1])
+    alpha, beta = transform.solve(scores, grades, offsets)
+    price = np.repeat(penalties, 2)
+    for query, (start, stop) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        h, y = scores[start:stop], grades[start:stop]
+        rows = np.column_stack([h, -h, np.ones_like(h), -np.ones_like(h)])
+
+        def program(x: NDArray, rows: NDArray = rows, residual: NDArray = y - h) -> tuple[float, NDArray]:
+            gap = residual - rows @ x
+            return float(gap @ gap + price @ x), price - 2.0 * rows.T @ gap
+
+        bounds = [(0, None), (0, 1.0 - transform.min_alpha), (0, None), (0, None)]
+        found = minimize(
+            program,
+            np.full(4, 0.1),
+            jac=True,
+            bounds=bounds,
+            method="SLSQP",
+            options={"ftol": 1e-15, "maxiter": 1000},
+        )
+        slope = alpha[query] - 1.0
+        ours = program(np.array([max(slope, 0.0), max(-slope, 0.0), max(beta[query], 0.0), max(-beta[query], 0.0)]))[0]
+        assert ours <= found.fun * (1 + 1e-12)
+        assert ours == pytest.approx(found.fun, rel=1e-7)
+        np.testing.assert_allclose([slope, beta[query]], [found.x[0] - found.x[1], found.x[2] - found.x[3]], atol=1e-3)

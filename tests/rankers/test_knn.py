@@ -1,0 +1,248 @@
+"""KnnRanker: identities, faithfulness to the paper, learning and forgetting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kinrank
+from kinrank import KnnRanker, QuerySet, SingleRanker
+from kinrank.checks.worlds import plain_world
+from kinrank.datasets import make_two_camps
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.learn.rankrls import RankRLS
+from kinrank.learn.ranksvm import RankSVM
+from kinrank.rankers.choose import choose_neighbors
+from kinrank.rankers.knn import Mode
+from kinrank.rankers.offline import change_ratio, loss_difference_bound
+
+MODES: list[Mode] = ["online", "offline-1", "offline-2"]
+TIGHT = RankSVM(tol=1e-10)
+
+
+def worlds() -> tuple[QuerySet, QuerySet]:
+    return plain_world(50), plain_world(20, seed=1)
+
+
+@pytest.mark.parametrize("prior", ["none", "global"])
+@pytest.mark.parametrize("learner", [RankRLS(), RankRLS(balance="queries"), TIGHT], ids=["rls", "rls queries", "svm"])
+@pytest.mark.parametrize("mode", MODES)
+def test_all_neighbors_equal_single(mode: Mode, learner: RankRLS | RankSVM, prior: str) -> None:
+    train, test = worlds()
+    single = SingleRanker(learner).fit(train)
+    local = KnnRanker(len(train), mode=mode, learner=learner, prior=prior).fit(train)
+    np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
+    np.testing.assert_allclose(local.weights(test), single.weights(test), atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("learner", ["rankrls", "ranksvm"])
+def test_every_mode_solves_the_two_camps(mode: Mode, learner: str) -> None:
+    camps = make_two_camps(n_queries=60, seed=0)
+    ranker = KnnRanker(12, mode=mode, learner=learner).fit(camps[:40])
+    assert ranker.score(camps[40:]) == pytest.approx(1.0)
+    assert SingleRanker("rankrls").fit(camps[:40]).score(camps[40:]) < 0.9
+
+
+def test_local_trees_nearly_solve_the_two_camps() -> None:
+    """Steps instead of a line: a few close documents stay tied."""
+    camps = make_two_camps(n_queries=60, seed=0)
+    learner = LambdaMART(n_trees=20, min_rows_in_leaf=5)
+    assert KnnRanker(12, learner=learner).fit(camps[:40]).score(camps[40:]) > 0.98
+
+
+def test_radius_of_everything_equals_single() -> None:
+    train, test = worlds()
+    single, local = SingleRanker("rankrls").fit(train), KnnRanker(radius=1e6).fit(train)
+    np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
+
+
+def test_nothing_within_the_radius_is_ranked_globally() -> None:
+    train, test = worlds()
+    single, local = SingleRanker("rankrls").fit(train), KnnRanker(radius=1e-9).fit(train)
+    np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_one_query_at_a_time_equals_batch(mode: Mode) -> None:
+    train, test = worlds()
+    ranker = KnnRanker(7, mode=mode).fit(train)
+    np.testing.assert_allclose(
+        ranker.predict(test), np.concatenate([ranker.predict(query) for query in test]), atol=1e-6
+    )
+
+
+def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
+    """A ranker fitted on other queries with the scaling and description of this one."""
+    twin = KnnRanker(**ranker.get_params(deep=False)).fit(queries)
+    twin.preparer_, twin.describer_ = ranker.preparer_, ranker.describer_
+    twin.memory_ = type(ranker.memory_).of(twin.learner_, twin.preparer_.apply(queries))
+    twin.index_.fit(twin._points(queries))
+    return twin._learn_again()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("learner", ["rankrls", TIGHT, LambdaMART(n_trees=5)], ids=["rls", "svm", "trees"])
+def test_adding_equals_refitting_and_removing_equals_never_having_added(
+    mode: Mode, learner: str | RankSVM | LambdaMART
+) -> None:
+    world, test = plain_world(30), plain_world(10, seed=1)
+    if isinstance(learner, LambdaMART) and mode != "online":
+        world = world[:12]
+    known, new = world[:8], world[8:]
+    ranker = KnnRanker(5, mode=mode, learner=learner, prior="global").fit(known)
+    before = ranker.predict(test)
+    ranker.add(new)
+    assert ranker.qid_.tolist() == world.qid.tolist()
+    if not isinstance(learner, LambdaMART):
+        np.testing.assert_allclose(ranker.predict(test), frozen_refit(ranker, world).predict(test), atol=1e-6)
+    ranker.remove(new.qid)
+    np.testing.assert_allclose(ranker.predict(test), before, atol=1e-6)
+
+
+def test_adding_what_is_known_and_removing_what_is_not() -> None:
+    world = plain_world()
+    ranker = KnnRanker(5).fit(world)
+    with pytest.raises(DataError, match="query 'q0' is known already"):
+        ranker.add(world[:1])
+    with pytest.raises(DataError, match="query 'nobody' is not among the 40 judged queries"):
+        ranker.remove(["q1", "nobody"])
+    with pytest.raises(DataError, match="cannot remove every judged query"):
+        ranker.remove(world.qid)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12))
+@settings(max_examples=25, deadline=None)
+def test_offline_1_takes_the_largest_overlap_in_pairs(seed: int, k: int) -> None:
+    """Eq. 1 by brute force: sets of pairs, intersected."""
+    train, test = plain_world(15, seed=seed), plain_world(5, seed=seed + 1)
+    ranker = KnnRanker(k, mode="offline-1").fit(train)
+    assert ranker.offline_ is not None
+    points = ranker._points(test)
+    pairs = [
+        {(q, i, j) for i in range(len(y)) for j in range(len(y)) if y[i] > y[j]}
+        for q, y in enumerate(query.grades for query in train)
+    ]
+    _, of_train = ranker.index_.query(ranker.index_.points_, k)
+    _, of_test = ranker.index_.query(points, k)
+    for chosen, near in zip(ranker.offline_choice(points), of_test, strict=True):
+        mine = set().union(*(pairs[q] for q in near))
+        shared = [len(mine & set().union(*(pairs[q] for q in members))) for members in of_train]
+        assert shared[chosen] == max(shared)
+
+
+def test_offline_2_takes_the_nearest() -> None:
+    train, test = worlds()
+    ranker = KnnRanker(7, mode="offline-2").fit(train)
+    nearest = ranker.index_.query(ranker._points(test), 1)[1][:, 0]
+    assert ranker.offline_ is not None
+    for weights, model in zip(ranker.weights(test), nearest, strict=True):
+        np.testing.assert_allclose(weights, ranker.preparer_.raw_weights(ranker.offline_.models[model].coef_))
+
+
+def test_local_model_is_the_model_of_the_neighbors() -> None:
+    """KNN Online by hand: find k neighbors, learn from them alone, rank."""
+    train, test = worlds()
+    ranker = KnnRanker(9).fit(train)
+    prepared = ranker.preparer_.apply(train)
+    for query in test:
+        near = ranker.index_.query(ranker._points(query), 9)[1][0]
+        expected = RankRLS().fit(prepared[np.sort(near)]).predict(ranker.preparer_.transform(query.X))
+        np.testing.assert_allclose(ranker.predict(query), expected, atol=1e-6)
+
+
+def test_a_kernel_lets_far_neighbors_count_less() -> None:
+    train, test = worlds()
+    uniform = KnnRanker(30).fit(train)
+    kernel = KnnRanker(30, neighbor_weights="gaussian").fit(train)
+    assert np.abs(uniform.predict(test) - kernel.predict(test)).max() > 1e-3
+
+
+def test_query_vectors_by_id_or_by_row() -> None:
+    train, test = worlds()
+    rng = np.random.default_rng(0)
+    vectors = {qid: rng.standard_normal(4) for qid in np.concatenate([train.qid, test.qid]).tolist()}
+    ranker = KnnRanker(7, describe="mean+text").fit(train, query_vectors=vectors)
+    by_id = ranker.predict(test, query_vectors=vectors)
+    by_row = ranker.predict(test, query_vectors=np.array([vectors[qid] for qid in test.qid.tolist()]))
+    np.testing.assert_allclose(by_id, by_row)
+    with pytest.raises(DataError, match="query_vectors"):
+        ranker.predict(test)
+    with pytest.raises(DataError, match="query 'q0' has no vector"):
+        ranker.predict(test, query_vectors={})
+
+
+def test_every_k_in_one_pass_equals_each_k_alone() -> None:
+    train, test = worlds()
+    ranker = KnnRanker(5).fit(train)
+    choice = choose_neighbors(ranker, test, [3, 10, 50, 999], prior_strengths=[None, 0.5])
+    assert {k for k, _ in choice.quality} == {3, 10, 50}
+    for (k, strength), quality in choice.quality.items():
+        prior = {"prior": "none"} if strength is None else {"prior": "global", "prior_strength": strength}
+        alone = KnnRanker(k, **prior).fit(train)
+        assert quality == pytest.approx(alone.score(test), abs=1e-9)
+    assert choice.single == pytest.approx(SingleRanker("rankrls").fit(train).score(test), abs=1e-9)
+    assert choice.apply(ranker).score(test) == pytest.approx(max(choice.quality.values()), abs=1e-9)
+
+
+def test_choosing_needs_additive_statistics() -> None:
+    train, test = worlds()
+    with pytest.raises(ParameterError, match="needs mode='online', learner='rankrls'"):
+        choose_neighbors(KnnRanker(5, learner="ranksvm").fit(train), test, [3])
+
+
+def test_explanation_names_neighbors_and_weights() -> None:
+    train, test = worlds()
+    ranker = KnnRanker(7).fit(train)
+    first, *_ = ranker.explain(test)
+    assert first.qid == "q0"
+    assert len(first.neighbors) == 7
+    assert np.all(np.diff(first.distances) >= 0)
+    assert first.weights is not None
+    np.testing.assert_allclose(first.weights, ranker.weights(test)[0])
+    np.testing.assert_allclose(first.global_weights, SingleRanker("rankrls").fit(train).weights(test)[0], atol=1e-9)
+    assert "learnt from 7 judged queries" in str(first)
+    far = ranker.explain(test.replace(X=test.X + 1000.0))[0]
+    assert far.unusual == 1.0
+    assert 0.0 <= first.unusual < 1.0
+
+
+def test_offline_models_are_saved(tmp_path: Path) -> None:
+    train, test = worlds()
+    for learner in ("rankrls", LambdaMART(n_trees=2)):
+        ranker = KnnRanker(7, mode="offline-1", learner=learner).fit(train[:12])
+        ranker.save(tmp_path / "model")
+        np.testing.assert_array_equal(kinrank.load(tmp_path / "model").predict(test), ranker.predict(test))
+
+
+def test_change_ratio_is_zero_for_equal_sets_and_bounds_the_loss() -> None:
+    pairs = np.array([3.0, 5.0, 2.0])
+    assert change_ratio(np.array([0, 1]), np.array([1, 0]), pairs) == 0.0
+    assert change_ratio(np.array([0]), np.array([1]), pairs) == pytest.approx(8 / 3)
+    assert loss_difference_bound(0.0, penalty=0.01, radius=2.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"mode": "sometimes"}, "mode must be 'online', 'offline-1' or 'offline-2', got 'sometimes'"),
+        ({"n_neighbors": 0}, "n_neighbors must be at least 1, got 0"),
+        ({"radius": -1.0}, r"radius must be positive, got -1\.0"),
+        ({"prior": "local"}, "prior must be 'none' or 'global', got 'local'"),
+        ({"prior": "global", "prior_strength": 0.0}, r"prior_strength must be positive, got 0\.0"),
+    ],
+)
+def test_settings_that_make_no_sense(settings_: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        KnnRanker(**settings_).fit(plain_world())
+
+
+def test_online_mode_has_no_models_in_advance() -> None:
+    ranker = KnnRanker(5).fit(plain_world())
+    with pytest.raises(ParameterError, match="has no models in advance"):
+        ranker.offline_choice(ranker.index_.points_)
