@@ -31,7 +31,9 @@ def problems(draw: st.DrawFn) -> tuple[NDArray, NDArray, NDArray]:
     sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=5))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     y = rng.integers(0, draw(st.integers(1, 5)), offsets[-1]).astype(float)
-    h = draw(st.sampled_from([-1.0, 0.0, 0.4, 1.0])) * y + draw(st.sampled_from([0.0, 0.5])) * rng.standard_normal(len(y))
+    h = draw(st.sampled_from([-1.0, 0.0, 0.4, 1.0])) * y + draw(st.sampled_from([0.0, 0.5])) * rng.standard_normal(
+        len(y)
+    )
     return draw(st.sampled_from([0.1, 1.0, 30.0])) * h + draw(st.sampled_from([0.0, 2.0])), y, offsets
 
 
@@ -49,7 +51,10 @@ def test_no_line_nearby_is_better(p: int, problem: tuple, alpha_penalty: float, 
         best = value(transform, alpha[query], beta[query], h, y)
         for step in (1e-4, 1e-2, 1.0):
             for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
-                other = max(alpha[query] + step * np.cos(angle), transform.min_alpha), beta[query] + step * np.sin(angle)
+                other = (
+                    max(alpha[query] + step * np.cos(angle), transform.min_alpha),
+                    beta[query] + step * np.sin(angle),
+                )
                 assert best <= value(transform, *other, h, y) + 1e-9 * (1 + best)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -25,7 +27,7 @@ def test_squared_penalty_is_bounded_least_squares(penalties: tuple[float, float]
     scores, grades, offsets = generated(0)
     transform = TargetTransform(p=2, alpha_penalty=penalties[0], beta_penalty=penalties[1])
     alpha, beta = transform.solve(scores, grades, offsets)
-    for query, (start, stop) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for query, (start, stop) in enumerate(pairwise(offsets)):
         h, y = scores[start:stop], grades[start:stop]
         rows = np.vstack([np.column_stack([h, np.ones_like(h)]), np.diag(np.sqrt(penalties))])
         wanted = np.concatenate([y, [np.sqrt(penalties[0]), 0.0]])
@@ -41,7 +43,7 @@ def test_absolute_penalty_is_the_quadratic_program(penalties: tuple[float, float
     transform = TargetTransform(p=1, alpha_penalty=penalties[0], beta_penalty=penalties[1])
     alpha, beta = transform.solve(scores, grades, offsets)
     price = np.repeat(penalties, 2)
-    for query, (start, stop) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+    for query, (start, stop) in enumerate(pairwise(offsets)):
         h, y = scores[start:stop], grades[start:stop]
         rows = np.column_stack([h, -h, np.ones_like(h), -np.ones_like(h)])
 

@@ -173,7 +173,7 @@ def test_query_vectors_by_id_or_by_row() -> None:
     np.testing.assert_allclose(by_id, by_row)
     with pytest.raises(DataError, match="query_vectors"):
         ranker.predict(test)
-    with pytest.raises(DataError, match="query 'q0' has no vector"):
+    with pytest.raises(DataError, match="no vector for query 'q0'"):
         ranker.predict(test, query_vectors={})
 
 

@@ -11,12 +11,21 @@ from numpy.typing import ArrayLike
 from kinrank.data.queryset import Float32, QuerySet
 from kinrank.errors import DataError
 
+QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
+
 VECTORS = "vector"
 """The query column that holds them."""
 
 
-def align_vectors(queries: QuerySet, vectors: Mapping[Any, ArrayLike] | ArrayLike) -> Float32:
-    """One row per query, in the order of `queries`.
+def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
+    """The vector of each query, in the order of `queries`.
+
+    Parameters
+    ----------
+    queries
+        Whose vectors are wanted.
+    query_vectors
+        A mapping from query id to vector, or an array with one row per query in order of first appearance.
 
     Examples
     --------
@@ -24,21 +33,30 @@ def align_vectors(queries: QuerySet, vectors: Mapping[Any, ArrayLike] | ArrayLik
     >>> align_vectors(queries, {"a": [0.0, 1.0], "b": [1.0, 0.0]}).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    if isinstance(vectors, Mapping):
-        found = []
-        for query in queries.qid.tolist():
-            if query not in vectors:
-                raise DataError(f"query {query!r} has no vector: query_vectors must hold one for every query")
-            found.append(np.asarray(vectors[query], dtype=np.float32))
-        lengths = {vector.shape for vector in found}
-        if len(lengths) > 1:
-            raise DataError(f"query vectors must all have one length, got shapes {sorted(lengths)}")
-        rows = np.array(found, dtype=np.float32)
-    else:
-        rows = np.asarray(vectors, dtype=np.float32)
-    if rows.ndim != 2 or len(rows) != len(queries):
-        raise DataError(f"query_vectors must have one row per query ({len(queries)}), got shape {rows.shape}")
-    if not np.all(np.isfinite(rows)):
-        query = int(np.argmin(np.isfinite(rows).all(axis=1)))
-        raise DataError(f"the vector of query {queries.qid[query].item()!r} is not finite: fill or drop it")
-    return rows
+    rows: Any = query_vectors
+    if isinstance(query_vectors, Mapping):
+        rows = [_look_up(query_vectors, qid) for qid in queries.qid.tolist()]
+    try:
+        vectors = np.asarray(rows, dtype=np.float32)
+    except ValueError as error:
+        raise DataError(f"query_vectors must be numbers, all vectors of one length: {error}") from None
+    if vectors.ndim != 2 or len(vectors) != len(queries):
+        raise DataError(
+            f"query_vectors must have one row per query ({len(queries)}), in order of first appearance, got shape "
+            f"{vectors.shape}"
+        )
+    known = np.isfinite(vectors).all(axis=1)
+    if not known.all():
+        query = queries.qid[np.argmin(known)].item()
+        raise DataError(f"the vector of query {query!r} has missing values: embed it again")
+    return vectors
+
+
+def _look_up(query_vectors: Mapping[Any, ArrayLike], qid: Any) -> ArrayLike:
+    try:
+        return query_vectors[qid]
+    except KeyError:
+        raise DataError(
+            f"query_vectors has no vector for query {qid!r}: give one per query, under the same id (text and number "
+            "are different ids)"
+        ) from None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
+from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.describe.spec import COLUMN, quantile_of
 from kinrank.describe.summaries import PREDICTORS, STATISTICS, predictors, quantiles, statistics
 from kinrank.errors import DataError
 
 Float64 = NDArray[np.float64]
-QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
 
 
 def raw_blocks(
@@ -53,49 +52,11 @@ def names_of(block: str, width: int, feature_names: tuple[str, ...]) -> list[str
 
 
 def text_vectors(queries: QuerySet, query_vectors: QueryVectors | None) -> Float64:
-    """The vector of each query, in the order of `queries`.
-
-    Parameters
-    ----------
-    queries
-        Whose vectors are wanted.
-    query_vectors
-        A mapping from query id to vector, or an array with one row per query in order of first appearance.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[1.0], [2.0]], qid=["a", "b"])
-    >>> text_vectors(queries, {"b": [0.0, 1.0], "a": [1.0, 0.0]}).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    if query_vectors is None:
+    """The vector of each query: as given, or from the query column that carries it."""
+    given = queries.query_columns.get(VECTORS) if query_vectors is None else query_vectors
+    if given is None:
         raise DataError("the description uses query text: pass query_vectors=, a vector per query")
-    rows: Any = query_vectors
-    if isinstance(query_vectors, Mapping):
-        rows = [_look_up(query_vectors, qid) for qid in queries.qid.tolist()]
-    try:
-        vectors = np.asarray(rows, dtype=np.float64)
-    except ValueError as error:
-        raise DataError(f"query_vectors must be numbers, all vectors of one length: {error}") from None
-    if vectors.ndim != 2 or len(vectors) != len(queries):
-        raise DataError(
-            f"query_vectors must have one row per query ({len(queries)}), in order of first appearance, got shape "
-            f"{vectors.shape}"
-        )
-    known = np.isfinite(vectors).all(axis=1)
-    if not known.all():
-        raise DataError(f"the vector of query {queries.qid[np.argmin(known)]!r} has missing values: embed it again")
-    return vectors
-
-
-def _look_up(query_vectors: Mapping[Any, ArrayLike], qid: Any) -> ArrayLike:
-    try:
-        return query_vectors[qid]
-    except KeyError:
-        raise DataError(
-            f"query_vectors has no vector for query {qid!r}: give one per query, under the same id (text and number "
-            "are different ids)"
-        ) from None
+    return align_vectors(queries, given).astype(np.float64)
 
 
 def _column(queries: QuerySet, name: str) -> Float64:

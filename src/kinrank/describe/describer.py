@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.blocks import QueryVectors, names_of, raw_blocks
+from kinrank.data.vectors import QueryVectors
+from kinrank.describe.blocks import names_of, raw_blocks
 from kinrank.describe.metrics import METRICS
 from kinrank.describe.scaling import block_scale, components, moments
 from kinrank.describe.spec import Spec, parse_blocks
@@ -93,7 +94,8 @@ class Describer(BaseEstimator):
         queries
             The training queries; grades are not looked at.
         query_vectors
-            For the text block: a mapping from query id to vector, or one row per query.
+            For the text block: a mapping from query id to vector, or one row per query; where not given, the query
+            column ``vector`` is read.
         targets
             For a metric: what each query wants from a model, such as its pairwise moment, one row per query.
         """

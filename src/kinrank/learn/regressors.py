@@ -49,16 +49,13 @@ class Regressor(BaseEstimator, ABC):
     reads_missing: ClassVar[bool] = False
     """Whether NaN may stand in the features."""
 
-    exact: ClassVar[bool] = False
-    """Whether `fit` finds the minimum, so that a refit can never raise the objective."""
-
     @abstractmethod
     def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
         """Learn targets t of rows with weights w, 1 where not given."""
 
     @abstractmethod
     def predict(self, X: NDArray[Any]) -> Float64:
-        """h of each row."""
+        """H of each row."""
 
     @property
     @abstractmethod
@@ -193,11 +190,7 @@ class KernelRidge(Regressor):
     [1.0]
     """
 
-    exact: ClassVar[bool] = True
-
-    def __init__(
-        self, penalty: float = 1.0, gamma: float | None = None, n_landmarks: int = 500, seed: int = 0
-    ) -> None:
+    def __init__(self, penalty: float = 1.0, gamma: float | None = None, n_landmarks: int = 500, seed: int = 0) -> None:
         self.penalty = penalty
         self.gamma = gamma
         self.n_landmarks = n_landmarks

@@ -84,7 +84,7 @@ class TargetTransform:
         return float(per_query.sum())
 
     def _ridge(self, of: _Moments) -> tuple[Float64, Float64]:
-        """p = 2: the normal equations, β eliminated. What is left of n h̄² after β took its part is κ h̄²."""
+        """P = 2: the normal equations, β eliminated. What is left of n h̄² after β took its part is κ h̄²."""
         kept = 1.0 if np.isinf(self.beta_penalty) else self.beta_penalty / (of.n + self.beta_penalty)
         kappa = of.n * kept
         curvature = of.hh + kappa * of.h**2 + self.alpha_penalty
@@ -94,7 +94,7 @@ class TargetTransform:
         return slope, (1.0 - kept) * (of.r - slope * of.h)
 
     def _lasso(self, of: _Moments) -> tuple[Float64, Float64]:
-        """p = 1: the minimum lies on one of a few faces, by the signs of a and β; the best of their minima is it.
+        """P = 1: the minimum lies on one of a few faces, by the signs of a and β; the best of their minima is it.
 
         The best β for a given a is a soft threshold, so the faces are told apart by a alone.
         """
@@ -153,4 +153,5 @@ def _ratio(numerator: Float64, denominator: Float64) -> Float64:
 def _weighed(penalty: float, values: Float64, p: int) -> Float64:
     """λ |v|^p, where an infinite λ costs nothing at v = 0."""
     size = np.abs(values) ** p
-    return np.multiply(penalty, size, out=np.zeros_like(size), where=size > 0)
+    cost: Float64 = np.multiply(penalty, size, out=np.zeros_like(size), where=size > 0)
+    return cost

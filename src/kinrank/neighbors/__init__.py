@@ -24,7 +24,7 @@ INDEXES = Registry(
     },
 )
 
-# Numbers (points times dimensions) that one scan may read: about 3 ms of one thread.
+# Numbers (points times dimensions) that one scan may read: a few milliseconds of one thread.
 _SCAN_LIMIT = 10_000_000
 
 
@@ -32,10 +32,10 @@ def choose_index(n_points: int, dim: int) -> str:
     """The name of the index to use at this size.
 
     The scan, while it reads no more than ten million numbers (``n_points * dim``): it is exact, needs no building,
-    and takes 0.2 ms for 10,000 points in 46 dimensions. Beyond that FAISS's IVF, where FAISS is installed: at a
-    million points a twentieth of the scan's time for 97 in 100 neighbors, built in seconds where HNSW takes
-    minutes. A kd-tree never pays with hundreds of neighbors in dozens of dimensions. ``python -m benchmarks
-    index_choice`` measures all of them.
+    and takes a fraction of a millisecond for 10,000 points in 46 dimensions. Beyond that FAISS's IVF, where FAISS is
+    installed: at a million points a thirteenth of the scan's time for 98 in 100 neighbors, built in seconds where
+    HNSW takes minutes. Between 100,000 points and the limit IVF is already faster; we keep exact answers as long as
+    they cost a few milliseconds. ``python -m benchmarks index_choice`` measures all of them.
 
     Examples
     --------

@@ -40,8 +40,8 @@ class ATVTRanker(Ranker):
     Parameters
     ----------
     learner : {"lightgbm", "kernel-ridge"} or Regressor
-        What learns h. With the weights, kernel ridge makes both steps exact, so the objective never rises; boosted trees
-        are refitted greedily, so only step (b) is sure not to raise it.
+        What learns h. Kernel ridge makes both steps exact, so the objective never rises (with `weighted`). Boosted
+        trees are refitted greedily: there only step (b) is sure not to raise it.
     p : {1, 2}
         The norm of the penalties.
     alpha_penalty, beta_penalty : float or "cv"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import kinrank
 from kinrank.data.queryset import QuerySet
-from kinrank.data.vectors import VECTORS, align_vectors
+from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.describe import DESCRIBERS, METRICS
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import LEARNERS
@@ -26,14 +25,13 @@ from kinrank.neighbors import INDEXES
 from kinrank.registry import Registry
 from kinrank.store import ModelRecord, decode, encode, write_model
 
-QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
-
 RANKERS = Registry(
     "ranker",
     {
         "single": "kinrank.rankers.single:SingleRanker",
         "atvt": "kinrank.rankers.atvt:ATVTRanker",
         "knn": "kinrank.rankers.knn:KnnRanker",
+        "query-class": "kinrank.rankers.query_class:QueryClassRanker",
     },
 )
 _PARTS = (RANKERS, LEARNERS, DESCRIBERS, METRICS, INDEXES)

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank.data.queryset import Float32, QuerySet
+from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import Float64, Learner, State
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex, as_index, neighbor_weights
-from kinrank.rankers.base import QueryVectors
 from kinrank.rankers.explain import Explanation, explain_query
 from kinrank.rankers.local import LocalRanker, Prior
 from kinrank.rankers.memory import Int64

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.queryset import Float32, QuerySet
-from kinrank.data.vectors import VECTORS
 from kinrank.describe import Describer, as_describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
@@ -60,11 +59,11 @@ class LocalRanker(Ranker):
         self.global_ = self.memory_.learn(np.arange(len(queries)), np.ones(len(queries)))
         self.describer_ = as_describer(self.describe, reference=self.reference)
         targets = _unit_moments(prepared) if self.describer_.needs_targets else None
-        self.describer_.fit(queries, _vectors(queries), targets)
+        self.describer_.fit(queries, targets=targets)
         self._fit_local(queries, self._points(queries))
 
     def _points(self, queries: QuerySet) -> Float32:
-        return self.describer_.transform(queries, _vectors(queries))
+        return self.describer_.transform(queries)
 
     def _prepared(self, queries: QuerySet) -> NDArray[Any]:
         return queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
@@ -122,10 +121,6 @@ def coefficients(model: Learner) -> Float64:
     if not isinstance(model, LinearLearner):
         raise ParameterError(f"{type(model).__name__} has no weights: its model is not linear")
     return model.coef_
-
-
-def _vectors(queries: QuerySet) -> NDArray[Any] | None:
-    return queries.query_columns.get(VECTORS)
 
 
 def _unit_moments(prepared: QuerySet) -> Float64:

@@ -1,0 +1,139 @@
+"""QC: a classifier of query types and one model per type, the other way to treat queries differently."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression
+
+from kinrank.data.queryset import Float32, QuerySet
+from kinrank.describe import Describer
+from kinrank.describe.spec import Spec
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.base import Float64, Learner, State
+from kinrank.learn.prepare import Missing, Scale
+from kinrank.rankers.local import LocalRanker, Prior
+from kinrank.store import nest, unnest
+
+
+class QueryClassRanker(LocalRanker):
+    """One model per type of query; a query is ranked by the model of its type (QC in Geng et al. 2008).
+
+    Parameters
+    ----------
+    types : str, optional
+        The query column that holds the type of each training query. A logistic classifier learns to tell it from
+        the description. Where not given, types are found by k-means on the descriptions.
+    n_types : int
+        How many types to find, where they are not given.
+    given : bool
+        Whether queries to be ranked carry the column as well; then it is believed and nothing is classified.
+    learner, describe, reference, prior, prior_strength, scale, missing
+        As for `KnnRanker`.
+    seed : int
+        Of k-means.
+
+    Attributes
+    ----------
+    types_ : array
+        The types, in the order of models.
+    models_ : list of Learner
+        One per type; a type without a pair is ranked by the global model.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> camps = make_two_camps(n_queries=60, seed=0)
+    >>> QueryClassRanker(n_types=2).fit(camps).score(camps)
+    1.0
+    """
+
+    def __init__(
+        self,
+        types: str | None = None,
+        *,
+        n_types: int = 3,
+        given: bool = False,
+        learner: str | Learner = "rankrls",
+        describe: Spec | Describer = "summaries",
+        reference: str | int | None = None,
+        prior: Prior = "none",
+        prior_strength: float = 0.1,
+        scale: Scale = "standard",
+        missing: Missing = "error",
+        seed: int = 0,
+    ) -> None:
+        self.types = types
+        self.n_types = n_types
+        self.given = given
+        self.learner = learner
+        self.describe = describe
+        self.reference = reference
+        self.prior = prior
+        self.prior_strength = prior_strength
+        self.scale = scale
+        self.missing = missing
+        self.seed = seed
+
+    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
+        if self.given and self.types is None:
+            raise ParameterError("given=True needs types=, the query column that holds the type")
+        if self.types is None:
+            found = KMeans(min(self.n_types, len(queries)), n_init=10, random_state=self.seed).fit(points)
+            self.types_, labels = np.unique(found.labels_, return_inverse=True)
+            # The nearest center is the largest of center·point - |center|²/2: a linear classifier like the other.
+            centers = found.cluster_centers_[self.types_].astype(np.float64)
+            self.directions_, self.biases_ = centers, -0.5 * np.einsum("ij,ij->i", centers, centers)
+        else:
+            self.types_, labels = np.unique(self._given_types(queries), return_inverse=True)
+            self.directions_, self.biases_ = _logistic(points, labels, len(self.types_))
+        self.models_ = [self._learn(np.flatnonzero(labels == position)) for position in range(len(self.types_))]
+
+    def classify(self, queries: QuerySet) -> NDArray[Any]:
+        """The type of each query, as the ranker sees it."""
+        return self.types_[self._positions(queries, self._points(queries))]
+
+    def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
+        return [
+            self.models_[position] if position >= 0 else self.global_ for position in self._positions(queries, points)
+        ]
+
+    def _positions(self, queries: QuerySet, points: Float32) -> NDArray[np.int64]:
+        """Where each query's type stands in `types_`; -1 for a type that was not in training."""
+        if not self.given:
+            likeliest: NDArray[np.int64] = np.argmax(points @ self.directions_.T + self.biases_, axis=1)
+            return likeliest
+        types = self._given_types(queries)
+        positions = np.searchsorted(self.types_, types).clip(max=len(self.types_) - 1)
+        return np.where(self.types_[positions] == types, positions, -1)
+
+    def _given_types(self, queries: QuerySet) -> NDArray[Any]:
+        if self.types is None or self.types not in queries.query_columns:
+            raise DataError(f"the queries have no column {self.types!r}, only {sorted(queries.query_columns)}")
+        return queries.query_columns[self.types]
+
+    def get_state(self) -> State:
+        """Everything learnt."""
+        models = nest(**{f"model{i}": model.get_state() for i, model in enumerate(self.models_)})
+        own = {"types": self.types_, "directions": self.directions_, "biases": self.biases_}
+        return super().get_state() | models | own
+
+    def set_state(self, state: State) -> Self:
+        """Take over everything learnt."""
+        super().set_state(state)
+        self.types_, self.directions_, self.biases_ = state["types"], state["directions"], state["biases"]
+        self.models_ = [self.learner_.copy().set_state(unnest(state, f"model{i}")) for i in range(len(self.types_))]
+        return self
+
+
+def _logistic(points: Float32, labels: NDArray[np.int64], n_types: int) -> tuple[Float64, Float64]:
+    """Directions and biases of a multinomial logistic classifier; one type needs none."""
+    if n_types == 1:
+        return np.zeros((1, points.shape[1])), np.zeros(1)
+    fitted = LogisticRegression(max_iter=1000).fit(points, labels)
+    if n_types == 2:
+        return np.vstack([-fitted.coef_, fitted.coef_]), np.append(-fitted.intercept_, fitted.intercept_)
+    return fitted.coef_, fitted.intercept_
