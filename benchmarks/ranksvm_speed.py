@@ -7,6 +7,8 @@ Growth is measured on generated queries of 40 candidates and 46 features, from 1
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from sklearn.svm import LinearSVC
 
@@ -40,7 +42,7 @@ def run() -> dict[str, object]:
     )
     objectives = {"LinearSVC": objective(svc.coef_[0], differences), "RankSVM": objective(ours.coef_, differences)}
     growth = {
-        rows: medians(interleaved({"fit": lambda: ours.fit(world)}, repeats=3))["fit"] for rows, world in worlds()
+        rows: medians(interleaved({"fit": partial(ours.fit, world)}, repeats=3))["fit"] for rows, world in worlds()
     }
     exponent = float(np.polyfit(np.log(list(growth)), np.log(list(growth.values())), 1)[0])
     return {

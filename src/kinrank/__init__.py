@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from kinrank.data.letor import read_letor as read_letor
     from kinrank.data.queryset import QuerySet as QuerySet
     from kinrank.rankers import load as load
+    from kinrank.rankers.cluster import ClusterRanker as ClusterRanker
     from kinrank.rankers.knn import KnnRanker as KnnRanker
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
@@ -17,6 +18,7 @@ __version__ = "0.1.0"
 
 # Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {
+    "ClusterRanker": "kinrank.rankers.cluster",
     "KnnRanker": "kinrank.rankers.knn",
     "QueryClassRanker": "kinrank.rankers.query_class",
     "QuerySet": "kinrank.data.queryset",

@@ -78,7 +78,7 @@ def test_infinite_penalties_or_no_round_are_plain_kernel_ridge(settings: dict[st
 @pytest.mark.parametrize("penalties", [(0.01, 0.01), (1.0, 10.0), (10.0, 1.0), (100.0, 0.1)])
 @pytest.mark.parametrize("n_landmarks", [50, 1000])
 def test_the_objective_never_rises_where_both_steps_are_exact(p: Any, penalties: Any, n_landmarks: int) -> None:
-    world, _ = own_scales()
+    world, _ = own_scales(25)
     ranker = ATVTRanker(
         KernelRidge(n_landmarks=n_landmarks),
         p=p,
@@ -150,7 +150,7 @@ def test_cross_validation_takes_the_best_setting() -> None:
 
 
 def test_cross_validation_moves_lines_where_that_pays() -> None:
-    world, _ = own_scales()
+    world, _ = own_scales(30)
     raised = world.replace(y=world.grades - world.grades.min())
     ranker = ATVTRanker("kernel-ridge", alpha_penalty=np.inf, beta_penalty="cv").fit(raised)
     assert ranker.beta_penalty_ < np.inf

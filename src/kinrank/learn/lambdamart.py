@@ -24,7 +24,7 @@ class LambdaMART(Learner):
     Parameters
     ----------
     n_trees, n_leaves, learning_rate, min_rows_in_leaf
-        LightGBM's ``num_iterations``, ``num_leaves``, ``learning_rate`` and ``min_data_in_leaf``.
+        LightGBM's ``num_iterations``, ``num_leaves``, ``learning_rate`` and ``min_data_in_leaf``, with its defaults.
     params : dict, optional
         Further parameters, in LightGBM's own words.
     n_threads : int
@@ -50,7 +50,7 @@ class LambdaMART(Learner):
 
     def __init__(
         self,
-        n_trees: int = 300,
+        n_trees: int = 100,
         n_leaves: int = 31,
         learning_rate: float = 0.1,
         min_rows_in_leaf: int = 20,

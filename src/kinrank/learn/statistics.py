@@ -18,7 +18,6 @@ from typing import Any, Self
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg.lapack import dposv
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
@@ -121,14 +120,17 @@ class PairStatistics:
             A factor for each of them.
         """
         rows = np.arange(len(self)) if index is None else np.asarray(index, dtype=np.int64)
-        factors = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if factors.shape != rows.shape:
-            raise DataError(f"weights must be one per row summed ({len(rows)}), got shape {factors.shape}")
-        gram = np.zeros(self.gram.shape[1])
-        moment = np.zeros(self.n_features)
-        _sum_rows(self.gram, rows, factors, gram)
-        _sum_rows(self.moment, rows, factors, moment)
-        return PairStatistics(gram[None], moment[None], np.array([self.pairs[rows] @ factors]))
+        return self.sums(rows, np.array([0, len(rows)]), weights)
+
+    def sums(self, index: NDArray[np.int64], starts: NDArray[np.int64], weights: ArrayLike | None = None) -> Self:
+        """The sums over many sets of rows: set i is ``index[starts[i]:starts[i + 1]]``."""
+        factors = np.ones(len(index)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if factors.shape != index.shape:
+            raise DataError(f"weights must be one per row summed ({len(index)}), got shape {factors.shape}")
+        n = len(starts) - 1
+        gram, moment, pairs = np.zeros((n, self.gram.shape[1])), np.zeros((n, self.n_features)), np.zeros(n)
+        _sum_sets(self.gram, self.moment, self.pairs, index, starts, factors, gram, moment, pairs)
+        return type(self)(gram, moment, pairs)
 
     def prefix_sums(self, index: ArrayLike, counts: ArrayLike, weights: ArrayLike | None = None) -> PairStatistics:
         """The sums over the first ``counts[i]`` rows of `index`, for every i in one pass; counts ascend."""
@@ -170,28 +172,20 @@ class PairStatistics:
         """
         strength, center = check_penalty(penalty), as_prior(prior, self.n_features)
         weights = np.empty((len(self), self.n_features))
-        system = np.empty((self.n_features, self.n_features))
-        for row in range(len(self)):
-            pairs = float(self.pairs[row])
-            if -1e-6 < pairs <= 0:
-                weights[row] = center
-                continue
-            _unpack(self.gram[row], pairs, strength, system)
-            # LAPACK reads the same memory column by column: our upper triangle is its lower one.
-            _, solution, info = dposv(system.T, self.moment[row] / pairs + strength * center, lower=1, overwrite_a=1)
-            if info or pairs < 0:
-                raise DataError(
-                    "the statistics do not belong to real pairs (the Gram matrix is not positive): "
-                    "was a query subtracted that had not been added?"
-                )
-            weights[row] = solution
+        try:
+            _solve(self.gram, self.moment, self.pairs, strength, center, weights)
+        except (np.linalg.LinAlgError, ValueError):
+            raise DataError(
+                "the statistics do not belong to real pairs (their number or the Gram matrix is negative): "
+                "was a query subtracted that had not been added?"
+            ) from None
         return weights
 
     def matrix(self, row: int = 0) -> Float64:
         """One A as a full symmetric matrix."""
-        full = np.empty((self.n_features, self.n_features))
-        _unpack(self.gram[row], 1.0, 0.0, full)
-        return np.triu(full) + np.triu(full, 1).T
+        full = np.zeros((self.n_features, self.n_features))
+        full[np.triu_indices(self.n_features)] = self.gram[row]
+        return full + np.triu(full, 1).T
 
     def __repr__(self) -> str:
         return f"PairStatistics({len(self):,} rows, {self.n_features:,} features, {self.pairs.sum():,.0f} pairs)"
@@ -278,11 +272,42 @@ def _sum_rows(table, rows, factors, total):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _unpack(packed, divisor, ridge, full):  # type: ignore[no-untyped-def]
-    """Upper triangle of packed / divisor + ridge · I."""
-    k = 0
-    for a in range(full.shape[0]):
-        for b in range(a, full.shape[0]):
-            full[a, b] = packed[k] / divisor
-            k += 1
-        full[a, a] += ridge
+def _sum_sets(gram, moment, pairs, index, starts, factors, gram_sums, moment_sums, pair_sums):  # type: ignore[no-untyped-def]
+    """Sum rows of all three over each set."""
+    for s in range(len(starts) - 1):
+        rows, weights = index[starts[s] : starts[s + 1]], factors[starts[s] : starts[s + 1]]
+        _sum_rows(gram, rows, weights, gram_sums[s])
+        _sum_rows(moment, rows, weights, moment_sums[s])
+        for r in range(len(rows)):
+            pair_sums[s] += weights[r] * pairs[rows[r]]
+
+
+@numba.njit(cache=True, nogil=True)
+def _solve(gram, moment, pairs, ridge, center, weights):  # type: ignore[no-untyped-def]
+    """Solve (A / P + ridge I) w = b / P + ridge center for each row, by Cholesky."""
+    features = moment.shape[1]
+    system = np.empty((features, features))
+    for s in range(len(pairs)):
+        total = pairs[s]
+        w = weights[s]
+        if -1e-6 < total <= 0.0:
+            w[:] = center
+            continue
+        if total < 0.0:
+            raise ValueError("a negative number of pairs")
+        k = 0
+        for a in range(features):
+            for b in range(a, features):
+                system[b, a] = system[a, b] = gram[s, k] / total
+                k += 1
+            system[a, a] += ridge
+            w[a] = moment[s, a] / total + ridge * center[a]
+        lower = np.linalg.cholesky(system)
+        for a in range(features):
+            for b in range(a):
+                w[a] -= lower[a, b] * w[b]
+            w[a] /= lower[a, a]
+        for a in range(features - 1, -1, -1):
+            w[a] /= lower[a, a]
+            for b in range(a):
+                w[b] -= lower[a, b] * w[a]

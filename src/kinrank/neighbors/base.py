@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numba
@@ -17,14 +17,14 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 _ROUNDING = 2.0**-24  # unit roundoff of float32
-_CHUNK = 4_000_000  # distances held at once in a batch: 16 MB
+_CHUNK = 400_000  # distances held at once in a batch: 1.6 MB, which a core's cache holds
 
 
 class NeighborIndex(BaseEstimator):
     """Points, and the nearest of them to any other point in Euclidean distance.
 
-    A member proposes candidates; this class measures them in float64 and sorts them. So all indexes answer
-    alike: distances ascend, equal distances go by position, one point at a time equals a batch.
+    Whatever finds the candidates, they are measured in float64 and sorted here. So all indexes answer alike:
+    distances ascend, equal distances go by position, one point at a time equals a batch.
 
     Attributes
     ----------
@@ -64,12 +64,8 @@ class NeighborIndex(BaseEstimator):
             raise ParameterError(f"k must be between 1 and the {len(self.points_)} points of the index, got {k}")
         distances = np.empty((len(queries), k))
         indices = np.empty((len(queries), k), dtype=np.int64)
-        for row, candidates in enumerate(self._candidates(queries, k)):
-            squares = squared_distances(self.points_, queries[row], candidates)
-            order = squares.argsort(kind="stable")[:k]  # candidates ascend, so ties stay in order of position
-            indices[row] = candidates[order]
-            distances[row] = squares[order]
-        return np.sqrt(distances, out=distances), indices
+        self._nearest(queries, distances, indices)
+        return distances, indices
 
     def query_radius(self, points: ArrayLike, radius: float) -> tuple[Float64, Int64, Int64]:
         """All fitted points within `radius` of each given one, found by an exact scan in every index.
@@ -86,7 +82,8 @@ class NeighborIndex(BaseEstimator):
             raise ParameterError(f"radius must not be negative, got {radius}")
         distances, indices = [np.empty(0)], [np.empty(0, dtype=np.int64)]
         offsets = np.zeros(len(queries) + 1, dtype=np.int64)
-        for row, (query, proxies) in enumerate(self._scan(queries)):
+        for row, query in enumerate(queries):
+            proxies = self._proxies(query[None])[0]
             # The proxy of a distance r is r^2 - |q|^2, up to rounding.
             limit = radius**2 - float(query.astype(np.float64) @ query) + self._rounding(query)
             candidates = np.flatnonzero(proxies <= _above(limit))
@@ -128,21 +125,23 @@ class NeighborIndex(BaseEstimator):
         """Bring points that were appended into the search structure."""
         self._build()
 
-    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64]:
-        """Ascending positions for each query, its `k` nearest among them."""
-        for query, proxies in self._scan(queries):
-            kth = np.partition(proxies, k - 1)[k - 1]
-            # Both the k-th value and the one compared with it may be off by the rounding.
-            yield np.flatnonzero(proxies <= _above(kth + 2 * self._rounding(query)))
-
-    def _scan(self, queries: Float32) -> Iterator[tuple[Float32, Float32]]:
-        """Each query with |p|^2 - 2 p.q for every point p: its squared distances short of the constant |q|^2."""
+    def _nearest(self, queries: Float32, distances: Float64, indices: Int64) -> None:
+        """Fill in the nearest points of each query, as many as there are columns, by a scan."""
+        k = distances.shape[1]
         step = max(1, _CHUNK // len(self.points_))
         for start in range(0, len(queries), step):
-            chunk = queries[start : start + step]
-            proxies = (-2 * chunk) @ self.points_.T
-            proxies += self._norms
-            yield from zip(chunk, proxies, strict=True)
+            rows = slice(start, start + step)
+            proxies = self._proxies(queries[rows])
+            # Both the k-th value and the one compared with it may be off by the rounding.
+            margins = np.array([2 * self._rounding(query) for query in queries[rows]])
+            limits = _above(np.partition(proxies, k - 1, axis=1)[:, k - 1] + margins)
+            _take_nearest(self.points_, queries[rows], proxies, limits, distances[rows], indices[rows])
+
+    def _proxies(self, queries: Float32) -> Float32:
+        """|p|^2 - 2 p.q for every query q and point p: squared distances short of the constant |q|^2."""
+        proxies: Float32 = (-2 * queries) @ self.points_.T
+        proxies += self._norms
+        return proxies
 
     def _rounding(self, query: Float32) -> float:
         """How far a value of the scan can be from the truth.
@@ -179,10 +178,47 @@ def _as_points(points: ArrayLike) -> Float32:
     return array
 
 
-def _above(value: float) -> np.float32:
+def _above(values: Any) -> Any:
     """The float32 next above, so that a limit is never rounded below what it was."""
-    above: np.float32 = np.nextafter(np.float32(value), np.float32(np.inf))
-    return above
+    return np.nextafter(np.float32(values), np.float32(np.inf))
+
+
+class ProposingIndex(NeighborIndex):
+    """An index with a search structure of its own, which proposes candidates; they are measured and sorted here."""
+
+    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
+        """Positions for each query, its `k` nearest among them in any order; None where a scan must decide."""
+        raise NotImplementedError
+
+    def _nearest(self, queries: Float32, distances: Float64, indices: Int64) -> None:
+        for row, candidates in enumerate(self._candidates(queries, distances.shape[1])):
+            if candidates is None:
+                super()._nearest(queries[row : row + 1], distances[row : row + 1], indices[row : row + 1])
+            else:
+                _keep_nearest(self.points_, queries[row], np.sort(candidates), distances[row], indices[row])
+
+
+@numba.njit(cache=True, nogil=True)
+def _take_nearest(points, queries, proxies, limits, distances, indices):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """For each query, measure the points whose proxy is within the limit, and keep the nearest."""
+    candidates = np.empty(len(points), dtype=np.int64)
+    for q in range(len(queries)):
+        n = 0
+        for p in range(len(points)):
+            if proxies[q, p] <= limits[q]:
+                candidates[n] = p
+                n += 1
+        _keep_nearest(points, queries[q], candidates[:n], distances[q], indices[q])
+
+
+@numba.njit(cache=True, nogil=True)
+def _keep_nearest(points, query, candidates, distances, indices):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The nearest of ascending candidates, sorted by distance and, where equal, by position."""
+    squares = squared_distances(points, query, candidates)
+    order = np.argsort(squares, kind="mergesort")
+    for i in range(len(distances)):
+        distances[i] = np.sqrt(squares[order[i]])
+        indices[i] = candidates[order[i]]
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

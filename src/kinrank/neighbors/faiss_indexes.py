@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.neighbors.base import Float32, Int64, NeighborIndex
+from kinrank.neighbors.base import Float32, Int64, ProposingIndex
 from kinrank.registry import import_extra
 
 _SPARE = 16  # more candidates than asked for, so that the order at the k-th place is decided in float64
 
 
-class _FaissIndex(NeighborIndex):
+class _FaissIndex(ProposingIndex):
     """What the FAISS indexes share.
 
     Parameters
@@ -47,15 +47,12 @@ class _FaissIndex(NeighborIndex):
         with _threads(import_extra("faiss", "faiss"), self.n_threads):
             self._faiss.add(new)
 
-    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64]:
+    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
         wanted = min(k + _SPARE, len(self.points_))
         with _threads(import_extra("faiss", "faiss"), 1 if len(queries) == 1 else self.n_threads):
             squares, found = self._search(queries, wanted)
         for query, near, candidates in zip(queries, squares, found, strict=True):
-            if self._complete(query, near, candidates, k):
-                yield np.sort(candidates[candidates >= 0])
-            else:
-                yield from super()._candidates(query[None], k)
+            yield candidates[candidates >= 0] if self._complete(query, near, candidates, k) else None
 
     def _complete(self, query: Float32, squares: Float32, found: Int64, k: int) -> bool:  # noqa: ARG002
         """Whether enough was found; FAISS fills up with -1."""

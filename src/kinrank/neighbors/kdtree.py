@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kinrank.neighbors.base import Float32, Int64, NeighborIndex
+from kinrank.neighbors.base import Float32, Int64, ProposingIndex
 
 
-class KDTreeIndex(NeighborIndex):
+class KDTreeIndex(ProposingIndex):
     """The nearest points by a kd-tree, exact (Geng et al. 2008, future work 2).
 
     With hundreds of neighbors in dozens of dimensions it visits nearly every leaf and loses to the scan.
@@ -24,13 +24,11 @@ class KDTreeIndex(NeighborIndex):
     def _build(self) -> None:
         self._tree = cKDTree(self.points_.astype(np.float64))
 
-    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64]:
+    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
         wanted = min(k + 1, len(self.points_))
         for query in queries:
             near, found = self._tree.query(query.astype(np.float64)[None], np.arange(1, wanted + 1))
             distances = np.ravel(near)
-            if wanted > k and distances[k] <= distances[k - 1] * (1 + 1e-12):
-                # A tie at the k-th place: the tree keeps any of the tied, the contract the first ones.
-                yield from super()._candidates(query[None], k)
-            else:
-                yield np.sort(np.ravel(found))
+            # A tie at the k-th place: the tree keeps any of the tied, the contract the first ones.
+            tied = wanted > k and distances[k] <= distances[k - 1] * (1 + 1e-12)
+            yield None if tied else np.ravel(found)

@@ -30,6 +30,8 @@ RANKERS = Registry(
     {
         "single": "kinrank.rankers.single:SingleRanker",
         "atvt": "kinrank.rankers.atvt:ATVTRanker",
+        "cluster": "kinrank.rankers.cluster:ClusterRanker",
+        "ensemble": "kinrank.rankers.ensemble:EnsembleRanker",
         "knn": "kinrank.rankers.knn:KnnRanker",
         "query-class": "kinrank.rankers.query_class:QueryClassRanker",
     },

@@ -14,6 +14,7 @@ from kinrank.measure import NDCG, Measure
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.local import coefficients
 from kinrank.rankers.memory import Pull, StatisticsMemory
+from kinrank.rankers.neighborhoods import in_blocks
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,17 @@ def choose_neighbors(
     pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
     X = ranker._prepared(queries)
     scores = np.empty((len(pulls), len(counts), queries.n_rows))
-    for query, (near, _) in enumerate(ranker.near(ranker._points(queries), int(counts[-1]))):
-        rows = slice(queries.offsets[query], queries.offsets[query + 1])
-        weights = pair_weights(memory.pairs[near], memory.learner.balance, None)
-        sums = memory.statistics.prefix_sums(near, counts, weights)
-        for row, pull in enumerate(pulls):
-            penalty, prior = (memory.learner.penalty, None) if pull is None else pull.applied(memory.learner.penalty)
-            scores[row, :, rows] = (X[rows] @ sums.solve(penalty, prior).T).T
+    offsets = queries.offsets
+    query = 0
+    for some in in_blocks(ranker._points(queries)):
+        for near, _ in ranker.near(some, int(counts[-1])):
+            rows = slice(offsets[query], offsets[query + 1])
+            weights = pair_weights(memory.pairs[near], memory.learner.balance, None)
+            sums = memory.statistics.prefix_sums(near, counts, weights)
+            for row, pull in enumerate(pulls):
+                settings = (memory.learner.penalty, None) if pull is None else pull.applied(memory.learner.penalty)
+                scores[row, :, rows] = (X[rows] @ sums.solve(*settings).T).T
+            query += 1
     return _best(queries, scores, counts.tolist(), prior_strengths, measure, ranker.global_.predict(X))
 
 

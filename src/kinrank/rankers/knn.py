@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Literal, Self
 
 import numpy as np
@@ -14,18 +12,17 @@ from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.base import Float64, Learner, State
+from kinrank.learn.base import Learner, State
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.neighbors import NeighborIndex, as_index, neighbor_weights
+from kinrank.neighbors import NeighborIndex, as_index
 from kinrank.rankers.explain import Explanation, explain_query
 from kinrank.rankers.local import LocalRanker, Prior
-from kinrank.rankers.memory import Int64
+from kinrank.rankers.neighborhoods import Neighborhoods, in_blocks
 from kinrank.rankers.offline import OfflineModels
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]
 
-_QUERIES_AT_ONCE = 1024
 _SAMPLE = 1000
 
 
@@ -133,35 +130,26 @@ class KnnRanker(LocalRanker):
         self.offline_ = None
         if self.mode == "online":
             return
-        members, models = [], []
-        for near, weights in self._neighborhoods(self.index_.points_):
-            members.append(near)
-            models.append(self._learn(near, weights))
-        starts = np.cumsum([0, *map(len, members)])
-        self.offline_ = OfflineModels(models, np.concatenate(members), starts, self.memory_.pairs)
+        near, models = [], []
+        for points in in_blocks(self.index_.points_):
+            near.append(self.near(points))
+            models += self._learn_each(near[-1], near[-1].weights(self.neighbor_weights, self.radius))
+        self.offline_ = OfflineModels(models, Neighborhoods.concat(near), self.memory_.pairs)
 
-    def _neighborhoods(self, points: Float32) -> Iterator[tuple[Int64, Float64]]:
-        """The judged queries near each point, and what each weighs."""
-        for near, distances in self.near(points):
-            yield near, neighbor_weights(distances, self.neighbor_weights, self.radius)
-
-    def near(self, points: Float32, n_neighbors: int | None = None) -> Iterator[tuple[Int64, Float64]]:
-        """The judged queries near each point, nearest first, and how far they are."""
-        k = min(n_neighbors or self.n_neighbors, len(self.qid_))
-        for first in range(0, len(points), _QUERIES_AT_ONCE):
-            some = points[first : first + _QUERIES_AT_ONCE]
-            if self.radius is None:
-                distances, near = self.index_.query(some, k)
-                yield from zip(near, distances, strict=True)
-            else:
-                distances, near, offsets = self.index_.query_radius(some, self.radius)
-                for start, stop in pairwise(offsets.tolist()):
-                    yield near[start:stop], distances[start:stop]
+    def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
+        """The judged queries near each point: the nearest `n_neighbors`, or all within the radius."""
+        if self.radius is not None:
+            return Neighborhoods.within(self.index_, points, self.radius)
+        return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.n_neighbors, len(self.qid_)))
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
-        if self.offline_ is None:
-            return [self._learn(near, weights) for near, weights in self._neighborhoods(points)]
-        return [self.offline_.models[model] for model in self.offline_choice(points)]
+        if self.offline_ is not None:
+            return [self.offline_.models[model] for model in self.offline_choice(points)]
+        models: list[Learner] = []
+        for some in in_blocks(points):
+            near = self.near(some)
+            models += self._learn_each(near, near.weights(self.neighbor_weights, self.radius))
+        return models
 
     def offline_choice(self, points: Float32) -> list[int]:
         """For each point the judged query whose model ranks it, in an offline mode."""
@@ -170,7 +158,7 @@ class KnnRanker(LocalRanker):
         if self.mode == "offline-2":
             nearest: list[int] = self.index_.query(points, 1)[1][:, 0].tolist()
             return nearest
-        return [self.offline_.most_overlapping(near) for near, _ in self._neighborhoods(points)]
+        return [self.offline_.most_overlapping(members) for some in in_blocks(points) for members, _ in self.near(some)]
 
     def explain(
         self,

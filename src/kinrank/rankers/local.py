@@ -17,7 +17,8 @@ from kinrank.learn.base import Float64, Learner, LinearLearner, State
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.statistics import PairStatistics
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.memory import Int64, Pull, remember, restore
+from kinrank.rankers.memory import Pull, remember, restore
+from kinrank.rankers.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 Prior = Literal["none", "global"]
@@ -68,12 +69,11 @@ class LocalRanker(Ranker):
     def _prepared(self, queries: QuerySet) -> NDArray[Any]:
         return queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
 
-    def _learn(self, index: Int64, weights: Float64 | None = None) -> Learner:
-        """The model of some judged queries; the global one where they are none."""
-        if not len(index):
-            return self.global_
-        each = np.ones(len(index)) if weights is None else weights
-        return self.memory_.learn(index, each, self._pull())
+    def _learn_each(self, near: Neighborhoods, weights: Float64 | None = None) -> list[Learner]:
+        """The model of each set of judged queries; the global one where a set is empty."""
+        each = np.ones(len(near.members)) if weights is None else weights
+        models = self.memory_.learn_each(near.members, near.starts, each, self._pull())
+        return [model if size else self.global_ for model, size in zip(models, np.diff(near.starts), strict=True)]
 
     def _pull(self) -> Pull | None:
         if self.prior == "none" or not isinstance(self.global_, LinearLearner):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +46,10 @@ class Memory(ABC):
     def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> Learner:
         """A model of the queries at `index`, each weighing `weights`, pulled to a prior where one is given."""
 
+    def learn_each(self, index: Int64, starts: Int64, weights: Float64, pull: Pull | None = None) -> list[Learner]:
+        """A model of every set of queries ``index[starts[i]:starts[i + 1]]``."""
+        return [self.learn(index[a:b], weights[a:b], pull) for a, b in pairwise(starts.tolist())]
+
     @abstractmethod
     def add(self, queries: QuerySet) -> None:
         """Remember further queries; they take the positions after the last."""
@@ -77,14 +82,18 @@ class StatisticsMemory(Memory):
 
     def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> RankRLS:
         """Sum the statistics and solve."""
-        penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
-        model = copy(self.learner)
-        model.coef_ = self.total(index, weights).solve(penalty, prior)[0]
-        return model
+        return self.learn_each(index, np.array([0, len(index)]), weights, pull)[0]
 
-    def total(self, index: Int64, weights: Float64) -> PairStatistics:
-        """The summed statistics, balanced as the learner wants them."""
-        return self.statistics.sum(index, pair_weights(self.pairs[index], self.learner.balance, weights))
+    def learn_each(self, index: Int64, starts: Int64, weights: Float64, pull: Pull | None = None) -> list[RankRLS]:
+        """Sum and solve, set after set without leaving compiled code."""
+        penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
+        each = pair_weights(self.pairs[index], self.learner.balance, weights)
+        return [self._model(coef) for coef in self.statistics.sums(index, starts, each).solve(penalty, prior)]
+
+    def _model(self, coef: Float64) -> RankRLS:
+        model = copy(self.learner)
+        model.coef_ = coef
+        return model
 
     def add(self, queries: QuerySet) -> None:
         """One block of statistics more."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kinrank.learn.base import Float64, Learner, LinearLearner, State
 from kinrank.rankers.memory import Int64
+from kinrank.rankers.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 
@@ -20,24 +21,21 @@ class OfflineModels:
     ----------
     models
         h_i.
-    members
-        N(q_i), one after the other.
-    starts
-        Where each begins, and the end.
+    near
+        N(q_i).
     pairs
         |S_q|, the number of pairs of each judged query.
     """
 
-    def __init__(self, models: list[Learner], members: Int64, starts: Int64, pairs: Float64) -> None:
+    def __init__(self, models: list[Learner], near: Neighborhoods, pairs: Float64) -> None:
         self.models = models
-        self.members = members
-        self.starts = starts
+        self.near = near
         self.pairs = pairs
         # Inverted: for each judged query the models it taught. Finding the largest overlap then costs k lists, not
         # a scan over m sets of k.
-        taught = np.argsort(members, kind="stable")
-        self._models_of = np.repeat(np.arange(len(models)), np.diff(starts))[taught]
-        self._models_starts = np.searchsorted(members[taught], np.arange(len(models) + 1))
+        by_member = Neighborhoods.of_labels(near.members, len(models))
+        self._models_of = np.repeat(np.arange(len(models)), np.diff(near.starts))[by_member.members]
+        self._models_starts = by_member.starts
 
     def most_overlapping(self, neighbors: Int64) -> int:
         """i* of Eq. 1: the model that shares most pairs with S_N(q); the first of equals."""
@@ -52,11 +50,12 @@ class OfflineModels:
 
     def neighbors_of(self, model: int) -> Int64:
         """The judged queries that a model was learnt from."""
-        return self.members[self.starts[model] : self.starts[model + 1]]
+        return self.near.members[self.near.starts[model] : self.near.starts[model + 1]]
 
     def get_state(self) -> State:
         """As plain arrays."""
-        sets = {"members": self.members, "starts": self.starts, "pairs": self.pairs}
+        near = self.near
+        sets: State = {"members": near.members, "starts": near.starts, "distances": near.distances, "pairs": self.pairs}
         if isinstance(self.models[0], LinearLearner):
             return sets | {"coef": np.array([m.coef_ for m in self.models if isinstance(m, LinearLearner)])}
         return sets | nest(**{f"model{i}": model.get_state() for i, model in enumerate(self.models)})
@@ -68,7 +67,7 @@ class OfflineModels:
             models = [learner.copy().set_state({"coef": coef}) for coef in state["coef"]]
         else:
             models = [learner.copy().set_state(unnest(state, f"model{i}")) for i in range(len(state["starts"]) - 1)]
-        return cls(models, state["members"], state["starts"], state["pairs"])
+        return cls(models, Neighborhoods(state["members"], state["starts"], state["distances"]), state["pairs"])
 
 
 @numba.njit(cache=True, nogil=True)

@@ -16,6 +16,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import Float64, Learner, State
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.rankers.local import LocalRanker, Prior
+from kinrank.rankers.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 
@@ -90,7 +91,7 @@ class QueryClassRanker(LocalRanker):
         else:
             self.types_, labels = np.unique(self._given_types(queries), return_inverse=True)
             self.directions_, self.biases_ = _logistic(points, labels, len(self.types_))
-        self.models_ = [self._learn(np.flatnonzero(labels == position)) for position in range(len(self.types_))]
+        self.models_ = self._learn_each(Neighborhoods.of_labels(labels, len(self.types_)))
 
     def classify(self, queries: QuerySet) -> NDArray[Any]:
         """The type of each query, as the ranker sees it."""

@@ -1,0 +1,97 @@
+"""The KNN paper's findings on generated intents: three modes beat Single and QC; the curve over k; the change ratio.
+
+The paper's two sizes (1,500 + 400 and 3,000 + 800 queries, 200 features, grades 0 to 4), its description (mean of the
+top 50 by the reference column), λ = 0.01, k = 400 and 800, its mean NDCG@1..10 and paired t-tests. Worlds of several
+seeds; the generator's settings were chosen on seed 0, so seeds from 1 on are the fair ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.common import say
+from kinrank import KnnRanker, QueryClassRanker, QuerySet, SingleRanker
+from kinrank.datasets import make_intents
+from kinrank.measure import MEAN_NDCG_GENG, compare_paired
+from kinrank.rankers import Ranker
+from kinrank.rankers.choose import choose_neighbors
+from kinrank.rankers.offline import change_ratio
+
+SIZES = {"1,500 + 400": (1_500, 400, 400), "3,000 + 800": (3_000, 800, 800)}
+SEEDS = (1, 2, 3)
+MODES = {"KNN Online": "online", "KNN Offline-1": "offline-1", "KNN Offline-2": "offline-2"}
+COMMON = {"describe": "mean", "reference": "reference"}
+SHARES = (0.01, 0.03, 0.07, 0.13, 0.2, 0.27, 0.4, 0.53, 0.67, 0.8, 0.93, 1.0)
+
+
+def run() -> dict[str, object]:
+    """Quality of each method, p against both baselines, curves over k, change ratios."""
+    figures: dict[str, object] = {}
+    for size, (n_train, n_test, k) in SIZES.items():
+        worlds = [make_intents(n_train, n_test, seed=seed) for seed in SEEDS]
+        quality = [methods(world, n_train, k) for world in worlds]
+        pooled = {name: np.concatenate([each[name] for each in quality]) for name in quality[0]}
+        figures[size] = {
+            "by seed": {
+                seed: {name: round(float(values.mean()), 4) for name, values in each.items()}
+                for seed, each in zip(SEEDS, quality, strict=True)
+            },
+            "p by seed": {seed: p_values(each) for seed, each in zip(SEEDS, quality, strict=True)},
+            "p of all seeds": p_values(pooled),
+            "quality by k": curve(worlds[0], n_train),
+            "change ratio by k": ratios(worlds[0], n_train),
+        }
+        say(f"{size}: {figures[size]}")
+    return figures
+
+
+def methods(world: QuerySet, n_train: int, k: int) -> dict[str, np.ndarray]:
+    """Mean NDCG@1..10 of every test query under every method."""
+    train, test = world[:n_train], world[n_train:]
+    rankers: dict[str, Ranker] = {
+        "Single": SingleRanker("ranksvm"),
+        "QC": QueryClassRanker("intent", learner="ranksvm", **COMMON),
+    } | {name: KnnRanker(k, mode=mode, **COMMON) for name, mode in MODES.items()}
+    return {name: per_query(ranker.fit(train), test) for name, ranker in rankers.items()}
+
+
+def per_query(ranker: Ranker, queries: QuerySet) -> np.ndarray:
+    """The paper's mean NDCG."""
+    return MEAN_NDCG_GENG.per_query(ranker.predict(queries), queries.grades, queries.offsets)
+
+
+def p_values(quality: dict[str, np.ndarray]) -> dict[str, float]:
+    """Of each mode against each baseline; negative where the mode is worse."""
+    values = {}
+    for mode in MODES:
+        for baseline in ("Single", "QC"):
+            paired = compare_paired(quality[mode], quality[baseline])
+            values[f"{mode} over {baseline}"] = float(f"{np.copysign(paired.p, paired.mean_difference):.2g}")
+    return values
+
+
+def curve(world: QuerySet, n_train: int) -> dict[int, float]:
+    """Quality of KNN Online over k, as the paper's Figure 8."""
+    ranker = KnnRanker(**COMMON).fit(world[:n_train])
+    counts = [round(share * n_train) for share in SHARES]
+    choice = choose_neighbors(ranker, world[n_train:], counts, measure=MEAN_NDCG_GENG)
+    return {k: round(quality, 4) for (k, _), quality in choice.quality.items()}
+
+
+def ratios(world: QuerySet, n_train: int) -> dict[str, dict[int, float]]:
+    """The mean change ratio γ of both offline modes over k, as the paper's Figure 9."""
+    train, test = world[:n_train], world[n_train:]
+    found: dict[str, dict[int, float]] = {"offline-1": {}, "offline-2": {}}
+    for share in (0.07, 0.27, 0.53, 0.8, 1.0):
+        k = round(share * n_train)
+        ranker = KnnRanker(k, mode="offline-1", **COMMON).fit(train)
+        points = ranker._points(test)
+        pairs = ranker.memory_.pairs
+        for mode in found:
+            chosen = ranker.set_params(mode=mode).offline_choice(points)
+            each = [
+                change_ratio(near, ranker.offline_.neighbors_of(model), pairs)
+                for model, (near, _) in zip(chosen, ranker.near(points), strict=True)
+            ]
+            found[mode][k] = round(float(np.mean(each)), 4)
+    return found

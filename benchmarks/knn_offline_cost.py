@@ -1,0 +1,32 @@
+"""All m local models in advance cost at most ten times one global fit, for RankRLS on MSRD.
+
+The paper estimates k (k/m)^(c-1) times a global fit, c between 1.2 and 2: hundreds of times at its sizes. Here a
+model is a sum and a solve. Both fits are whole: features prepared, statistics, and for the offline models also the
+description, the m neighbor searches and the m solves. k = 400, the paper's description.
+"""
+
+from __future__ import annotations
+
+from benchmarks.common import interleaved, medians, msrd
+from kinrank import KnnRanker, SingleRanker
+
+
+def run() -> dict[str, object]:
+    """Seconds of each, and the ratio."""
+    train = msrd()["train"]
+    seconds = medians(
+        interleaved(
+            {
+                "Single": lambda: SingleRanker("rankrls").fit(train),
+                "Offline-2": lambda: KnnRanker(400, mode="offline-2", describe="mean", reference="bm25_all").fit(train),
+            },
+            repeats=5,
+        )
+    )
+    m = len(train)
+    return {
+        "models": m,
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "times one global fit": round(seconds["Offline-2"] / seconds["Single"], 1),
+        "the paper's estimate, c = 1.2 to 2": [round(400 * (400 / m) ** (c - 1)) for c in (1.2, 2.0)],
+    }

@@ -1,0 +1,35 @@
+"""Choosing k among 20 values costs at most twice trying one value.
+
+MSRD's validation queries, RankRLS: the neighbors are sought once and their statistics summed once; each k reads the
+sum so far and solves. Against predicting and measuring with one value, the largest, through the same doors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks.common import interleaved, medians, msrd
+from kinrank import KnnRanker
+from kinrank.rankers.choose import choose_neighbors
+
+GRID = np.unique(np.geomspace(20, 1000, 20).astype(int))
+
+
+def run() -> dict[str, object]:
+    """Seconds of each, the ratio, and the curve over k."""
+    parts = msrd()
+    ranker = KnnRanker(int(GRID[-1]), describe="summaries", reference="bm25_all").fit(parts["train"])
+    calls = {
+        "one value": lambda: ranker.score(parts["vali"]),
+        "20 values": lambda: choose_neighbors(ranker, parts["vali"], GRID.tolist()),
+    }
+    seconds = medians(interleaved(calls, repeats=5))
+    choice = choose_neighbors(ranker, parts["vali"], GRID.tolist())
+    return {
+        "values": len(GRID),
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "times one value": round(seconds["20 values"] / seconds["one value"], 2),
+        "best k": choice.n_neighbors,
+        "NDCG@10 by k": {k: round(quality, 4) for (k, _), quality in choice.quality.items()},
+        "Single": round(choice.single, 4),
+    }

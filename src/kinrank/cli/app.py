@@ -1,0 +1,45 @@
+"""The program ``kinrank``: its verbs and the options that stand before them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import kinrank
+from kinrank.cli.convert import convert
+from kinrank.cli.evaluate import evaluate
+from kinrank.cli.failures import debugging, reported
+from kinrank.cli.rank import rank
+from kinrank.cli.train import train
+
+app = typer.Typer(
+    name="kinrank",
+    help="Every query is ranked by a model learnt from the judged queries most like it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for _verb in (convert, train, rank, evaluate):
+    app.command()(reported(_verb))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kinrank {kinrank.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Take the options of the program itself."""
+    debugging.set(debug)
+
+
+def main() -> None:
+    """Run the program; the process ends with its exit code."""
+    app()

@@ -1,0 +1,94 @@
+"""``kinrank train``: a model folder from judged queries."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kinrank.cli import files, messages
+from kinrank.cli.settings import listing, parse_settings
+from kinrank.errors import DamagedFolderError
+
+if TYPE_CHECKING:
+    from kinrank.data.queryset import QuerySet
+    from kinrank.rankers import Ranker
+
+DEFAULT_RANKER = "knn"
+
+
+def _ranker_names(incomplete: str) -> list[str]:
+    from kinrank.rankers import RANKERS
+
+    return [name for name in RANKERS if name.startswith(incomplete)]
+
+
+def _list_rankers(wanted: bool) -> None:
+    if not wanted:
+        return
+    from kinrank.rankers import RANKERS
+
+    for name in RANKERS:
+        cls = RANKERS[name]
+        typer.echo(f"{name}: {(inspect.getdoc(cls) or '').partition(chr(10))[0]}\n{listing(cls)}")
+    raise typer.Exit
+
+
+def train(
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {files.FORMS}.")],
+    model: Annotated[str, typer.Option(metavar="FOLDER", help="Where to write the model; one there is replaced.")],
+    ranker: Annotated[
+        str, typer.Option(metavar="NAME", autocompletion=_ranker_names, help="Which ranker; --list shows them.")
+    ] = DEFAULT_RANKER,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the ranker; repeatable.")
+    ] = None,
+    validate: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Judged queries to measure on, beside the global model.")
+    ] = None,
+    list_rankers: Annotated[  # noqa: ARG001 - its callback does the work
+        bool,
+        typer.Option("--list", callback=_list_rankers, is_eager=True, help="Show all rankers and their parameters."),
+    ] = False,
+) -> None:
+    """Learn a ranker from judged queries and write it as a folder."""
+    from kinrank.cli.validation import validation_report
+    from kinrank.rankers import RANKERS
+
+    cls = RANKERS[ranker]
+    learner: Ranker = cls(**parse_settings(cls, settings or []))
+    _refuse_foreign(model)
+    queries = _read(data)
+    messages.say(f"{data}: {queries!r}")
+    held_out = None if validate is None else _read(validate, queries.n_features)
+    start = time.perf_counter()
+    with messages.working(f"learning {ranker}"):
+        learner.fit(queries)
+    seconds = time.perf_counter() - start
+    learner.save(model)
+    messages.say(f"{model}: ranker {ranker!r}, learnt in {seconds:.1f} s")
+    if held_out is not None:
+        with messages.working("validating"):
+            lines = validation_report(ranker, learner, queries, held_out)
+        for line in lines:
+            messages.say(f"{validate}: {line}")
+
+
+def _refuse_foreign(model: str) -> None:
+    """Find out before the work, not after it, that the folder is not ours to replace."""
+    from kinrank import folder
+    from kinrank.store.model import KIND
+
+    path = Path(model)
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        with suppress(DamagedFolderError):  # writing it again is how it is mended
+            folder.read(path, KIND, verify=False)
+
+
+def _read(path: str, n_features: int | None = None) -> QuerySet:
+    with messages.working(f"reading {path}"):
+        return files.Source(path, n_features).read()

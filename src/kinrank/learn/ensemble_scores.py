@@ -1,0 +1,50 @@
+"""Scores of different rankers made comparable within each query."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+Normalize = Literal["minmax", "standard", "none"]
+
+
+def normalise(scores: Float64, offsets: NDArray[np.int64], how: Normalize) -> tuple[Float64, Float64]:
+    """Scores less a constant, times a factor, of each query and ranker.
+
+    Parameters
+    ----------
+    scores
+        One row per candidate, one column per ranker.
+    offsets
+        Query i owns rows ``offsets[i]:offsets[i + 1]``.
+    how
+        "minmax": to the range 0 to 1. "standard": to mean 0 and standard deviation 1. "none": as they are.
+
+    Returns
+    -------
+    float64 array of shape (rows, rankers)
+        The comparable scores; 0 where a ranker scores all candidates of a query alike, which says nothing.
+    float64 array of shape (queries, rankers)
+        The factors.
+
+    Examples
+    --------
+    >>> scores, factor = normalise(np.array([[10.0], [30.0], [20.0]]), np.array([0, 3]), "minmax")
+    >>> scores.ravel().tolist(), factor.tolist()
+    ([0.0, 1.0, 0.5], [[0.05]])
+    """
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    if how == "none":
+        return scores, np.ones((len(starts), scores.shape[1]))
+    rows = np.repeat(np.arange(len(starts)), sizes)
+    origin = np.minimum.reduceat(scores, starts)
+    width = np.maximum.reduceat(scores, starts) - origin
+    alike = width == 0.0
+    if how == "standard":
+        origin = origin + np.add.reduceat(scores - origin[rows], starts) / sizes[:, None]
+        width = np.sqrt(np.add.reduceat((scores - origin[rows]) ** 2, starts) / sizes[:, None])
+    factor = np.where(alike, 0.0, 1.0 / np.where(alike, 1.0, width))
+    return (scores - origin[rows]) * factor[rows], factor

@@ -1,0 +1,277 @@
+"""SER and SSER: base rankers weighed by how they agree with the grades, and by the candidates of the query at hand."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.base import Float64, State
+from kinrank.learn.ensemble_agreement import agreement
+from kinrank.learn.ensemble_graph import query_weights
+from kinrank.learn.ensemble_scores import Normalize, normalise
+from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
+from kinrank.learn.prepare import Missing, Preparer
+from kinrank.rankers.base import Ranker
+from kinrank.store import nest, unnest
+
+
+class EnsembleRanker(Ranker):
+    """Base rankers combined with weights that are never negative (Hoi and Jin, AAAI 2008).
+
+    With ``gamma=0`` this is SER, one weight vector for all queries (Eq. 6). With ``gamma > 0`` it is SSER: every
+    query has weights of its own, which also score its similar candidates alike (Eq. 10). That needs no judgment of
+    the query, only its candidates.
+
+    Parameters
+    ----------
+    gamma : float
+        How much the candidates of the query count. 0.5 in the paper; choose it on validation queries.
+    columns : sequence of str or int, or None
+        Columns of X that are base rankers, by name or position. None: all of them, or none where `rankers` is given.
+    rankers : sequence of fitted rankers, or None
+        Further base rankers, fitted on the same features, best on other queries than the ensemble is.
+    normalize : {"minmax", "standard", "none"}
+        How the scores of a base ranker are made comparable within each query: to the range 0 to 1, to mean 0 and
+        standard deviation 1, or not at all.
+    orient : bool
+        Whether to turn round the base rankers that put the worse documents first in the training queries, such as the
+        length of a URL. False is the paper: such a ranker has no say.
+    C : float
+        What it costs to disagree with the grades of a query.
+    theta : float
+        θ, what "relevant before possibly relevant" counts; "relevant before irrelevant" counts 1.
+    delta : float
+        δ, smooths the ranking matrix.
+    n_neighbors : int
+        To how many of the most similar candidates each candidate is joined.
+    relevant_from : float or None
+        Grades from here are relevant (+1). None: the highest grade of the training queries.
+    possible_from : float or None
+        Grades from here, up to `relevant_from`, are possibly relevant (0), lower ones irrelevant (-1). None: all
+        grades above 0.
+    missing : {"error", "zero", "mean"}
+        What a missing feature becomes.
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (base rankers,)
+        SER's weights, for normalised scores: columns first, then rankers.
+    sign_ : float64 array of shape (base rankers,)
+        -1 for the base rankers that were turned round, else 1.
+    solution_ : HingeSolution
+        The same with the multipliers that every query starts from.
+    agreement_ : float64 array of shape (queries, base rankers)
+        How well each base ranker agrees with the grades of each training query (b in the paper), without the queries
+        that say nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0.2], [3.0, 0.1], [2.0, 0.9], [5.0, 0.4]])
+    >>> ranker = EnsembleRanker().fit(X, y=[0, 1, 0, 1], qid=["a", "a", "b", "b"])
+    >>> ranker.coef_.round(6)
+    array([1., 1.])
+    >>> ranker.predict(X, qid=["a", "a", "b", "b"]).round(6)
+    array([0., 2., 0., 2.])
+    """
+
+    def __init__(
+        self,
+        gamma: float = 0.0,
+        *,
+        columns: Sequence[str | int] | None = None,
+        rankers: Sequence[Ranker] | None = None,
+        normalize: Normalize = "minmax",
+        orient: bool = True,
+        C: float = 1.0,
+        theta: float = 0.5,
+        delta: float = 1.0,
+        n_neighbors: int = 5,
+        relevant_from: float | None = None,
+        possible_from: float | None = None,
+        missing: Missing = "error",
+    ) -> None:
+        self.gamma = gamma
+        self.columns = columns
+        self.rankers = rankers
+        self.normalize = normalize
+        self.orient = orient
+        self.C = C
+        self.theta = theta
+        self.delta = delta
+        self.n_neighbors = n_neighbors
+        self.relevant_from = relevant_from
+        self.possible_from = possible_from
+        self.missing = missing
+
+    def _fit(self, queries: QuerySet) -> None:
+        self._check_settings(queries)
+        self.columns_ = self._find_columns(queries)
+        self.preparer_ = Preparer("none", self.missing).fit(_columns_of(queries, self.columns_))
+        self.sign_: Float64 = np.ones(len(self.columns_) + len(self.rankers or ()))
+        b = self._agreement(queries)
+        if self.orient and np.any(b.sum(axis=0) < 0.0):
+            self.sign_ = np.where(b.sum(axis=0) < 0.0, -1.0, 1.0)
+            b = self._agreement(queries)
+        self.agreement_: Float64 = b[np.any(b != 0.0, axis=1)]
+        self.solution_ = solve_hinge_qp(np.eye(b.shape[1]), self.agreement_, self.C)
+        self.coef_: Float64 = self.solution_.w
+        _check_solved(self.solution_.residual)
+        if not np.any(self.coef_):
+            warnings.warn(
+                "no base ranker agrees with the grades, so all weights are 0 and all scores equal: pass other base "
+                "rankers, or orient=True",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _predict(self, queries: QuerySet) -> Float64:
+        scores, _ = self._normalised(queries)
+        weights = self._base_weights(scores, queries)
+        combined: Float64 = np.einsum("ij,ij->i", scores, weights[queries.query_of_row])
+        return combined
+
+    def _weights(self, queries: QuerySet) -> Float64:
+        if self.rankers:
+            return super()._weights(queries)
+        scores, factor = self._normalised(queries)
+        weights = np.zeros((len(queries), queries.n_features))
+        weights[:, self.columns_] = self._base_weights(scores, queries) * factor * self.sign_
+        return weights
+
+    def get_state(self) -> State:
+        """The shared solution, what it was solved from, and the states of the base rankers."""
+        solution = self.solution_
+        own: State = {
+            "columns": self.columns_,
+            "sign": self.sign_,
+            "agreement": self.agreement_,
+            "w": solution.w,
+            "alpha": solution.alpha,
+            "eta": solution.eta,
+            "residual": np.array(solution.residual),
+            "n_steps": np.array(solution.n_steps),
+        }
+        rankers = {f"ranker{i}": ranker.get_state() for i, ranker in enumerate(self.rankers or ())}
+        return nest(ensemble=own, preparer=self.preparer_.get_state(), **rankers)
+
+    def set_state(self, state: State) -> Self:
+        """Take over a fitted ranker; `rankers` are fitted thereby too."""
+        # Copied out of the memory map: compiled code sees a read-only array as another type and would compile again.
+        own = {name: np.array(array) for name, array in unnest(state, "ensemble").items()}
+        self.columns_, self.sign_, self.agreement_ = own["columns"], own["sign"], own["agreement"]
+        self.solution_ = HingeSolution(own["w"], own["alpha"], own["eta"], float(own["residual"]), int(own["n_steps"]))
+        self.coef_ = self.solution_.w
+        self.preparer_ = Preparer("none", self.missing).set_state(unnest(state, "preparer"))
+        for i, ranker in enumerate(self.rankers or ()):
+            ranker.feature_names_, ranker.n_features_in_ = self.feature_names_, self.n_features_in_
+            ranker.set_state(unnest(state, f"ranker{i}"))
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        # The base rankers are given fitted; scikit-learn's own clone would forget what they learnt.
+        return type(self)(**self.get_params(deep=False))
+
+    # --- how ------------------------------------------------------------------------------------------------------
+
+    def _check_settings(self, queries: QuerySet) -> None:
+        for name, value in (("gamma", self.gamma), ("theta", self.theta)):
+            if not 0 <= value < np.inf:
+                raise ParameterError(f"{name} must be a number from 0, got {value!r}")
+        for name, value in (("C", self.C), ("delta", self.delta)):
+            if not 0 < value < np.inf:
+                raise ParameterError(f"{name} must be a positive number, got {value!r}")
+        if self.n_neighbors < 1:
+            raise ParameterError(f"n_neighbors must be at least 1, got {self.n_neighbors!r}")
+        if self.normalize not in get_args(Normalize):
+            raise ParameterError(f"normalize must be 'minmax', 'standard' or 'none', got {self.normalize!r}")
+        for i, ranker in enumerate(self.rankers or ()):
+            check_is_fitted(ranker, msg=f"rankers[{i}] is not fitted: fit it first, best on other queries than these")
+            if ranker.feature_names_ != queries.feature_names:
+                raise DataError(
+                    f"rankers[{i}] was fitted on other features than the ensemble: expected "
+                    f"{list(queries.feature_names)}, got {list(ranker.feature_names_)}"
+                )
+
+    def _find_columns(self, queries: QuerySet) -> NDArray[np.int64]:
+        if self.columns is None:
+            return np.arange(0 if self.rankers else queries.n_features)
+        names = {name: i for i, name in enumerate(queries.feature_names)}
+        found = [names.get(column, -1) if isinstance(column, str) else column for column in self.columns]
+        for column, i in zip(self.columns, found, strict=True):
+            if not 0 <= i < queries.n_features:
+                raise ParameterError(
+                    f"columns names {column!r}, which is not among the {queries.n_features} features: "
+                    f"{', '.join(queries.feature_names)}"
+                )
+        if not found and not self.rankers:
+            raise ParameterError("there is no base ranker: name columns, give rankers, or leave both out")
+        return np.array(found, dtype=np.int64)
+
+    def _agreement(self, queries: QuerySet) -> Float64:
+        """How well each base ranker agrees with the grades of each query."""
+        scores, labels, offsets = self._base_scores(queries), self._labels(queries), np.array(queries.offsets)
+        return agreement(scores, labels, offsets, theta=self.theta, delta=self.delta)
+
+    def _labels(self, queries: QuerySet) -> NDArray[np.int8]:
+        """+1, 0, -1 of each candidate."""
+        relevant = queries.grades.max() if self.relevant_from is None else self.relevant_from
+        possible = queries.grades > 0 if self.possible_from is None else queries.grades >= self.possible_from
+        labels = np.where(queries.grades >= relevant, 1, np.where(possible, 0, -1))
+        return labels.astype(np.int8)
+
+    def _base_scores(self, queries: QuerySet) -> Float64:
+        """One column per base ranker, higher is better."""
+        own = _columns_of(queries, self.columns_)
+        scores = np.empty((queries.n_rows, len(self.sign_)))
+        scores[:, : len(self.columns_)] = self.preparer_.transform(own.X, own)
+        for i, ranker in enumerate(self.rankers or (), start=len(self.columns_)):
+            scores[:, i] = ranker.predict(queries)
+        scores *= self.sign_
+        return scores
+
+    def _normalised(self, queries: QuerySet) -> tuple[Float64, Float64]:
+        """Base scores made comparable, and the factor of each query and base ranker that did it."""
+        return normalise(self._base_scores(queries), queries.offsets, self.normalize)
+
+    def _base_weights(self, scores: Float64, queries: QuerySet) -> Float64:
+        """Weights of each query, for normalised scores."""
+        if self.gamma == 0:
+            return np.tile(self.coef_, (len(queries), 1))
+        shared = self.solution_
+        weights, residuals = query_weights(
+            scores,
+            np.array(queries.offsets),
+            float(self.gamma),
+            int(self.n_neighbors),
+            self.agreement_,
+            float(self.C),
+            shared.w,
+            shared.alpha,
+            shared.eta,
+        )
+        _check_solved(residuals.max(initial=0.0))
+        return np.asarray(weights)
+
+
+def _columns_of(queries: QuerySet, columns: NDArray[np.int64]) -> QuerySet:
+    names = tuple(queries.feature_names[i] for i in columns)
+    return queries.replace(X=queries.X[:, columns], feature_names=names)
+
+
+def _check_solved(residual: float) -> None:
+    if not residual <= 1e-6:
+        warnings.warn(
+            f"the weights miss the conditions of optimality by {residual:.1e} of a margin: are there extreme grades, "
+            "C or gamma?",
+            ConvergenceWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,81 @@
+"""Sets of judged queries, one per query: ragged, so that a radius serves as well as a count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from kinrank.data.queryset import Float32
+from kinrank.learn.base import Float64
+from kinrank.neighbors import NeighborIndex, neighbor_weights
+from kinrank.rankers.memory import Int64
+
+
+@dataclass(frozen=True, eq=False)
+class Neighborhoods:
+    """Judged queries near some points.
+
+    Attributes
+    ----------
+    members : int64 array
+        Their positions, set after set, nearest first.
+    starts : int64 array
+        Set i is ``members[starts[i]:starts[i + 1]]``.
+    distances : float64 array
+        How far each is.
+    """
+
+    members: Int64
+    starts: Int64
+    distances: Float64
+
+    @classmethod
+    def nearest(cls, index: NeighborIndex, points: Float32, k: int) -> Neighborhoods:
+        """The k nearest of each point."""
+        distances, members = index.query(points, k)
+        return cls(members.ravel(), np.arange(len(points) + 1) * k, distances.ravel())
+
+    @classmethod
+    def within(cls, index: NeighborIndex, points: Float32, radius: float) -> Neighborhoods:
+        """All within a radius of each point."""
+        distances, members, starts = index.query_radius(points, radius)
+        return cls(members, starts, distances)
+
+    @classmethod
+    def of_labels(cls, labels: Int64, n_labels: int) -> Neighborhoods:
+        """One set per label: the positions that carry it."""
+        members = np.argsort(labels, kind="stable")
+        starts = np.searchsorted(labels[members], np.arange(n_labels + 1))
+        return cls(members, starts, np.zeros(len(members)))
+
+    @classmethod
+    def concat(cls, parts: Iterable[Neighborhoods]) -> Neighborhoods:
+        """The sets of several, one after the other."""
+        every = list(parts)
+        sizes = np.concatenate([np.diff(part.starts) for part in every])
+        return cls(
+            np.concatenate([part.members for part in every]),
+            np.append(0, np.cumsum(sizes)),
+            np.concatenate([part.distances for part in every]),
+        )
+
+    def weights(self, kind: str, radius: float | None) -> Float64:
+        """What each member weighs: by distance, against the farthest of its set or the radius."""
+        if radius is not None:
+            return neighbor_weights(self.distances, kind, radius)
+        return neighbor_weights(self.distances.reshape(len(self), -1), kind).ravel()
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __iter__(self) -> Iterator[tuple[Int64, Float64]]:
+        """Members and distances of each set."""
+        return ((self.members[a:b], self.distances[a:b]) for a, b in pairwise(self.starts.tolist()))
+
+
+def in_blocks(points: Float32, size: int = 1024) -> Sequence[Float32]:
+    """Points some at a time, so that the neighbors of many queries never stand in memory at once."""
+    return [points[start : start + size] for start in range(0, len(points), size)]

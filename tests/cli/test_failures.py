@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kinrank.cli.failures import debugging, reported
+from kinrank.data.letor import write_letor
+from kinrank.data.queryset import QuerySet
+
+
+@pytest.fixture
+def broken(workdir: Path) -> Path:
+    """Everything that can be wrong with a path."""
+    Path("data.csv").write_text("qid,y\n")
+    Path("garbage.parquet").write_bytes(b"PAR1 and nothing else")
+    Path("garbage.txt.gz").write_bytes(b"not packed")
+    Path("line.txt").write_text("1 qid:1 1:1\nnonsense\n")
+    Path("empty").mkdir()
+    Path("unjudged").mkdir()
+    QuerySet.from_arrays([[1.0, 2.0]], qid=[1]).save("unjudged")
+    write_letor(QuerySet.from_arrays([[1.0, 2.0, 3.0]], y=[1], qid=[1], doc_id=["a"]), "wide.txt")
+    QuerySet.from_arrays([[1.0]], y=[1], qid=[1], doc_id=["a"]).save("narrow")
+    QuerySet.from_arrays([[1.0, 2.0]], y=[1], qid=[1]).save("nameless")
+    Path("strange.run").write_text("1 Q0 nobody 1 0.5 x\n")
+    Path("broken.run").write_text("1 Q0 nobody 1 0.5\n")
+    array = next(Path("single").glob("*.npy"))
+    array.write_bytes(array.read_bytes()[:-1] + b"\xff")
+    return workdir
+
+
+TRAIN = ["train", "train.parquet", "--model", "m"]
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["convert", "missing.txt", "out"], "missing.txt: no such file or folder"),
+        (["convert", "data.csv", "out"], "data.csv: its suffix names no form of data; expected a LETOR file"),
+        (["convert", "test.txt", "out.csv"], "out.csv: its suffix names no form of data"),
+        (["convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: its suffix names no form of data"),
+        (["convert", "empty", "out"], "empty: neither manifest.json nor any .parquet"),
+        (["convert", "knn", "out"], "knn: holds a 'model', a 'queries' was expected"),
+        (["convert", "test.txt", "knn"], "knn: holds a 'model', a 'queries' was expected"),
+        (["convert", "garbage.parquet", "out"], "garbage.parquet: cannot be read as Parquet"),
+        (["convert", "garbage.txt.gz", "out"], "garbage.txt.gz: cannot be unpacked"),
+        (["convert", "line.txt", "out"], "line.txt, line 2: expected qid:<query>"),
+        (["convert", "test.txt", "test", "out"], "query 40 is in more than one block"),
+        (["convert", "train.parquet", "out", "--qid", "query"], "no column 'query' for the query ids"),
+        (["convert", "test.txt", "nowhere/out.txt"], "nowhere/out.txt: No such file or directory"),
+        (["convert", "unjudged", "out.txt"], "these queries are not judged"),
+        ([*TRAIN, "--ranker", "nobody"], "unknown ranker 'nobody': choose one of 'single'"),
+        ([*TRAIN, "--set", "k=3"], "unknown parameter 'k'. KnnRanker takes\n  n_neighbors: int = 400\n"),
+        ([*TRAIN, "--set", "n_neighbors=many"], "n_neighbors must be int, got 'many'"),
+        ([*TRAIN, "--set", "learner=nobody"], "unknown learner 'nobody'"),
+        ([*TRAIN, "--set", "n_neighbors=0"], "n_neighbors must be at least 1"),
+        (["train", "train.parquet", "--model", "test"], "test: holds a 'queries', a 'model' was expected"),
+        (["train", "train.parquet", "--model", "test.txt"], "test.txt: no manifest.json in it"),
+        (["train", "unjudged", "--model", "m"], "these queries are not judged"),
+        ([*TRAIN, "--validate", "wide.txt"], "feature 3, expected at most 2"),
+        ([*TRAIN, "--validate", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
+        (["rank", "missing", "test"], "missing: no manifest.json in it, so it is not a kinrank model folder"),
+        (["rank", "test", "test"], "test: holds a 'queries', a 'model' was expected"),
+        (["rank", "single", "test"], "has changed since it was written (SHA-256 differs)"),
+        (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
+        (["rank", "knn", "nameless"], "these queries have no document ids"),
+        (["rank", "knn", "test", "--tag", "two words"], "must be words without blanks"),
+        (["evaluate", "test", "missing.run"], "missing.run: No such file or directory"),
+        (["evaluate", "test", "broken.run"], "broken.run, line 1: expected 6 words"),
+        (["evaluate", "test", "strange.run"], "strange.run: no document of this run is in the data"),
+        (["evaluate", "test", "strange.run", "--measure", "nDCG@ten"], "cannot read the measure 'nDCG@ten'"),
+        (["evaluate", "test", "strange.run", "--measure", "quality"], "unknown measure 'quality'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_input_is_one_message_and_exit_code_2(kinrank, broken: Path, args: list[str], problem: str):
+    done = kinrank(*args)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.count("error: ") == 1
+    assert problem in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("args", [["rank"], ["train", "train.parquet"], ["nonsense"], ["rank", "a", "b", "--nope"]])
+def test_wrong_usage_is_exit_code_2(kinrank, workdir: Path, args: list[str]):
+    done = kinrank(*args)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "Usage: " in done.stderr
+
+
+def test_a_foreign_folder_is_refused_before_the_work(kinrank, workdir: Path):
+    done = kinrank("train", "train.parquet", "--model", "test")
+    assert "train.parquet" not in done.stderr
+
+
+def test_the_installed_program_fails_in_the_same_way(script, workdir: Path):
+    done = script("rank", "missing", "test")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: missing: no manifest.json")
+    assert len(done.stderr.splitlines()) == 1  # long messages are not broken into lines
+
+
+def test_debug_shows_the_traceback(script, workdir: Path):
+    done = script("--debug", "rank", "missing", "test")
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr
+    assert "ForeignFolderError" in done.stderr
+
+
+@pytest.mark.slow
+def test_results_are_alone_on_stdout(script, workdir: Path):
+    ranked = script("rank", "knn", "test")
+    lines = [line.split() for line in ranked.stdout.splitlines()]
+    assert (ranked.returncode, len(lines), {len(words) for words in lines}) == (0, 200, {6})
+    Path("part.run").write_text("".join(line + "\n" for line in ranked.stdout.splitlines()[5:]))
+    judged = script("evaluate", "test", "part.run", "--json")
+    assert json.loads(judged.stdout)["runs"][0]["absent_documents"] == 5
+    assert "warning: part.run: 5 of the 200 documents" in judged.stderr
+
+
+@pytest.mark.slow
+def test_a_reader_that_goes_away_is_no_error_message(workdir: Path):
+    # More than a pipe holds, so that writing goes on when `head` has left.
+    many = QuerySet.from_arrays(
+        np.random.default_rng(0).random((20_000, 2)),
+        qid=np.arange(20_000) // 10,
+        doc_id=[f"document-{row}" for row in range(20_000)],
+    )
+    many.save("many")
+    program = Path(sys.executable).parent / "kinrank"
+    done = subprocess.run(["bash", "-c", f"{program} rank single many | head -1"], capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith("0 Q0 document-")
+
+
+def test_control_c_is_130(workdir: Path):
+    os.mkfifo("endless.txt")
+    program = Path(sys.executable).parent / "kinrank"
+    process = subprocess.Popen([program, "rank", "single", "endless.txt"], stderr=subprocess.PIPE, text=True)
+    with open("endless.txt", "w"):  # opens when the program has begun to read
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "stopped\n")
+
+
+def run_verb(verb):
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(reported(verb))
+    return CliRunner().invoke(app)
+
+
+def test_an_error_of_our_own_says_so():
+    def verb() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    done = run_verb(verb)
+    assert done.exit_code == 70
+    assert done.stderr.startswith("error: ZeroDivisionError: division by zero\nThis is an error of kinrank's own")
+
+
+def test_with_debug_an_error_is_raised():
+    def verb() -> None:
+        raise ZeroDivisionError("division by zero")
+
+    token = debugging.set(True)
+    try:
+        assert isinstance(run_verb(verb).exception, ZeroDivisionError)
+    finally:
+        debugging.reset(token)
+
+
+def test_an_exit_code_of_a_verb_is_kept():
+    def verb() -> None:
+        raise typer.Exit(1)
+
+    assert run_verb(verb).exit_code == 1
+
+
+def test_warnings_are_messages():
+    def verb() -> None:
+        warnings.warn("few queries [3] left", UserWarning, stacklevel=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        before = warnings.showwarning
+        done = run_verb(verb)
+        assert warnings.showwarning is before
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "warning: few queries [3] left\n")

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinrank as library
+from kinrank.cli.train import DEFAULT_RANKER
+from kinrank.data.queryset import QuerySet
+from kinrank.data.trec import read_run, run_from_scores
+from kinrank.rankers import RANKERS
+
+
+def test_train_writes_the_model_that_python_would(kinrank, camps: QuerySet, workdir: Path):
+    done = kinrank("train", "train.parquet", "--model", "m", "--set", "n_neighbors=5", "--set", "learner=rankrls")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == ""
+    assert "QuerySet(40 queries, 400 rows, 2 features, judged)" in done.stderr
+    assert "learnt in" in done.stderr
+    made = library.load("m")
+    assert type(made) is RANKERS[DEFAULT_RANKER]
+    np.testing.assert_array_equal(made.predict(camps), library.load("knn").predict(camps))
+
+
+def test_validation_stands_beside_the_global_model(kinrank, workdir: Path):
+    done = kinrank("train", "train.parquet", "--model", "m", "--set", "n_neighbors=5", "--validate", "test.txt")
+    single = library.load("single").score(QuerySet.open("test"))
+    assert f"test.txt: 20 queries, NDCG @ 10: knn 1.0000, global model {single:.4f}\n" in done.stderr
+    assert done.stderr.endswith(": a gain\n")
+
+
+def test_no_gain_is_said(kinrank, workdir: Path):
+    # Neighbors are all queries, so the local model is the global one.
+    done = kinrank("train", "train.parquet", "--model", "m", "--set", "n_neighbors=40", "--validate", "test")
+    assert "no difference to rely on; --ranker single is the simpler model" in done.stderr
+
+
+def test_the_global_model_has_nothing_to_stand_beside(kinrank, workdir: Path):
+    done = kinrank("train", "train.parquet", "--model", "m", "--ranker", "single", "--validate", "test")
+    assert done.exit_code == 0, done.stderr
+    assert "global model" not in done.stderr
+
+
+def test_a_ranker_with_a_learner_of_its_own_kind_is_held_against_singles(kinrank, workdir: Path):
+    options = ["--ranker", "atvt", "--set", "learner=kernel-ridge", "--validate", "test"]
+    done = kinrank("train", "train.parquet", "--model", "m", *options)
+    assert done.exit_code == 0, done.stderr
+    assert "global model" in done.stderr
+
+
+def test_a_damaged_model_is_replaced(kinrank, workdir: Path):
+    next(file for file in Path("single").iterdir() if file.suffix == ".npy").unlink()
+    assert kinrank("train", "train.parquet", "--model", "single", "--ranker", "single").exit_code == 0
+    library.load("single")
+
+
+@pytest.mark.parametrize("data", ["test", "test.txt"])
+def test_rank_prints_the_run_of_the_predicted_scores(kinrank, camps: QuerySet, workdir: Path, data: str):
+    done = kinrank("rank", "knn", data, "--tag", "mine")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == ""
+    Path("printed.run").write_text(done.stdout)
+    run = read_run("printed.run")
+    expected = run_from_scores(camps[40:], library.load("knn").predict(camps[40:]), "mine")
+    assert run.tag == "mine"
+    for part in ("qid", "doc_id", "rank"):
+        np.testing.assert_array_equal(getattr(run, part), getattr(expected, part))
+    np.testing.assert_allclose(run.score, expected.score, atol=1e-9)
+
+
+def test_the_run_goes_to_a_file(kinrank, workdir: Path):
+    printed = kinrank("rank", "knn", "test").stdout
+    done = kinrank("rank", "knn", "test", "--out", "out.run.gz")
+    assert (done.stdout, done.stderr) == ("", "out.run.gz: 200 documents of 20 queries\n")
+    Path("printed.run").write_text(printed)
+    np.testing.assert_array_equal(read_run("out.run.gz").score, read_run("printed.run").score)
+
+
+def test_ranking_in_parts_is_ranking_at_once(kinrank, workdir: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = kinrank("rank", "single", "test").stdout
+    monkeypatch.setattr("kinrank.cli.rank.QUERIES_AT_ONCE", 3)
+    assert kinrank("rank", "single", "test").stdout == whole
+
+
+def test_a_feature_that_no_line_names_is_zero(kinrank, workdir: Path):
+    Path("sparse.txt").write_text("0 qid:1 1:0.5 #docid = a\n0 qid:1 1:0.25 #docid = b\n")
+    done = kinrank("rank", "single", "sparse.txt")
+    assert done.exit_code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2

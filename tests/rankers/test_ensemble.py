@@ -1,0 +1,238 @@
+"""EnsembleRanker's own promises."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import kneighbors_graph
+
+import kinrank
+from kinrank import QuerySet, SingleRanker
+from kinrank.checks import ranker_checks
+from kinrank.checks.rankers import RankerCheck
+from kinrank.checks.worlds import plain_world
+from kinrank.data.letor import read_letor
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.ensemble_agreement import agreement
+from kinrank.learn.ensemble_graph import query_weights, smoothness
+from kinrank.learn.ensemble_scores import normalise
+from kinrank.learn.hinge_qp import solve_hinge_qp
+from kinrank.rankers.ensemble import EnsembleRanker
+
+
+def of_rankers(second: str = "ranksvm") -> EnsembleRanker:
+    """A column and two fitted rankers."""
+    other = plain_world(30, seed=7)
+    rankers = [SingleRanker("rankrls").fit(other), SingleRanker(second).fit(other)]
+    return EnsembleRanker(0.5, columns=["f1"], rankers=rankers)
+
+
+MAKERS = {
+    "semi-supervised": partial(EnsembleRanker, 0.5),
+    "standard scores": partial(EnsembleRanker, 0.5, normalize="standard"),
+    "raw scores": partial(EnsembleRanker, 0.5, normalize="none", missing="zero"),
+    "some columns": partial(EnsembleRanker, 0.5, columns=[0, "f2", 4]),
+    "other labels": partial(EnsembleRanker, 0.5, relevant_from=1, possible_from=1),
+    "rankers": of_rankers,
+}
+
+
+@pytest.mark.parametrize("check", ranker_checks(), ids=lambda check: check.__name__)
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_contract(make: partial[EnsembleRanker], check: RankerCheck) -> None:
+    check(make)
+
+
+def test_agreement_is_the_trace_of_the_papers_matrices() -> None:
+    """Eqs. 5 and 6 written out, with ties."""
+    rng = np.random.default_rng(0)
+    theta, delta = 0.3, 0.7
+    for _ in range(20):
+        n = int(rng.integers(1, 12))
+        scores, labels = rng.integers(0, 4, (n, 3)).astype(float), rng.integers(-1, 2, n).astype(np.int8)
+        A = np.zeros((n, n))
+        for k in range(n):
+            for l in range(n):  # noqa: E741 - the paper's index
+                A[k, l] = {(1, -1): 1, (-1, 1): -1, (1, 0): theta, (0, 1): -theta}.get((labels[k], labels[l]), 0)
+        expected = []
+        for ranker in range(3):
+            R = (scores[:, None, ranker] > scores[None, :, ranker]) + delta * np.eye(n)
+            expected.append(np.trace(A.T @ (R / R.sum(axis=0))))
+        got = agreement(scores, labels, np.array([0, n]), theta=theta, delta=delta)
+        np.testing.assert_allclose(got[0], expected, atol=1e-12)
+
+
+def test_smoothness_is_that_of_the_normalised_laplacian() -> None:
+    G = np.random.default_rng(0).standard_normal((40, 6))
+    S = kneighbors_graph(G, 5).toarray()
+    S = np.maximum(S, S.T)
+    root = np.diag(1 / np.sqrt(S.sum(axis=1)))
+    expected = G.T @ (np.eye(40) - root @ S @ root) @ G
+    np.testing.assert_allclose(smoothness(G, 5), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 30])
+def test_smoothness_is_never_negative_and_does_not_ask_for_order(rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    G = rng.integers(0, 3, (rows, 4)).astype(float)  # many documents are equally near
+    matrix = smoothness(G, 5)
+    assert np.linalg.eigvalsh(matrix).min() >= -1e-10
+    np.testing.assert_allclose(smoothness(G[rng.permutation(rows)], 5), matrix, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("minmax", [0, 0.25, 1]), ("standard", [-0.980581, -0.392232, 1.372813]), ("none", [1, 2, 5])]
+)
+def test_scores_are_made_comparable_in_each_query(how, expected) -> None:
+    scores = np.array([[1.0, 7.0], [2.0, 7.0], [5.0, 7.0], [3.0, 1.0]])
+    got, factor = normalise(scores, np.array([0, 3, 4]), how)
+    np.testing.assert_allclose(got[:3, 0], expected, atol=1e-6)
+    if how != "none":
+        assert np.all(got[:, 1] == 0)
+        assert factor[0, 1] == factor[1, 0] == 0
+
+
+@pytest.mark.parametrize("n_queries", [5, 63, 500])
+def test_without_gamma_each_query_has_the_shared_weights(n_queries: int) -> None:
+    world, new = plain_world(n_queries), plain_world(20, seed=1)
+    ranker = EnsembleRanker().fit(world)
+    scores, _ = normalise(new.X.astype(float), new.offsets, "minmax")
+    cold = np.zeros(5), np.zeros(len(ranker.agreement_)), np.zeros(5)
+    for start in (cold, ranker.solution_[:3]):
+        weights, _ = query_weights(scores, new.offsets, 0.0, 5, ranker.agreement_, 1.0, *start)
+        np.testing.assert_allclose(weights, np.tile(ranker.coef_, (20, 1)), atol=1e-8)
+
+
+def test_a_small_gamma_is_nearly_none() -> None:
+    world = plain_world()
+    np.testing.assert_allclose(
+        EnsembleRanker(1e-9).fit(world).predict(world), EnsembleRanker().fit(world).predict(world), atol=1e-6
+    )
+
+
+def test_gamma_makes_weights_differ_between_queries() -> None:
+    world = plain_world()
+    weights = EnsembleRanker(5.0, normalize="none").fit(world).weights(world)
+    assert np.ptp(weights, axis=0).max() > 1e-3
+    assert np.ptp(EnsembleRanker(0.0, normalize="none").fit(world).weights(world), axis=0).max() == 0
+
+
+def test_weights_of_a_query_minimise_the_papers_objective() -> None:
+    world = plain_world()
+    ranker = EnsembleRanker(2.0, normalize="none", orient=False).fit(world)
+    for query in world[:5]:
+        Q = np.eye(5) + 2.0 * smoothness(query.X.astype(float), 5)
+        np.testing.assert_allclose(ranker.weights(query)[0], solve_hinge_qp(Q, ranker.agreement_).w, atol=1e-8)
+
+
+def test_units_of_a_base_ranker_do_not_matter() -> None:
+    world = plain_world()
+    units = np.array([1.0, 1e4, 1e-3, 10.0, 1.0], dtype=np.float32)
+    there = EnsembleRanker(0.5).fit(world).predict(world)
+    scaled = world.replace(X=world.X * units + 3.0 * units)
+    np.testing.assert_allclose(EnsembleRanker(0.5).fit(scaled).predict(scaled), there, atol=1e-3)
+
+
+def test_a_ranker_that_is_wrong_is_turned_round_or_left_out() -> None:
+    world = plain_world()  # its last two features are better when lower
+    turned = EnsembleRanker().fit(world)
+    assert turned.sign_.tolist() == [1, 1, turned.sign_[2], -1, -1]
+    assert np.all(turned.weights(world)[:, 4] <= 0)
+    given = EnsembleRanker(orient=False).fit(world)
+    assert np.all(given.coef_[3:] == 0)
+    assert turned.score(world) > given.score(world)
+
+
+def test_grades_become_labels() -> None:
+    queries = QuerySet.from_arrays(np.zeros((4, 1)), y=[0, 1, 2, 3], group=[4])
+    assert EnsembleRanker()._labels(queries).tolist() == [-1, 0, 0, 1]
+    assert EnsembleRanker(relevant_from=2)._labels(queries).tolist() == [-1, 0, 1, 1]
+    assert EnsembleRanker(relevant_from=2, possible_from=2)._labels(queries).tolist() == [-1, -1, 1, 1]
+
+
+def test_queries_that_say_nothing_are_left_out() -> None:
+    X = np.array([[1.0], [2.0], [1.0], [2.0], [3.0], [3.0]])
+    queries = QuerySet.from_arrays(X, y=[1, 2, 0, 1, 2, 0], group=[2, 2, 2])
+    ranker = EnsembleRanker().fit(queries)  # the second has no relevant document, in the third all scores are equal
+    assert ranker.agreement_.tolist() == [[0.25]]
+
+
+def test_rankers_are_saved_inside(tmp_path: Path) -> None:
+    world = plain_world()
+    ranker = of_rankers("lambdamart").fit(world)
+    ranker.save(tmp_path / "model")
+    loaded = kinrank.load(tmp_path / "model")
+    assert isinstance(loaded, EnsembleRanker)
+    np.testing.assert_array_equal(loaded.predict(world), ranker.predict(world))
+    np.testing.assert_array_equal(loaded.fit(world).predict(world), ranker.predict(world))
+
+
+def test_an_ensemble_of_rankers_has_no_weights() -> None:
+    with pytest.raises(ParameterError, match="has no weights with these settings"):
+        of_rankers().fit(plain_world()).weights(plain_world())
+
+
+def test_clone_keeps_what_the_rankers_learnt() -> None:
+    world = plain_world()
+    twin = clone(of_rankers())
+    assert twin.fit(world).score(world) > 0.9
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        clone(EnsembleRanker().fit(world)).predict(world)
+
+
+def test_rankers_must_be_fitted_on_the_same_features() -> None:
+    with pytest.raises(NotFittedError, match=r"rankers\[0\] is not fitted: fit it first"):
+        EnsembleRanker(rankers=[SingleRanker()]).fit(plain_world())
+    other = SingleRanker("rankrls").fit(plain_world(n_features=4))
+    with pytest.raises(DataError, match=r"rankers\[0\] was fitted on other features"):
+        EnsembleRanker(rankers=[other]).fit(plain_world())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gamma": -1.0}, "gamma must be a number from 0, got -1"),
+        ({"theta": np.nan}, "theta must be a number from 0, got nan"),
+        ({"C": 0.0}, "C must be a positive number, got 0"),
+        ({"delta": np.inf}, "delta must be a positive number, got inf"),
+        ({"n_neighbors": 0}, "n_neighbors must be at least 1, got 0"),
+        ({"normalize": "rank"}, "normalize must be 'minmax', 'standard' or 'none', got 'rank'"),
+        ({"columns": ["bm25"]}, "columns names 'bm25', which is not among the 5 features: f1, f2"),
+        ({"columns": [5]}, "columns names 5, which is not among"),
+        ({"columns": []}, "there is no base ranker"),
+    ],
+)
+def test_settings_without_sense_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        EnsembleRanker(**settings).fit(plain_world())
+
+
+def test_missing_scores_name_query_and_ranker() -> None:
+    with pytest.raises(DataError, match=r"'f1' is missing \(NaN\) in row 0"):
+        EnsembleRanker().fit([[np.nan, 1.0], [1.0, 0.0]], [0, 1], group=[2])
+
+
+def test_no_ranker_that_agrees_is_said() -> None:
+    with pytest.warns(UserWarning, match="no base ranker agrees with the grades"):
+        EnsembleRanker(orient=False).fit([[1.0], [0.0]], [0, 1], group=[2])
+
+
+@pytest.mark.data
+def test_the_rankers_of_ohsumed(data_dir: Path) -> None:
+    """Constant and equal columns, ties, raw scores: everything the paper's own data has."""
+    parts = [read_letor(data_dir / "letor" / "OHSUMED-25" / f"S{part}.txt.xz") for part in (1, 2, 3, 5)]
+    ranker = EnsembleRanker(0.5).fit(QuerySet.concat(parts[:3]))
+    assert ranker.agreement_.shape == (60, 25)  # three of 63 queries have no document of grade 2
+    assert np.all(ranker.sign_ == 1)
+    assert np.all(ranker.coef_[[4, 5, 6, 14, 15, 16]] == 0)  # inverse document frequencies: one value in each query
+    weights = ranker.weights(parts[3])
+    assert np.all(weights >= 0)
+    by_weights = np.einsum("ij,ij->i", parts[3].X, weights[parts[3].query_of_row])
+    for rows in map(slice, parts[3].offsets[:-1], parts[3].offsets[1:]):
+        gap = by_weights[rows] - ranker.predict(parts[3])[rows]
+        np.testing.assert_allclose(gap, gap.mean(), atol=1e-5)
