@@ -6,10 +6,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kinrank import datasets as datasets
+    from kinrank import measure as measure
     from kinrank.data.letor import read_letor as read_letor
+    from kinrank.data.letor import write_letor as write_letor
+    from kinrank.data.parquet import iter_parquet as iter_parquet
+    from kinrank.data.parquet import read_parquet as read_parquet
+    from kinrank.data.parquet import write_parquet as write_parquet
     from kinrank.data.queryset import QuerySet as QuerySet
+    from kinrank.data.split import fold_queries as fold_queries
+    from kinrank.data.split import split_queries as split_queries
+    from kinrank.data.trec import read_qrels as read_qrels
+    from kinrank.data.trec import read_run as read_run
+    from kinrank.data.trec import write_qrels as write_qrels
+    from kinrank.data.trec import write_run as write_run
     from kinrank.rankers import load as load
+    from kinrank.rankers.atvt import ATVTRanker as ATVTRanker
+    from kinrank.rankers.choose import choose_neighbors as choose_neighbors
     from kinrank.rankers.cluster import ClusterRanker as ClusterRanker
+    from kinrank.rankers.ensemble import EnsembleRanker as EnsembleRanker
     from kinrank.rankers.knn import KnnRanker as KnnRanker
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
@@ -18,19 +33,35 @@ __version__ = "0.1.0"
 
 # Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {
+    "ATVTRanker": "kinrank.rankers.atvt",
     "ClusterRanker": "kinrank.rankers.cluster",
+    "EnsembleRanker": "kinrank.rankers.ensemble",
     "KnnRanker": "kinrank.rankers.knn",
     "QueryClassRanker": "kinrank.rankers.query_class",
     "QuerySet": "kinrank.data.queryset",
     "SingleRanker": "kinrank.rankers.single",
+    "choose_neighbors": "kinrank.rankers.choose",
+    "fold_queries": "kinrank.data.split",
+    "iter_parquet": "kinrank.data.parquet",
     "load": "kinrank.rankers",
     "read_letor": "kinrank.data.letor",
+    "read_parquet": "kinrank.data.parquet",
+    "read_qrels": "kinrank.data.trec",
+    "read_run": "kinrank.data.trec",
+    "split_queries": "kinrank.data.split",
+    "write_letor": "kinrank.data.letor",
+    "write_parquet": "kinrank.data.parquet",
+    "write_qrels": "kinrank.data.trec",
+    "write_run": "kinrank.data.trec",
 }
+_MODULES = ("datasets", "measure")
 
-__all__ = ["__version__", *_PUBLIC]
+__all__ = ["__version__", *_MODULES, *_PUBLIC]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"kinrank.{name}")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'kinrank' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

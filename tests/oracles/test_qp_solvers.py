@@ -6,7 +6,6 @@ import clarabel
 import numpy as np
 import piqp
 import pytest
-import quadprog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -68,13 +67,6 @@ def by_piqp(problem: Problem) -> Float64:
     return np.array(solver.result.x)
 
 
-def by_quadprog(problem: Problem) -> Float64:
-    P, q, A, b = cone_form(problem)
-    # It wants a positive definite matrix: ξ gets a curvature too small to matter.
-    P = P + np.diag(np.concatenate([np.zeros(len(problem[0])), np.full(len(problem[1]), 1e-10)]))
-    return np.array(quadprog.solve_qp(P, -q, -A.T, -b)[0])
-
-
 def assert_optimal(solution: HingeSolution, problem: Problem) -> None:
     """Karush, Kuhn and Tucker, to 1e-6; forces are measured in units of the largest one."""
     Q, B, C = problem
@@ -107,7 +99,7 @@ def test_clarabel_finds_the_same_minimum(problem: Problem) -> None:
     assert objective(ours, problem) == pytest.approx(objective(np.maximum(theirs, 0.0), problem), rel=1e-6, abs=1e-8)
 
 
-@pytest.mark.parametrize("solver", [by_clarabel, by_piqp, by_quadprog])
+@pytest.mark.parametrize("solver", [by_clarabel, by_piqp])
 def test_every_solver_finds_the_same_weights(solver) -> None:
     rng = np.random.default_rng(0)
     for _ in range(10):

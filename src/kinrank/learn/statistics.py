@@ -139,13 +139,8 @@ class PairStatistics:
         factors = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
         gram = np.zeros((len(ends), self.gram.shape[1]))
         moment = np.zeros((len(ends), self.n_features))
-        done = 0
-        for at, end in enumerate(ends):
-            if at:
-                gram[at], moment[at] = gram[at - 1], moment[at - 1]
-            _sum_rows(self.gram, rows[done:end], factors[done:end], gram[at])
-            _sum_rows(self.moment, rows[done:end], factors[done:end], moment[at])
-            done = end
+        _prefix_sums(self.gram, rows, factors, ends, gram)
+        _prefix_sums(self.moment, rows, factors, ends, moment)
         return PairStatistics(gram, moment, np.cumsum(self.pairs[rows] * factors)[ends - 1])
 
     def balanced(self) -> Self:
@@ -263,12 +258,29 @@ def _accumulate(X, y, offsets, gram, moment, pairs):  # type: ignore[no-untyped-
 
 @numba.njit(cache=True, nogil=True)
 def _sum_rows(table, rows, factors, total):  # type: ignore[no-untyped-def]
-    """Add factors[r] · table[rows[r]] to total."""
-    for r in range(len(rows)):
+    """Add factors[r] · table[rows[r]] to total, four rows at a time: it is read and written a quarter as often."""
+    fours = len(rows) // 4 * 4
+    for r in range(0, fours, 4):
+        r0, r1, r2, r3 = table[rows[r]], table[rows[r + 1]], table[rows[r + 2]], table[rows[r + 3]]
+        f0, f1, f2, f3 = factors[r], factors[r + 1], factors[r + 2], factors[r + 3]
+        for a in range(len(total)):
+            total[a] += (f0 * r0[a] + f1 * r1[a]) + (f2 * r2[a] + f3 * r3[a])
+    for r in range(fours, len(rows)):
         row = table[rows[r]]
         factor = factors[r]
         for a in range(len(total)):
             total[a] += factor * row[a]
+
+
+@numba.njit(cache=True, nogil=True)
+def _prefix_sums(table, rows, factors, ends, sums):  # type: ignore[no-untyped-def]
+    """Sum the first ends[i] rows for every i, each from the one before."""
+    done = 0
+    for i in range(len(ends)):
+        if i > 0:
+            sums[i] = sums[i - 1]
+        _sum_rows(table, rows[done : ends[i]], factors[done : ends[i]], sums[i])
+        done = ends[i]
 
 
 @numba.njit(cache=True, nogil=True)

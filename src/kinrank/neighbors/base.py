@@ -85,7 +85,7 @@ class NeighborIndex(BaseEstimator):
         for row, query in enumerate(queries):
             proxies = self._proxies(query[None])[0]
             # The proxy of a distance r is r^2 - |q|^2, up to rounding.
-            limit = radius**2 - float(query.astype(np.float64) @ query) + self._rounding(query)
+            limit = radius**2 - float(query.astype(np.float64) @ query) + self._rounding(query[None])[0]
             candidates = np.flatnonzero(proxies <= _above(limit))
             found = np.sqrt(squared_distances(self.points_, query, candidates))
             candidates, found = candidates[found <= radius], found[found <= radius]
@@ -133,9 +133,9 @@ class NeighborIndex(BaseEstimator):
             rows = slice(start, start + step)
             proxies = self._proxies(queries[rows])
             # Both the k-th value and the one compared with it may be off by the rounding.
-            margins = np.array([2 * self._rounding(query) for query in queries[rows]])
-            limits = _above(np.partition(proxies, k - 1, axis=1)[:, k - 1] + margins)
-            _take_nearest(self.points_, queries[rows], proxies, limits, distances[rows], indices[rows])
+            limits = _above(np.partition(proxies, k - 1, axis=1)[:, k - 1] + 2 * self._rounding(queries[rows]))
+            squares, candidates = _within(self.points_, queries[rows], proxies, limits)
+            _keep_nearest(squares, candidates, distances[rows], indices[rows])
 
     def _proxies(self, queries: Float32) -> Float32:
         """|p|^2 - 2 p.q for every query q and point p: squared distances short of the constant |q|^2."""
@@ -143,14 +143,15 @@ class NeighborIndex(BaseEstimator):
         proxies += self._norms
         return proxies
 
-    def _rounding(self, query: Float32) -> float:
-        """How far a value of the scan can be from the truth.
+    def _rounding(self, queries: Float32) -> Float64:
+        """How far a value of each query's scan can be from the truth.
 
         A float32 product of d terms errs by at most d u |p| |q| (u the unit roundoff); the norm and the sum
         round once each. Candidates within this margin are measured again in float64, so float32 decides nothing.
         """
-        longest, length = self._longest, float(np.sqrt(query.astype(np.float64) @ query))
-        return 1.01 * _ROUNDING * (2 * longest**2 + (2 * len(query) + 4) * longest * length)
+        lengths: Float64 = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
+        bounds: Float64 = 2 * self._longest**2 + (2 * queries.shape[1] + 4) * self._longest * lengths
+        return 1.01 * _ROUNDING * bounds
 
     def _take(self, points: Float32) -> None:
         self.points_ = points
@@ -195,30 +196,42 @@ class ProposingIndex(NeighborIndex):
             if candidates is None:
                 super()._nearest(queries[row : row + 1], distances[row : row + 1], indices[row : row + 1])
             else:
-                _keep_nearest(self.points_, queries[row], np.sort(candidates), distances[row], indices[row])
+                ascending = np.sort(candidates)
+                squares = squared_distances(self.points_, queries[row], ascending)
+                _keep_nearest(squares[None], ascending[None], distances[row : row + 1], indices[row : row + 1])
+
+
+def _keep_nearest(squares: Float64, candidates: Int64, distances: Float64, indices: Int64) -> None:
+    """The nearest of each row's ascending candidates, sorted by distance and, where equal, by position."""
+    order = np.argsort(squares, axis=1)
+    ranked = np.take_along_axis(squares, order, axis=1)
+    # The quick sort leaves equal distances in any order; the slow one is needed only there.
+    for row in np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1)):
+        order[row] = np.argsort(squares[row], kind="stable")
+    k = distances.shape[1]
+    np.sqrt(ranked[:, :k], out=distances)
+    indices[:] = np.take_along_axis(candidates, order[:, :k], axis=1)
 
 
 @numba.njit(cache=True, nogil=True)
-def _take_nearest(points, queries, proxies, limits, distances, indices):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """For each query, measure the points whose proxy is within the limit, and keep the nearest."""
-    candidates = np.empty(len(points), dtype=np.int64)
+def _within(points, queries, proxies, limits):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Squared distances and positions of the points whose proxy is within the limit, filled up with infinity."""
+    width = 0
+    for q in range(len(queries)):
+        n = 0
+        for p in range(len(points)):
+            n += proxies[q, p] <= limits[q]
+        width = max(width, n)
+    squares = np.full((len(queries), width), np.inf)
+    candidates = np.zeros((len(queries), width), dtype=np.int64)
     for q in range(len(queries)):
         n = 0
         for p in range(len(points)):
             if proxies[q, p] <= limits[q]:
-                candidates[n] = p
+                candidates[q, n] = p
                 n += 1
-        _keep_nearest(points, queries[q], candidates[:n], distances[q], indices[q])
-
-
-@numba.njit(cache=True, nogil=True)
-def _keep_nearest(points, query, candidates, distances, indices):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """The nearest of ascending candidates, sorted by distance and, where equal, by position."""
-    squares = squared_distances(points, query, candidates)
-    order = np.argsort(squares, kind="mergesort")
-    for i in range(len(distances)):
-        distances[i] = np.sqrt(squares[order[i]])
-        indices[i] = candidates[order[i]]
+        squares[q, :n] = squared_distances(points, queries[q], candidates[q, :n])
+    return squares, candidates
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -73,7 +73,7 @@ class FaissFlatIndex(_FaissIndex):
 
     def _complete(self, query: Float32, squares: Float32, found: Int64, k: int) -> bool:
         # What was left out is no nearer than the last one found; it matters only within the rounding of the k-th.
-        margin = 2 * self._rounding(query) + 1e-6 * float(query @ query)
+        margin = 2 * float(self._rounding(query[None])[0]) + 1e-6 * float(query @ query)
         return len(found) == len(self.points_) or float(squares[-1]) - float(squares[k - 1]) > margin
 
 

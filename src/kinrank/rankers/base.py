@@ -20,6 +20,7 @@ from kinrank.describe import DESCRIBERS, METRICS
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import LEARNERS
 from kinrank.learn.base import Float64, State
+from kinrank.learn.regressors import REGRESSORS
 from kinrank.measure import NDCG
 from kinrank.neighbors import INDEXES
 from kinrank.registry import Registry
@@ -36,7 +37,7 @@ RANKERS = Registry(
         "query-class": "kinrank.rankers.query_class:QueryClassRanker",
     },
 )
-_PARTS = (RANKERS, LEARNERS, DESCRIBERS, METRICS, INDEXES)
+_PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
 
 
 class Ranker(BaseEstimator, ABC):

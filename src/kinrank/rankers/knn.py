@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from kinrank.data.queryset import Float32, QuerySet
 from kinrank.data.vectors import QueryVectors
@@ -59,6 +62,8 @@ class KnnRanker(LocalRanker):
         How much, beside the learner's own penalty λ.
     scale, missing
         How features are prepared for a linear learner; see `SingleRanker`.
+    n_jobs : int, optional
+        Threads for the models of the offline modes; as many as there are cores where not given.
 
     Attributes
     ----------
@@ -90,6 +95,7 @@ class KnnRanker(LocalRanker):
         prior_strength: float = 0.1,
         scale: Scale = "standard",
         missing: Missing = "error",
+        n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.mode = mode
@@ -103,6 +109,7 @@ class KnnRanker(LocalRanker):
         self.prior_strength = prior_strength
         self.scale = scale
         self.missing = missing
+        self.n_jobs = n_jobs
 
     def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         self.qid_ = queries.qid
@@ -130,11 +137,17 @@ class KnnRanker(LocalRanker):
         self.offline_ = None
         if self.mode == "online":
             return
-        near, models = [], []
-        for points in in_blocks(self.index_.points_):
-            near.append(self.near(points))
-            models += self._learn_each(near[-1], near[-1].weights(self.neighbor_weights, self.radius))
-        self.offline_ = OfflineModels(models, Neighborhoods.concat(near), self.memory_.pairs)
+        # Threads, since search and learning are compiled code without the interpreter's lock; BLAS is told to use one
+        # each. The models do not depend on how many there are.
+        with threadpool_limits(1), ThreadPoolExecutor(self.n_jobs or os.cpu_count()) as threads:
+            learnt = list(threads.map(self._learn_near, in_blocks(self.index_.points_)))
+        models = [model for _, some in learnt for model in some]
+        self.offline_ = OfflineModels(models, Neighborhoods.concat(near for near, _ in learnt), self.memory_.pairs)
+
+    def _learn_near(self, points: Float32) -> tuple[Neighborhoods, list[Learner]]:
+        """The neighbors of each point and the model learnt from them."""
+        near = self.near(points)
+        return near, self._learn_each(near, near.weights(self.neighbor_weights, self.radius))
 
     def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
         """The judged queries near each point: the nearest `n_neighbors`, or all within the radius."""
@@ -145,11 +158,7 @@ class KnnRanker(LocalRanker):
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
         if self.offline_ is not None:
             return [self.offline_.models[model] for model in self.offline_choice(points)]
-        models: list[Learner] = []
-        for some in in_blocks(points):
-            near = self.near(some)
-            models += self._learn_each(near, near.weights(self.neighbor_weights, self.radius))
-        return models
+        return [model for some in in_blocks(points) for model in self._learn_near(some)[1]]
 
     def offline_choice(self, points: Float32) -> list[int]:
         """For each point the judged query whose model ranks it, in an offline mode."""

@@ -88,12 +88,8 @@ class StatisticsMemory(Memory):
         """Sum and solve, set after set without leaving compiled code."""
         penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
         each = pair_weights(self.pairs[index], self.learner.balance, weights)
-        return [self._model(coef) for coef in self.statistics.sums(index, starts, each).solve(penalty, prior)]
-
-    def _model(self, coef: Float64) -> RankRLS:
-        model = copy(self.learner)
-        model.coef_ = coef
-        return model
+        solved = self.statistics.sums(index, starts, each).solve(penalty, prior)
+        return [self.learner.with_weights(weights) for weights in solved]
 
     def add(self, queries: QuerySet) -> None:
         """One block of statistics more."""

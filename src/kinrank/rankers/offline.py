@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Self
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from kinrank.learn.base import Float64, Learner, LinearLearner, State
 from kinrank.rankers.memory import Int64
@@ -31,11 +33,16 @@ class OfflineModels:
         self.models = models
         self.near = near
         self.pairs = pairs
-        # Inverted: for each judged query the models it taught. Finding the largest overlap then costs k lists, not
-        # a scan over m sets of k.
-        by_member = Neighborhoods.of_labels(near.members, len(models))
-        self._models_of = np.repeat(np.arange(len(models)), np.diff(near.starts))[by_member.members]
-        self._models_starts = by_member.starts
+
+    @cached_property
+    def _taught(self) -> csr_array:
+        """Inverted sets: for each judged query the models it taught.
+
+        Finding the largest overlap then costs k lists, not a scan over m sets of k.
+        """
+        n = len(self.models)
+        sets = csr_array((np.ones(len(self.near.members), np.int8), self.near.members, self.near.starts), shape=(n, n))
+        return sets.T.tocsr()
 
     def most_overlapping(self, neighbors: Int64) -> int:
         """i* of Eq. 1: the model that shares most pairs with S_N(q); the first of equals."""
@@ -45,7 +52,7 @@ class OfflineModels:
     def overlaps(self, neighbors: Int64) -> Float64:
         """|S_N(q_i) ∩ S_N(q)| for every i, counted in pairs."""
         shared = np.zeros(len(self.models))
-        _count(neighbors, self.pairs, self._models_of, self._models_starts, shared)
+        _count(neighbors, self.pairs, self._taught.indices, self._taught.indptr, shared)
         return shared
 
     def neighbors_of(self, model: int) -> Int64:
@@ -64,7 +71,7 @@ class OfflineModels:
     def from_state(cls, learner: Learner, state: State) -> Self:
         """What `get_state` gave, for models of one kind of learner."""
         if "coef" in state:
-            models = [learner.copy().set_state({"coef": coef}) for coef in state["coef"]]
+            models = [learner.with_weights(coef) for coef in state["coef"] if isinstance(learner, LinearLearner)]
         else:
             models = [learner.copy().set_state(unnest(state, f"model{i}")) for i in range(len(state["starts"]) - 1)]
         return cls(models, Neighborhoods(state["members"], state["starts"], state["distances"]), state["pairs"])
