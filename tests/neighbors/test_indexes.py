@@ -13,6 +13,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.neighbors import INDEXES, NeighborIndex, as_index, choose_index
 from kinrank.neighbors.exact import ExactIndex
 from kinrank.neighbors.faiss_indexes import FaissHNSWIndex, FaissIVFIndex
+from kinrank.registry import import_extra
 from tests.neighbors.index_checks import CHECKS, brute_force
 
 
@@ -76,8 +77,7 @@ def test_ivf_answers_in_full_where_its_cells_hold_too_little() -> None:
 
 
 def test_faiss_threads_are_put_back() -> None:
-    import faiss
-
+    faiss = import_extra("faiss", "faiss")
     before = faiss.omp_get_max_threads()
     points = np.zeros((50, 2), dtype=np.float32)
     INDEXES["faiss-flat"](n_threads=before + 1).fit(points).query(points, 1)
@@ -86,6 +86,7 @@ def test_faiss_threads_are_put_back() -> None:
 
 def test_choice_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_index(10_000, 430) == "exact"
+    monkeypatch.setattr(kinrank.neighbors, "find_spec", lambda name: object())
     assert choose_index(1_000_000, 46) == "faiss-ivf"
     monkeypatch.setattr(kinrank.neighbors, "find_spec", lambda name: None)
     assert choose_index(1_000_000, 46) == "exact"
