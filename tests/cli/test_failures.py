@@ -147,10 +147,19 @@ def test_a_reader_that_goes_away_is_no_error_message(workdir: Path):
 def test_control_c_is_130(workdir: Path):
     os.mkfifo("endless.txt")
     program = Path(sys.executable).parent / "kinrank"
-    process = subprocess.Popen([program, "rank", "single", "endless.txt"], stderr=subprocess.PIPE, text=True)
-    with open("endless.txt", "w"):  # opens when the program has begun to read
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+    process = subprocess.Popen(
+        [program, "rank", "single", "endless.txt"],
+        stderr=subprocess.PIPE,
+        text=True,
+        # A background job's children are born deaf to the signal, and the suite may run as one.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        with open("endless.txt", "w"):  # opens when the program has begun to read
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert (process.returncode, said) == (130, "stopped\n")
 
 

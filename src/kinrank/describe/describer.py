@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
+from kinrank.data.features import feature_position
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import QueryVectors
 from kinrank.describe.blocks import names_of, raw_blocks
@@ -183,7 +184,7 @@ class Describer(BaseEstimator):
             raise ParameterError(f"depth must be at least 1 document, got {self.depth}")
         self._weights = parse_blocks(self.blocks, scored=self.reference is not None)
         self._feature_names = feature_names
-        self._reference = _position(self.reference, feature_names)
+        self._reference = -1 if self.reference is None else feature_position(self.reference, feature_names)
 
     def _scaled(self, raw: list[Float64]) -> Float64:
         points = raw[0] if len(raw) == 1 else np.concatenate(raw, axis=1)
@@ -204,15 +205,3 @@ def as_describer(describe: Spec | Describer, *, reference: str | int | None = No
         copied: Describer = clone(describe)
         return copied
     return Describer(describe, reference=reference)
-
-
-def _position(reference: str | int | None, feature_names: tuple[str, ...]) -> int:
-    if reference is None:
-        return -1
-    if isinstance(reference, str):
-        if reference not in feature_names:
-            raise ParameterError(f"reference {reference!r} is not a feature; there are {', '.join(feature_names)}")
-        return feature_names.index(reference)
-    if not 0 <= reference < len(feature_names):
-        raise ParameterError(f"reference must be a column from 0 to {len(feature_names) - 1}, got {reference}")
-    return int(reference)

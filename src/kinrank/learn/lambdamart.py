@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.learn.base import Float64, Learner, State
-from kinrank.registry import import_extra
+from kinrank.learn.base import Learner
+from kinrank.learn.boosting import BoosterMixin
 
 _HIGHEST_GRADE = 30  # LightGBM's own table of gains ends there
 
 
-class LambdaMART(Learner):
+class LambdaMART(BoosterMixin, Learner):
     """Boosted trees on the LambdaRank objective (Burges 2010), trained by LightGBM.
 
     Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30. Missing features are read
@@ -46,8 +46,6 @@ class LambdaMART(Learner):
     True
     """
 
-    reads_missing: ClassVar[bool] = True
-
     def __init__(
         self,
         n_trees: int = 100,
@@ -68,7 +66,6 @@ class LambdaMART(Learner):
 
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None) -> Self:
         """Learn."""
-        lightgbm = import_extra("lightgbm", "lightgbm")
         grades = queries.grades
         wrong = (grades < 0) | (grades > _HIGHEST_GRADE) | (grades != np.floor(grades))
         if wrong.any():
@@ -78,33 +75,4 @@ class LambdaMART(Learner):
                 f"{queries.qid[queries.query_of_row[row]].item()!r}: map the grades first, or use a linear learner"
             )
         weight = None if query_weight is None else np.repeat(np.asarray(query_weight, dtype=np.float64), queries.sizes)
-        data = lightgbm.Dataset(queries.X, label=grades, group=queries.sizes, weight=weight, params={"verbosity": -1})
-        settings = {
-            "objective": "lambdarank",
-            "num_leaves": self.n_leaves,
-            "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_rows_in_leaf,
-            "num_threads": self.n_threads,
-            "seed": self.seed,
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-            **(self.params or {}),
-        }
-        self.booster_ = lightgbm.train(settings, data, num_boost_round=self.n_trees)
-        return self
-
-    def predict(self, X: NDArray[Any]) -> Float64:
-        """The sum of the trees' leaves."""
-        scores: Float64 = self.booster_.predict(np.asarray(X), num_threads=self.n_threads)
-        return scores
-
-    def get_state(self) -> State:
-        """LightGBM's own text form of the model."""
-        return {"booster": np.frombuffer(self.booster_.model_to_string().encode(), dtype=np.uint8)}
-
-    def set_state(self, state: State) -> Self:
-        """Read LightGBM's text form back."""
-        lightgbm = import_extra("lightgbm", "lightgbm")
-        self.booster_ = lightgbm.Booster(model_str=state["booster"].tobytes().decode())
-        return self
+        return self._boost("lambdarank", queries.X, grades, group=queries.sizes, weight=weight)

@@ -14,7 +14,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Float64, State, check_penalty
-from kinrank.registry import Registry, import_extra
+from kinrank.learn.boosting import BoosterMixin
+from kinrank.registry import Registry
 
 _ROWS_AT_ONCE = 1 << 13
 _RANK_TOLERANCE = 1e-10  # of the kernel's largest eigenvalue: below it the landmarks repeat one another
@@ -71,7 +72,7 @@ class Regressor(BaseEstimator, ABC):
         """Take over a fitted model from `get_state`."""
 
 
-class BoostedTrees(Regressor):
+class BoostedTrees(BoosterMixin, Regressor):
     """Gradient boosting of regression trees (Friedman 2001) on squared error, trained by LightGBM.
 
     Needs ``pip install 'kinrank[lightgbm]'``. Missing features are read as they are. The number and size of the
@@ -96,8 +97,6 @@ class BoostedTrees(Regressor):
     [0.0, 1.0]
     """
 
-    reads_missing: ClassVar[bool] = True
-
     def __init__(
         self,
         n_trees: int = 200,
@@ -118,42 +117,12 @@ class BoostedTrees(Regressor):
 
     def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
         """Learn from scratch."""
-        lightgbm = import_extra("lightgbm", "lightgbm")
-        settings = {
-            "objective": "regression",
-            "num_leaves": self.n_leaves,
-            "learning_rate": self.learning_rate,
-            "min_data_in_leaf": self.min_rows_in_leaf,
-            "num_threads": self.n_threads,
-            "seed": self.seed,
-            "deterministic": True,
-            "force_row_wise": True,
-            "verbosity": -1,
-            **(self.params or {}),
-        }
-        data = lightgbm.Dataset(np.asarray(X), label=target, weight=weight, params=settings)
-        self.booster_ = lightgbm.train(settings, data, num_boost_round=self.n_trees)
-        return self
-
-    def predict(self, X: NDArray[Any]) -> Float64:
-        """The sum of the trees' leaves."""
-        scores: Float64 = self.booster_.predict(np.asarray(X), num_threads=self.n_threads)
-        return scores
+        return self._boost("regression", X, target, weight=weight)
 
     @property
     def complexity(self) -> float:
         """0: trees are bounded by their number and size."""
         return 0.0
-
-    def get_state(self) -> State:
-        """LightGBM's own text form of the model."""
-        return {"booster": np.frombuffer(self.booster_.model_to_string().encode(), dtype=np.uint8)}
-
-    def set_state(self, state: State) -> Self:
-        """Read LightGBM's text form back."""
-        lightgbm = import_extra("lightgbm", "lightgbm")
-        self.booster_ = lightgbm.Booster(model_str=state["booster"].tobytes().decode())
-        return self
 
 
 class KernelRidge(Regressor):

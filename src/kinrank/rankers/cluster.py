@@ -7,6 +7,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinrank.data.features import feature_position
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
@@ -14,7 +15,7 @@ from kinrank.learn.base import Float64, Learner, LinearLearner, State
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.cluster_modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries, Select
-from kinrank.rankers.local import Prior, coefficients
+from kinrank.rankers.local import Prior, check_prior, coefficients
 from kinrank.rankers.memory import Pull, remember
 from kinrank.store import nest, unnest
 
@@ -161,10 +162,7 @@ class ClusterRanker(Ranker):
         for name in ("n_clusters", "top", "n_neighbors"):
             if getattr(self, name) < 1:
                 raise ParameterError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.prior not in ("none", "global"):
-            raise ParameterError(f"prior must be 'none' or 'global', got {self.prior!r}")
-        if not self.prior_strength > 0:
-            raise ParameterError(f"prior_strength must be positive, got {self.prior_strength!r}; or set prior='none'")
+        check_prior(self.prior, self.prior_strength)
 
     def _open(self, feature_names: tuple[str, ...]) -> None:
         """The mode, not yet fitted, and the reference column."""
@@ -177,7 +175,7 @@ class ClusterRanker(Ranker):
             )
         settings = ClusterSettings(self.n_clusters, self.top, self.n_neighbors, self.relevant_from, self.seed)
         self.mode_: ClusterMode = made(settings)
-        self.reference_ = _column(self.reference, feature_names)
+        self.reference_ = None if self.reference is None else feature_position(self.reference, feature_names)
 
     def _scored(self, prepared: QuerySet) -> ScoredQueries:
         by_global = prepared.X @ self.global_coef_
@@ -215,12 +213,3 @@ def _mixed(prepared: QuerySet, weights: Float64) -> Float64:
     """Eq. 1 as one weight vector per query: the models are linear, so mixing them is mixing their weights."""
     scores: Float64 = np.einsum("ij,ij->i", prepared.X, weights[prepared.query_of_row])
     return scores
-
-
-def _column(reference: str | int | None, feature_names: tuple[str, ...]) -> int | None:
-    """The position of the reference among the features."""
-    if reference is None or (isinstance(reference, int) and 0 <= reference < len(feature_names)):
-        return reference
-    if reference not in feature_names:
-        raise ParameterError(f"reference {reference!r} is not a feature; there are {', '.join(feature_names)}")
-    return feature_names.index(str(reference))

@@ -47,10 +47,7 @@ class LocalRanker(Ranker):
         raise NotImplementedError
 
     def _fit(self, queries: QuerySet) -> None:
-        if self.prior not in ("none", "global"):
-            raise ParameterError(f"prior must be 'none' or 'global', got {self.prior!r}")
-        if not self.prior_strength > 0:
-            raise ParameterError(f"prior_strength must be positive, got {self.prior_strength!r}; or set prior='none'")
+        check_prior(self.prior, self.prior_strength)
         self.learner_ = make_learner(self.learner)
         prepared = queries
         if not self.learner_.reads_missing:
@@ -114,6 +111,14 @@ class LocalRanker(Ranker):
         self.memory_ = restore(self.learner_, unnest(state, "memory"))
         self.global_ = make_learner(self.learner).set_state(unnest(state, "global"))
         return self
+
+
+def check_prior(prior: str, strength: float) -> None:
+    """Raise where the settings of the prior make no sense."""
+    if prior not in ("none", "global"):
+        raise ParameterError(f"prior must be 'none' or 'global', got {prior!r}")
+    if not strength > 0:
+        raise ParameterError(f"prior_strength must be positive, got {strength!r}; or set prior='none'")
 
 
 def coefficients(model: Learner) -> Float64:

@@ -1,0 +1,59 @@
+"""What LambdaMART and boosted regression share: LightGBM, trained the same way and kept as text."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.learn.base import Float64, State
+from kinrank.registry import import_extra
+
+
+class BoosterMixin:
+    """A model that is one LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
+
+    reads_missing: ClassVar[bool] = True
+
+    n_trees: int
+    n_leaves: int
+    learning_rate: float
+    min_rows_in_leaf: int
+    params: dict[str, Any] | None
+    n_threads: int
+    seed: int
+
+    def _boost(self, objective: str, X: NDArray[Any], label: NDArray[Any], **data: Any) -> Self:
+        """Train from scratch, deterministically."""
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        settings = {
+            "objective": objective,
+            "num_leaves": self.n_leaves,
+            "learning_rate": self.learning_rate,
+            "min_data_in_leaf": self.min_rows_in_leaf,
+            "num_threads": self.n_threads,
+            "seed": self.seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+            **(self.params or {}),
+        }
+        rows = lightgbm.Dataset(np.asarray(X), label=label, params=settings, **data)
+        self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees)
+        return self
+
+    def predict(self, X: NDArray[Any]) -> Float64:
+        """The sum of the trees' leaves."""
+        scores: Float64 = self.booster_.predict(np.asarray(X), num_threads=self.n_threads)
+        return scores
+
+    def get_state(self) -> State:
+        """LightGBM's own text form of the model."""
+        return {"booster": np.frombuffer(self.booster_.model_to_string().encode(), dtype=np.uint8)}
+
+    def set_state(self, state: State) -> Self:
+        """Read LightGBM's text form back."""
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        self.booster_ = lightgbm.Booster(model_str=state["booster"].tobytes().decode())
+        return self
