@@ -8,6 +8,7 @@ import pytest
 
 import kinrank
 from kinrank.errors import MissingExtraError, ParameterError
+from kinrank.learn import LEARNERS
 from kinrank.registry import Registry, import_extra
 
 
@@ -52,3 +53,16 @@ def test_every_registered_name_in_kinrank_leads_to_its_class_and_back():
     assert registries
     for registry in registries.values():
         assert [registry.name_of(registry[name]) for name in registry] == list(registry)
+
+
+@pytest.mark.parametrize(
+    "spec", ["rankrls(0.1)", "rankrls(penalty)", "rankrls(penalty=", "rankrls(lambda_=1)", "rankrls(penalty=print)"]
+)
+def test_settings_in_text_that_cannot_be_read(spec: str) -> None:
+    with pytest.raises(ParameterError, match=r"cannot read learner .*write 'rankrls', or settings as in"):
+        LEARNERS.make(spec)
+
+
+def test_settings_in_text() -> None:
+    assert LEARNERS.make("ranksvm(penalty=0.5, loss='hinge')").get_params()["loss"] == "hinge"
+    assert LEARNERS.make("ranksvm").get_params()["penalty"] == 0.01

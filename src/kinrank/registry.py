@@ -6,6 +6,7 @@ suites, the command line and the reference pages walk the registries and find it
 
 from __future__ import annotations
 
+import ast
 import importlib
 from collections.abc import Iterator
 from types import ModuleType
@@ -65,6 +66,27 @@ class Registry:
             raise ParameterError(f"unknown {self.family} {name!r}: choose one of {choices}") from None
         member: type[Any] = getattr(importlib.import_module(module), attribute)
         return member
+
+    def make(self, spec: str) -> Any:
+        """A member made from text: its name, with settings in brackets where the defaults do not serve.
+
+        Examples
+        --------
+        >>> learners = Registry("learner", {"rankrls": "kinrank.learn.rankrls:RankRLS"})
+        >>> learners.make("rankrls(penalty=0.1)")
+        RankRLS(penalty=0.1)
+        """
+        name, bracket, rest = spec.partition("(")
+        cls = self[name]
+        try:
+            call = ast.parse(f"f{bracket}{rest}" if bracket else "f()", mode="eval").body
+            if not isinstance(call, ast.Call) or call.args:
+                raise ValueError("not name=value settings in brackets")
+            return cls(**{str(word.arg): ast.literal_eval(word.value) for word in call.keywords})
+        except (SyntaxError, ValueError, TypeError) as error:
+            raise ParameterError(
+                f"cannot read {self.family} {spec!r} ({error}): write {name!r}, or settings as in '{name}(name=value)'"
+            ) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)

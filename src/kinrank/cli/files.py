@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kinrank.errors import DataError, FileFormatError
+from kinrank.errors import DataError
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
@@ -67,8 +66,7 @@ class Source:
             return QuerySet.open(self.path)
         if form == "letor":
             return read_letor(self.path, n_features=self.n_features)
-        with _parquet_errors(self.path):
-            return read_parquet(self.path, **self._columns)
+        return read_parquet(self.path, **self._columns)
 
     def blocks(self) -> Iterator[QuerySet]:
         """All of it, about `ROWS_PER_BLOCK` rows at a time where the form allows it."""
@@ -78,8 +76,7 @@ class Source:
         if n_rows is None or n_rows <= ROWS_PER_BLOCK:
             yield self.read()  # at once: rows of a query may then lie anywhere in a Parquet file
         elif self.form == "parquet":
-            with _parquet_errors(self.path):
-                yield from iter_parquet(self.path, rows_per_block=ROWS_PER_BLOCK, **self._columns)
+            yield from iter_parquet(self.path, rows_per_block=ROWS_PER_BLOCK, **self._columns)
         else:
             yield from _slices(self.read())
 
@@ -91,11 +88,9 @@ class Source:
             return None
         if form == "folder":
             return self.read().n_rows
-        import pyarrow.dataset as pds
+        from kinrank.data.parquet import count_rows
 
-        with _parquet_errors(self.path):
-            count: int = pds.dataset(self.path, format="parquet", partitioning=None).count_rows()
-        return count
+        return count_rows(self.path)
 
     @property
     def _columns(self) -> dict[str, Any]:
@@ -178,13 +173,3 @@ def _told(blocks: Iterable[QuerySet], advance: Callable[[int], None]) -> Iterato
     for block in blocks:
         yield block
         advance(block.n_rows)
-
-
-@contextmanager
-def _parquet_errors(path: str) -> Iterator[None]:
-    import pyarrow as pa
-
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise FileFormatError(path, 0, f"cannot be read as Parquet ({error}); fetch or write it again") from error

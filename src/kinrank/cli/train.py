@@ -13,6 +13,7 @@ import typer
 from kinrank.cli import files, messages
 from kinrank.cli.settings import listing, parse_settings
 from kinrank.errors import DamagedFolderError
+from kinrank.rankers import RANKERS
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
@@ -22,16 +23,12 @@ DEFAULT_RANKER = "knn"
 
 
 def _ranker_names(incomplete: str) -> list[str]:
-    from kinrank.rankers import RANKERS
-
     return [name for name in RANKERS if name.startswith(incomplete)]
 
 
 def _list_rankers(wanted: bool) -> None:
     if not wanted:
         return
-    from kinrank.rankers import RANKERS
-
     for name in RANKERS:
         cls = RANKERS[name]
         typer.echo(f"{name}: {(inspect.getdoc(cls) or '').partition(chr(10))[0]}\n{listing(cls)}")
@@ -42,7 +39,7 @@ def train(
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {files.FORMS}.")],
     model: Annotated[str, typer.Option(metavar="FOLDER", help="Where to write the model; one there is replaced.")],
     ranker: Annotated[
-        str, typer.Option(metavar="NAME", autocompletion=_ranker_names, help="Which ranker; --list shows them.")
+        str, typer.Option(metavar="NAME", autocompletion=_ranker_names, help=f"{', '.join(RANKERS)}; --list says more.")
     ] = DEFAULT_RANKER,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the ranker; repeatable.")
@@ -57,7 +54,6 @@ def train(
 ) -> None:
     """Learn a ranker from judged queries and write it as a folder."""
     from kinrank.cli.validation import validation_report
-    from kinrank.rankers import RANKERS
 
     cls = RANKERS[ranker]
     learner: Ranker = cls(**parse_settings(cls, settings or []))

@@ -7,6 +7,7 @@ names; the names of its sub-folders (``day=3/``) are not read as columns.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from kinrank.data.queryset import QuerySet
 from kinrank.data.tables import from_table, to_table
 from kinrank.data.textfile import PathLike
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError, FileFormatError, ParameterError
 
 
 def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id") -> QuerySet:
@@ -30,12 +31,21 @@ def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str 
     >>> read_parquet(path)
     QuerySet(1 queries, 2 rows, 1 features, judged)
     """
-    return from_table(_dataset(path).to_table(), qid=qid, y=y, doc_id=doc_id)
+    with _readable(path):
+        table = _dataset(path).to_table()
+    return from_table(table, qid=qid, y=y, doc_id=doc_id)
 
 
 def write_parquet(queries: QuerySet, path: PathLike) -> None:
     """Write as a Parquet file that `read_parquet` and `iter_parquet` read back."""
     pq.write_table(to_table(queries), path, compression="zstd")
+
+
+def count_rows(path: PathLike) -> int:
+    """How many rows there are, from the files' own books: nothing is read."""
+    with _readable(path):
+        count: int = _dataset(path).count_rows()
+    return count
 
 
 def iter_parquet(
@@ -75,9 +85,8 @@ def iter_parquet(
     """
     if rows_per_block < 1:
         raise ParameterError(f"rows_per_block must be at least 1, got {rows_per_block}")
-    dataset = path if isinstance(path, pds.Dataset) else _dataset(path)
     seen: set[object] = set()
-    for table in _whole_queries(dataset, qid, rows_per_block):
+    for table in _whole_queries(path, qid, rows_per_block):
         block = from_table(table, qid=qid, y=y, doc_id=doc_id)
         ids = block.qid.tolist()
         again = seen.intersection(ids)
@@ -97,8 +106,24 @@ def _dataset(path: PathLike) -> pds.Dataset:
     return pds.dataset(path, format="parquet", partitioning=None)
 
 
-def _whole_queries(dataset: pds.Dataset, qid: str, rows_per_block: int) -> Iterator[pa.Table]:
+@contextmanager
+def _readable(path: PathLike | pds.Dataset) -> Iterator[None]:
+    """Say of which file it is that Arrow complains."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        name = "the Parquet files" if isinstance(path, pds.Dataset) else path
+        raise FileFormatError(name, 0, f"cannot be read as Parquet ({error}); fetch or write it again") from error
+
+
+def _whole_queries(path: PathLike | pds.Dataset, qid: str, rows_per_block: int) -> Iterator[pa.Table]:
     """Tables that end where a query ends."""
+    with _readable(path):
+        dataset = path if isinstance(path, pds.Dataset) else _dataset(path)
+        yield from _tables(dataset, qid, rows_per_block)
+
+
+def _tables(dataset: pds.Dataset, qid: str, rows_per_block: int) -> Iterator[pa.Table]:
     held = dataset.schema.empty_table()
     for batch in _batches(dataset, rows_per_block):
         held = pa.concat_tables([held, pa.Table.from_batches([batch])], promote_options="permissive")

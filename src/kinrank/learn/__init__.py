@@ -20,10 +20,10 @@ def make_learner(learner: str | Learner) -> Learner:
 
     Examples
     --------
-    >>> make_learner("rankrls")
-    RankRLS()
+    >>> make_learner("rankrls(penalty=0.1)")
+    RankRLS(penalty=0.1)
     """
     if isinstance(learner, str):
-        made: Learner = LEARNERS[learner]()
+        made: Learner = LEARNERS.make(learner)
         return made
     return learner.copy()

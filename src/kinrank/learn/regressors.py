@@ -38,7 +38,7 @@ def make_regressor(regressor: str | Regressor) -> Regressor:
     KernelRidge()
     """
     if isinstance(regressor, str):
-        made: Regressor = REGRESSORS[regressor]()
+        made: Regressor = REGRESSORS.make(regressor)
         return made
     twin: Regressor = clone(regressor)
     return twin

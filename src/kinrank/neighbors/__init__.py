@@ -60,5 +60,5 @@ def as_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborInd
         return copied
     if not isinstance(index, str):
         raise ParameterError(f"index must be 'auto', a name or a NeighborIndex, got {type(index).__name__}")
-    made: NeighborIndex = INDEXES[choose_index(n_points, dim) if index == "auto" else index]()
+    made: NeighborIndex = INDEXES.make(choose_index(n_points, dim) if index == "auto" else index)
     return made

@@ -1,23 +1,33 @@
-"""Rankers: one file each, one contract."""
+"""Rankers: one file each, one contract, found by name in `RANKERS`."""
 
 from __future__ import annotations
 
-import os
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from kinrank.rankers.base import RANKERS, Ranker
-from kinrank.store import read_model
+from kinrank.registry import Registry
+
+if TYPE_CHECKING:
+    from kinrank.rankers.base import Ranker as Ranker
+    from kinrank.rankers.base import load as load
 
 __all__ = ["RANKERS", "Ranker", "load"]
 
+RANKERS = Registry(
+    "ranker",
+    {
+        "single": "kinrank.rankers.single:SingleRanker",
+        "atvt": "kinrank.rankers.atvt:ATVTRanker",
+        "cluster": "kinrank.rankers.cluster:ClusterRanker",
+        "ensemble": "kinrank.rankers.ensemble:EnsembleRanker",
+        "knn": "kinrank.rankers.knn:KnnRanker",
+        "query-class": "kinrank.rankers.query_class:QueryClassRanker",
+    },
+)
 
-def load(path: str | os.PathLike[str]) -> Ranker:
-    """Read a ranker that `Ranker.save` wrote; its arrays are memory-mapped.
 
-    Raises
-    ------
-    kinrank.errors.StoreError
-        Where the folder is not a model, is from a newer kinrank, or has changed since it was written.
-    """
-    record = read_model(path)
-    ranker: Ranker = RANKERS[record.ranker].from_record(record)
-    return ranker
+def __getattr__(name: str) -> Any:
+    # Names are listed without importing what they stand for, so that the command line's help is quick.
+    if name not in ("Ranker", "load"):
+        raise AttributeError(f"module 'kinrank.rankers' has no attribute {name!r}")
+    return getattr(importlib.import_module("kinrank.rankers.base"), name)

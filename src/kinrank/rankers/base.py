@@ -23,20 +23,9 @@ from kinrank.learn.base import Float64, State
 from kinrank.learn.regressors import REGRESSORS
 from kinrank.measure import NDCG
 from kinrank.neighbors import INDEXES
-from kinrank.registry import Registry
-from kinrank.store import ModelRecord, decode, encode, write_model
+from kinrank.rankers import RANKERS
+from kinrank.store import ModelRecord, decode, encode, read_model, write_model
 
-RANKERS = Registry(
-    "ranker",
-    {
-        "single": "kinrank.rankers.single:SingleRanker",
-        "atvt": "kinrank.rankers.atvt:ATVTRanker",
-        "cluster": "kinrank.rankers.cluster:ClusterRanker",
-        "ensemble": "kinrank.rankers.ensemble:EnsembleRanker",
-        "knn": "kinrank.rankers.knn:KnnRanker",
-        "query-class": "kinrank.rankers.query_class:QueryClassRanker",
-    },
-)
 _PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
 
 
@@ -235,6 +224,19 @@ class Ranker(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def load(path: str | os.PathLike[str]) -> Ranker:
+    """Read a ranker that `Ranker.save` wrote; its arrays are memory-mapped.
+
+    Raises
+    ------
+    kinrank.errors.StoreError
+        Where the folder is not a model, is from a newer kinrank, or has changed since it was written.
+    """
+    record = read_model(path)
+    ranker: Ranker = RANKERS[record.ranker].from_record(record)
+    return ranker
 
 
 def _check_judged(queries: QuerySet) -> None:
