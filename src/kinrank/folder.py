@@ -100,7 +100,7 @@ def replacing(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
     A folder of the same kind is replaced by two renames; a crash between them leaves both the old and the
     new folder complete beside `path`.
     """
-    target = Path(path)
+    target = Path(path).resolve()  # a link stays, what it points to is replaced
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         _read_manifest(target, kind)  # refuses to replace what is not ours
     target.parent.mkdir(parents=True, exist_ok=True)

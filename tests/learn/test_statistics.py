@@ -31,12 +31,36 @@ def test_weights_are_repetitions() -> None:
     np.testing.assert_allclose(twice.solve(0.1), weighted.solve(0.1))
 
 
-def test_balanced_rows_weigh_one() -> None:
-    each = PairStatistics.of(plain_world()).balanced()
-    np.testing.assert_allclose(each.pairs, 1.0)
-    np.testing.assert_allclose(
-        each.sum().solve(0.01)[0], RankRLS(balance="queries").fit(plain_world()).coef_, atol=1e-6
-    )
+def test_rows_are_positions_or_a_mask() -> None:
+    each = PairStatistics.of(plain_world())
+    mask = np.zeros(len(each), dtype=bool)
+    mask[[2, 5]] = True
+    assert each.sum(mask).pairs == each.sum([2, 5]).pairs
+    assert each[-1].pairs == each.pairs[-1]
+    assert len(list(each)) == len(each)
+    for wrong in ([len(each)], [-1], [10**5], [0.5], mask[1:]):
+        with pytest.raises(DataError, match="rows "):
+            each.sum(wrong)
+    for counts in ([0, 2], [3, 2], [9], []):
+        with pytest.raises(DataError, match="counts must ascend from 1"):
+            each.prefix_sums([1, 2, 3], counts)
+    with pytest.raises(IndexError, match="row 99 of 40"):
+        each[99]
+
+
+def test_features_too_large_to_square_are_named() -> None:
+    queries = QuerySet.from_arrays([[1e30], [0.0]], y=[1, 0], qid=["shoes", "shoes"])
+    with pytest.raises(DataError, match="features of query 'shoes' are missing or too large to square"):
+        PairStatistics.of(queries)
+
+
+def test_wrong_weights_and_no_queries() -> None:
+    world = plain_world()
+    with pytest.raises(DataError, match=r"one value per query \(40\)"):
+        RankRLS().fit(world, query_weight=np.ones(41))
+    with pytest.raises(DataError, match="finite and not negative"):
+        LambdaMART(n_trees=1).fit(world, query_weight=-np.ones(40))
+    assert RankRLS().fit(world[:0]).coef_.tolist() == [0.0] * 5
 
 
 def test_nothing_learnt_is_the_prior() -> None:

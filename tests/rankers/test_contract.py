@@ -6,15 +6,28 @@ from functools import partial
 
 import pytest
 
-from kinrank import SingleRanker
+from kinrank import KnnRanker, QueryClassRanker, SingleRanker
 from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
+from kinrank.describe import Describer
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import RANKERS, Ranker
 
 MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in RANKERS} | {
     "single rankrls": partial(SingleRanker, "rankrls"),
     "single unscaled": partial(SingleRanker, "ranksvm", scale="none", missing="zero"),
-    "single lambdamart": partial(SingleRanker, "lambdamart"),
+    "single lambdamart": partial(SingleRanker, LambdaMART(n_trees=30)),
+    # With the default k these small worlds are all one neighborhood; only few neighbors show a local ranker at work.
+    "knn online": partial(KnnRanker, 9),
+    "knn offline-1": partial(KnnRanker, 9, mode="offline-1"),
+    "knn offline-2": partial(KnnRanker, 9, mode="offline-2"),
+    "knn radius": partial(KnnRanker, radius=2.0, neighbor_weights="tricube"),
+    "knn kernel and prior": partial(KnnRanker, 15, neighbor_weights="gaussian", prior="global"),
+    "knn ranksvm": partial(KnnRanker, 9, learner="ranksvm"),
+    "knn by index and describer": partial(
+        KnnRanker, 9, index="kdtree", describe=Describer(["mean", "max"], n_components=3)
+    ),
+    "query-class": partial(QueryClassRanker, n_types=4),
 }
 
 

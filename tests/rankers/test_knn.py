@@ -95,7 +95,8 @@ def test_adding_equals_refitting_and_removing_equals_never_having_added(
     if isinstance(learner, LambdaMART) and mode != "online":
         world = world[:12]
     known, new = world[:8], world[8:]
-    ranker = KnnRanker(5, mode=mode, learner=learner, prior="global").fit(known)
+    prior = "none" if isinstance(learner, LambdaMART) else "global"
+    ranker = KnnRanker(5, mode=mode, learner=learner, prior=prior).fit(known)
     before = ranker.predict(test)
     ranker.add(new)
     assert ranker.qid_.tolist() == world.qid.tolist()
@@ -225,6 +226,84 @@ def test_change_ratio_is_zero_for_equal_sets_and_bounds_the_loss() -> None:
     assert change_ratio(np.array([0, 1]), np.array([1, 0]), pairs) == 0.0
     assert change_ratio(np.array([0]), np.array([1]), pairs) == pytest.approx(8 / 3)
     assert loss_difference_bound(0.0, penalty=0.01, radius=2.0) == 0.0
+    assert loss_difference_bound(0.25, penalty=0.5, radius=2.0) == pytest.approx(2.0)
+
+
+def test_a_refused_addition_changes_nothing() -> None:
+    train, test = worlds()
+    ranker = KnnRanker(5).fit(train)
+    before = ranker.predict(test)
+    new = test.replace(qid=np.array([f"new {qid}" for qid in test.qid]))
+    with pytest.raises(DataError, match="not judged"):
+        ranker.add(new.replace(y=None))
+    with pytest.raises(DataError, match="missing"):
+        ranker.add(new.replace(X=np.full_like(new.X, np.nan)))
+    with pytest.raises(DataError, match="the judged queries have ids like 'q0', got 0"):
+        ranker.add(new.replace(qid=np.arange(len(new))))
+    np.testing.assert_array_equal(ranker.predict(test), before)
+    assert len(ranker.index_.points_) == len(ranker.memory_.pairs) == len(ranker.qid_) == len(train)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_far_from_everything_is_ranked_globally(mode: Mode) -> None:
+    train, test = worlds()
+    far = test.replace(X=test.X + 1000.0)
+    ranker = KnnRanker(radius=2.0, mode=mode).fit(train)
+    np.testing.assert_allclose(ranker.predict(far), SingleRanker("rankrls").fit(train).predict(far), atol=1e-3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_neighbors_without_a_pair_teach_nothing(mode: Mode) -> None:
+    train, test = worlds()
+    flat = train.replace(y=np.where(train.query_of_row < 40, 1.0, train.grades).astype(np.float32))
+    ranker = KnnRanker(1, mode=mode).fit(flat)
+    weights = ranker.weights(test)
+    assert np.all(np.abs(weights).sum(axis=1) > 0)
+    single = SingleRanker("rankrls").fit(flat).weights(test)
+    assert np.isclose(weights, single).all(axis=1).any()
+    choice = choose_neighbors(KnnRanker(1).fit(flat), test, [1])
+    assert choice.quality[1, None] == pytest.approx(KnnRanker(1).fit(flat).score(test), abs=1e-9)
+
+
+def test_mode_may_change_where_the_models_are_there() -> None:
+    train, test = worlds()
+    offline = KnnRanker(7, mode="offline-1").fit(train)
+    online = KnnRanker(7).fit(train)
+    np.testing.assert_allclose(offline.set_params(mode="online").predict(test), online.predict(test))
+    with pytest.raises(ParameterError, match="there are no models in advance: fit again"):
+        online.set_params(mode="offline-2").predict(test)
+
+
+def test_an_offline_explanation_names_the_teachers_of_the_model() -> None:
+    train, test = worlds()
+    ranker = KnnRanker(7, mode="offline-2").fit(train)
+    chosen = ranker.offline_choice(ranker._points(test))
+    for explanation, model in zip(ranker.explain(test), chosen, strict=True):
+        assert set(explanation.neighbors) == set(ranker.qid_[ranker.offline_.neighbors_of(model)])
+        assert np.all(np.diff(explanation.distances) >= 0)
+
+
+def test_choosing_refuses_what_it_cannot_answer() -> None:
+    train, test = worlds()
+    with pytest.raises(ParameterError, match="no radius"):
+        choose_neighbors(KnnRanker(radius=1.0).fit(train), test, [3])
+    with pytest.raises(ParameterError, match="numbers from 1"):
+        choose_neighbors(KnnRanker(3).fit(train), test, [0, 5])
+    with pytest.raises(DataError, match="another order"):
+        choose_neighbors(KnnRanker(3).fit(train), test.replace(feature_names=test.feature_names[::-1]), [3])
+
+
+def test_trees_cannot_be_pulled() -> None:
+    with pytest.raises(ParameterError, match="this learner has none"):
+        KnnRanker(3, learner="lambdamart", prior="global").fit(plain_world())
+
+
+def test_all_cores_by_either_name() -> None:
+    train, test = worlds()
+    one, every = (KnnRanker(7, mode="offline-2", n_jobs=n).fit(train).predict(test) for n in (1, -1))
+    np.testing.assert_array_equal(one, every)
+    with pytest.raises(ParameterError, match="n_jobs must be at least 1"):
+        KnnRanker(7, mode="offline-2", n_jobs=0).fit(train)
 
 
 @pytest.mark.parametrize(
@@ -244,5 +323,5 @@ def test_settings_that_make_no_sense(settings_: dict[str, object], message: str)
 
 def test_online_mode_has_no_models_in_advance() -> None:
     ranker = KnnRanker(5).fit(plain_world())
-    with pytest.raises(ParameterError, match="has no models in advance"):
+    with pytest.raises(ParameterError, match="there are no models in advance"):
         ranker.offline_choice(ranker.index_.points_)

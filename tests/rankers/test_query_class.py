@@ -51,6 +51,13 @@ def test_unknown_type_is_ranked_globally() -> None:
     )
 
 
+def test_unknown_type_cannot_be_classified() -> None:
+    camps = labelled_camps()
+    strange = camps.replace(query_columns={"wants": np.full(len(camps), "sideways")})
+    with pytest.raises(DataError, match="type 'sideways' was not in training"):
+        QueryClassRanker("wants", given=True).fit(camps).classify(strange)
+
+
 def test_missing_column_is_named() -> None:
     with pytest.raises(DataError, match=r"no column 'intent', only \['wants'\]"):
         QueryClassRanker("intent").fit(labelled_camps())

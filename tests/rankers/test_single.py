@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
+import kinrank
 from kinrank import QuerySet, SingleRanker
 from kinrank.checks.worlds import plain_world
 from kinrank.errors import DataError, ParameterError
@@ -93,6 +97,23 @@ def test_data_frames_give_feature_names() -> None:
     np.testing.assert_allclose(
         ranker.predict(frame, group=world.sizes), ranker.predict(world.replace(feature_names=("bm25", "price")))
     )
+
+
+def test_a_loaded_ranker_still_knows_its_columns(tmp_path: Path) -> None:
+    world = plain_world(n_features=2)
+    frame = pd.DataFrame(world.X, columns=["bm25", "price"])
+    SingleRanker("rankrls").fit(frame, world.y, group=world.sizes).save(tmp_path / "model")
+    loaded = kinrank.load(tmp_path / "model")
+    with pytest.raises(DataError, match="another order than in fit"):
+        loaded.predict(frame[["price", "bm25"]], group=world.sizes)
+
+
+def test_rankers_and_queries_can_be_pickled() -> None:
+    """For joblib and clusters; what is stored for keeps is a folder."""
+    world = plain_world()
+    twin = pickle.loads(pickle.dumps(SingleRanker("rankrls").fit(world)))
+    again = pickle.loads(pickle.dumps(world))
+    assert twin.predict(again).tolist() == SingleRanker("rankrls").fit(world).predict(world).tolist()
 
 
 def test_query_set_speaks_for_itself() -> None:

@@ -41,7 +41,8 @@ def test_grid_search_keeps_queries_whole() -> None:
     ranker = SingleRanker(RankRLS()).set_fit_request(qid=True).set_score_request(qid=True)
     search = GridSearchCV(ranker, {"learner__penalty": [1e-2, 1e6]}, cv=GroupKFold(3))
     search.fit(world.X, world.y, qid=ids, groups=ids)
-    assert search.best_params_ == {"learner__penalty": 0.01} or search.best_score_ > 0.9
+    assert search.best_score_ == max(search.cv_results_["mean_test_score"])
+    assert np.all(search.cv_results_["mean_test_score"] > 0.85)
     assert len(search.predict(world.X[:10])) == 10
 
 

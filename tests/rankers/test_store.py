@@ -88,6 +88,15 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
 
 
+def test_saving_over_a_link_replaces_what_it_points_to(tmp_path: Path) -> None:
+    ranker = SingleRanker("rankrls").fit(plain_world())
+    ranker.save(tmp_path / "v1")
+    (tmp_path / "current").symlink_to(tmp_path / "v1")
+    SingleRanker(RankRLS(penalty=5.0)).fit(plain_world()).save(tmp_path / "current")
+    assert (tmp_path / "current").is_symlink()
+    assert kinrank.load(tmp_path / "v1").get_params(deep=False)["learner"].penalty == 5.0
+
+
 def test_arrays_are_memory_mapped(model: Path) -> None:
     ranker = kinrank.load(model)
     assert isinstance(ranker.get_state()["preparer.center"], np.memmap)

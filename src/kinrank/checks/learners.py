@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kinrank.checks.worlds import plain_world, promise
+from kinrank.data.queryset import QuerySet
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.measure import NDCG
 
@@ -69,7 +70,13 @@ def check_query_weight_counts_queries(make: Callable[[], Learner]) -> None:
 
 
 def check_zero_weight_forgets_a_query(make: Callable[[], Learner]) -> None:
-    """A query of weight 0 is as good as absent, for a linear learner."""
+    """A query of weight 0 is as good as absent: here such queries want the opposite of the others."""
+    world, test = plain_world(60), plain_world(30, seed=1)
+    contrary = world.replace(y=2.0 - world.grades, qid=np.array([f"not {qid}" for qid in world.qid]))
+    both = QuerySet.concat([world, contrary])
+    torn = make().fit(both, query_weight=np.repeat([1.0, 0.0], len(world)))
+    quality = (NDCG @ 10).mean(torn.predict(test.X), test.grades, test.offsets)
+    promise(quality > 0.9, f"NDCG@10 is {quality:.3f}: queries of weight 0 were learnt from")
     world = plain_world()
     weight = np.ones(len(world))
     weight[::2] = 0.0

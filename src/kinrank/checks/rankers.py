@@ -22,6 +22,7 @@ def ranker_checks() -> list[RankerCheck]:
         check_learns_an_order,
         check_arrays_equal_query_set,
         check_row_order_does_not_matter,
+        check_query_set_keeps_its_row_order,
         check_query_order_and_names_do_not_matter,
         check_group_equals_qid,
         check_one_by_one_equals_batch,
@@ -56,6 +57,19 @@ def check_row_order_does_not_matter(make: Callable[[], Ranker]) -> None:
     there = ranker.predict(world.X, qid=ids)
     back = ranker.predict(world.X[shuffled], qid=ids[shuffled])
     promise(bool(np.allclose(there[shuffled], back, atol=1e-5)), "scores must follow their rows")
+
+
+def check_query_set_keeps_its_row_order(make: Callable[[], Ranker]) -> None:
+    """Scores of a QuerySet come in its own row order, also where it was built from shuffled rows or given vectors."""
+    world = plain_world()
+    shuffled = np.random.default_rng(0).permutation(world.n_rows)
+    sorted_again = QuerySet.from_arrays(world.X[shuffled], world.grades[shuffled], qid=_row_ids(world)[shuffled])
+    ranker = make().fit(world)
+    plain = ranker.predict(sorted_again)
+    with_vectors = ranker.predict(sorted_again, query_vectors=np.zeros((len(world), 2)))
+    promise(np.array_equal(plain, with_vectors), "vectors that are not used must not change the scores or their order")
+    one_by_one = np.concatenate([ranker.predict(query) for query in sorted_again])
+    promise(bool(np.allclose(plain, one_by_one, atol=1e-5)), "scores must be in the row order of the QuerySet")
 
 
 def check_query_order_and_names_do_not_matter(make: Callable[[], Ranker]) -> None:

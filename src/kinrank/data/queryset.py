@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,20 +80,23 @@ class QuerySet:
                 f"offsets must run from 0 to the {len(self.X)} rows of X with one step per query, got "
                 f"{len(self.offsets)} offsets from {self.offsets[0]} to {self.offsets[-1]} for {len(self.qid)} queries"
             )
+        if (self.offsets[1:] <= self.offsets[:-1]).any():
+            query = int(np.argmax(self.offsets[1:] <= self.offsets[:-1]))
+            raise DataError(f"offsets must ascend, query {query} has no rows: leave empty queries out")
         for name, values in (("y", self.y), ("doc_id", self.doc_id)):
             if values is not None and values.shape != (len(self.X),):
                 raise DataError(f"{name} must have one value per row of X ({len(self.X)}), got shape {values.shape}")
         for name, values in self.query_columns.items():
             if len(values) != len(self.qid):
                 raise DataError(f"column {name!r} must have one value per query ({len(self.qid)}), got {len(values)}")
-        names = self.feature_names or tuple(f"f{i}" for i in range(1, self.X.shape[1] + 1))
+        names = self.feature_names or default_names(self.X.shape[1])
         if len(names) != self.X.shape[1] or len(set(names)) != len(names):
             raise DataError(
                 f"feature_names must be {self.X.shape[1]} different names, one per column of X, got {len(names)} "
                 f"with {len(set(names))} different"
             )
         object.__setattr__(self, "feature_names", tuple(names))
-        object.__setattr__(self, "query_columns", MappingProxyType(dict(self.query_columns)))
+        object.__setattr__(self, "query_columns", dict(self.query_columns))
 
     @classmethod
     def from_arrays(
@@ -342,6 +344,11 @@ class QuerySet:
     def __repr__(self) -> str:
         judged = "not judged" if self.y is None else "judged"
         return f"QuerySet({len(self):,} queries, {self.n_rows:,} rows, {self.n_features:,} features, {judged})"
+
+
+def default_names(n_features: int) -> tuple[str, ...]:
+    """The names of features that were given none: f1, f2, ..."""
+    return tuple(f"f{i}" for i in range(1, n_features + 1))
 
 
 def _grades(y: ArrayLike) -> Float32:

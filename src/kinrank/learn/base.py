@@ -106,21 +106,24 @@ def pair_weights(pairs: NDArray[Any], balance: Balance, query_weight: ArrayLike 
     if balance not in ("pairs", "queries"):
         raise ParameterError(f"balance must be 'pairs' or 'queries', got {balance!r}")
     weights = np.ones(len(pairs)) if balance == "pairs" else 1.0 / np.maximum(pairs, 1)
-    if query_weight is not None:
-        factor = np.asarray(query_weight, dtype=np.float64)
-        if factor.shape != pairs.shape:
-            raise DataError(f"query_weight must have one value per query ({len(pairs)}), got shape {factor.shape}")
-        if not np.all(np.isfinite(factor)) or np.any(factor < 0):
-            raise DataError("query_weight must be finite and not negative")
-        weights = weights * factor
-    return weights
+    return weights if query_weight is None else weights * check_query_weight(query_weight, len(pairs))
+
+
+def check_query_weight(query_weight: ArrayLike, n_queries: int) -> Float64:
+    """One finite weight per query, none negative."""
+    factor = np.asarray(query_weight, dtype=np.float64)
+    if factor.shape != (n_queries,):
+        raise DataError(f"query_weight must have one value per query ({n_queries}), got shape {factor.shape}")
+    if not np.all(np.isfinite(factor)) or np.any(factor < 0):
+        raise DataError("query_weight must be finite and not negative")
+    return factor
 
 
 def as_prior(prior: ArrayLike | None, n_features: int) -> Float64:
     """The weights w0 that a penalty pulls to."""
     if prior is None:
         return np.zeros(n_features)
-    center = np.asarray(prior, dtype=np.float64)
+    center = np.array(prior, dtype=np.float64)
     if center.shape != (n_features,):
         raise DataError(f"prior must have one weight per feature ({n_features}), got shape {center.shape}")
     return center

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.errors import DataError
 from kinrank.learn.base import Float64, State
 from kinrank.registry import import_extra
 
@@ -40,7 +41,10 @@ class BoosterMixin:
             **(self.params or {}),
         }
         rows = lightgbm.Dataset(np.asarray(X), label=label, params=settings, **data)
-        self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees)
+        try:
+            self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees)
+        except lightgbm.basic.LightGBMError as error:
+            raise DataError(f"LightGBM refuses these data or settings: {error}") from error
         return self
 
     def predict(self, X: NDArray[Any]) -> Float64:

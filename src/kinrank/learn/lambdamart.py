@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.learn.base import Learner
+from kinrank.learn.base import Learner, check_query_weight
 from kinrank.learn.boosting import BoosterMixin
 
 _HIGHEST_GRADE = 30  # LightGBM's own table of gains ends there
@@ -74,5 +74,7 @@ class LambdaMART(BoosterMixin, Learner):
                 f"LambdaMART needs whole grades from 0 to {_HIGHEST_GRADE}, got {grades[row]} in query "
                 f"{queries.qid[queries.query_of_row[row]].item()!r}: map the grades first, or use a linear learner"
             )
-        weight = None if query_weight is None else np.repeat(np.asarray(query_weight, dtype=np.float64), queries.sizes)
+        weight = None
+        if query_weight is not None:
+            weight = np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
         return self._boost("lambdarank", queries.X, grades, group=queries.sizes, weight=weight)

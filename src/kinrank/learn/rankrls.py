@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.base import Balance, LinearLearner, pair_weights
+from kinrank.learn.base import Balance, LinearLearner, as_prior, check_query_weight, pair_weights
 from kinrank.learn.statistics import PairStatistics
 
 _QUERIES_AT_ONCE = 4096
@@ -45,13 +44,13 @@ class RankRLS(LinearLearner):
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None, prior: ArrayLike | None = None) -> Self:
         """Learn; queries are read block by block, so they may lie on disk."""
         total = None
-        factor = None if query_weight is None else np.asarray(query_weight, dtype=np.float64)
+        factor = None if query_weight is None else check_query_weight(query_weight, len(queries))
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             block = slice(start, start + _QUERIES_AT_ONCE)
             part = PairStatistics.of(queries[block])
             weights = pair_weights(part.pairs, self.balance, None if factor is None else factor[block])
             summed = part.sum(weights=weights)
             total = summed if total is None else total + summed
-        if total is not None:
-            self.coef_ = total.solve(self.penalty, prior)[0]
+        center = as_prior(prior, queries.n_features)
+        self.coef_ = center if total is None else total.solve(self.penalty, center)[0]
         return self

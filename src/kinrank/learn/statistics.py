@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.learn.base import Float64, as_prior, check_penalty
+from kinrank.learn.base import Float64, State, as_prior, check_penalty
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,6 +70,10 @@ class PairStatistics:
         moment = np.empty((n, features), dtype=np.float32)
         pairs = np.empty(n, dtype=np.float64)
         _accumulate(np.ascontiguousarray(queries.X), queries.grades, queries.offsets, gram, moment, pairs)
+        finite = np.isfinite(gram).all(axis=1)
+        if not finite.all():
+            query = queries.qid[np.argmin(finite)].item()
+            raise DataError(f"features of query {query!r} are missing or too large to square: fill or scale them")
         return cls(gram, moment, pairs)
 
     def __len__(self) -> int:
@@ -82,7 +86,9 @@ class PairStatistics:
 
     def __getitem__(self, index: int | slice | NDArray[Any]) -> PairStatistics:
         if isinstance(index, int | np.integer):
-            index = slice(int(index), int(index) + 1)
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"row {index} of {len(self)}")
+            index = slice(int(index) % len(self), int(index) % len(self) + 1)
         return PairStatistics(self.gram[index], self.moment[index], self.pairs[index])
 
     def __add__(self, other: PairStatistics) -> PairStatistics:
@@ -119,11 +125,12 @@ class PairStatistics:
         weights
             A factor for each of them.
         """
-        rows = np.arange(len(self)) if index is None else np.asarray(index, dtype=np.int64)
+        rows = np.arange(len(self)) if index is None else self._rows(index)
         return self.sums(rows, np.array([0, len(rows)]), weights)
 
     def sums(self, index: NDArray[np.int64], starts: NDArray[np.int64], weights: ArrayLike | None = None) -> Self:
         """The sums over many sets of rows: set i is ``index[starts[i]:starts[i + 1]]``."""
+        self._rows(index)
         factors = np.ones(len(index)) if weights is None else np.asarray(weights, dtype=np.float64)
         if factors.shape != index.shape:
             raise DataError(f"weights must be one per row summed ({len(index)}), got shape {factors.shape}")
@@ -134,8 +141,10 @@ class PairStatistics:
 
     def prefix_sums(self, index: ArrayLike, counts: ArrayLike, weights: ArrayLike | None = None) -> PairStatistics:
         """The sums over the first ``counts[i]`` rows of `index`, for every i in one pass; counts ascend."""
-        rows = np.asarray(index, dtype=np.int64)
+        rows = self._rows(index)
         ends = np.asarray(counts, dtype=np.int64)
+        if not len(ends) or ends[0] < 1 or ends[-1] > len(rows) or np.any(np.diff(ends) < 0):
+            raise DataError(f"counts must ascend from 1 to the {len(rows)} rows of the index, got {ends.tolist()}")
         factors = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
         gram = np.zeros((len(ends), self.gram.shape[1]))
         moment = np.zeros((len(ends), self.n_features))
@@ -143,11 +152,16 @@ class PairStatistics:
         _prefix_sums(self.moment, rows, factors, ends, moment)
         return PairStatistics(gram, moment, np.cumsum(self.pairs[rows] * factors)[ends - 1])
 
-    def balanced(self) -> Self:
-        """The same with every query weighing one: each row divided by its number of pairs."""
-        factor = 1.0 / np.maximum(self.pairs, 1.0)
-        scale = factor.astype(self.gram.dtype)[:, None]
-        return type(self)(self.gram * scale, self.moment * scale, self.pairs * factor)
+    def _rows(self, index: ArrayLike) -> NDArray[np.int64]:
+        """Rows from positions or a mask; compiled code looks nowhere else."""
+        rows = np.asarray(index)
+        if rows.dtype == np.bool_ and rows.shape == (len(self),):
+            return np.flatnonzero(rows)
+        if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
+            raise DataError(f"rows are a list of whole numbers or a mask of {len(self)}, got {rows.dtype} {rows.shape}")
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
+            raise DataError(f"rows must lie between 0 and {len(self) - 1}, got {rows.min()} to {rows.max()}")
+        return rows.astype(np.int64)
 
     def solve(self, penalty: float, prior: ArrayLike | None = None) -> Float64:
         """The RankRLS weights of each row: (A / P + λI)⁻¹ (b / P + λ w0).
@@ -171,10 +185,19 @@ class PairStatistics:
             _solve(self.gram, self.moment, self.pairs, strength, center, weights)
         except (np.linalg.LinAlgError, ValueError):
             raise DataError(
-                "the statistics do not belong to real pairs (their number or the Gram matrix is negative): "
-                "was a query subtracted that had not been added?"
+                "the statistics are not those of real pairs (their number or the Gram matrix is negative): was a query "
+                "subtracted that had not been added, or are features so large that they must be scaled?"
             ) from None
         return weights
+
+    def get_state(self) -> State:
+        """As plain arrays."""
+        return {"gram": self.gram, "moment": self.moment, "pairs": self.pairs}
+
+    @classmethod
+    def from_state(cls, state: State) -> PairStatistics:
+        """What `get_state` gave."""
+        return cls(state["gram"], state["moment"], state["pairs"])
 
     def matrix(self, row: int = 0) -> Float64:
         """One A as a full symmetric matrix."""

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import kinrank
-from kinrank.data.queryset import QuerySet
+from kinrank.data.queryset import QuerySet, default_names
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.describe import DESCRIBERS, METRICS
 from kinrank.errors import DataError, ParameterError
@@ -108,8 +108,8 @@ class Ranker(BaseEstimator, ABC):
             In the caller's row order. Only differences within one query mean anything.
         """
         queries = self._take(X, None, qid, group, query_vectors)
-        scores: Float64 = queries.in_caller_order(self._predict(queries)) if queries is not X else self._predict(X)
-        return scores
+        scores = self._predict(queries)
+        return scores if isinstance(X, QuerySet) else queries.in_caller_order(scores)
 
     def weights(
         self,
@@ -202,6 +202,9 @@ class Ranker(BaseEstimator, ABC):
             # One row alone has no order to learn.
             least = 2 if fitting else 1
             rows, grades = validate_data(self, X, y, y_numeric=True, ensure_min_samples=least, **settings)
+        if not fitting and hasattr(X, "columns"):
+            # scikit-learn compares the names where it saw some in fit; a loaded ranker knows them from its folder.
+            self._check_names(tuple(map(str, X.columns)))
         if qid is None and group is None:
             if fitting:
                 warnings.warn(
@@ -219,6 +222,11 @@ class Ranker(BaseEstimator, ABC):
             return
         if queries.n_features != self.n_features_in_ or queries.feature_names != self.feature_names_:
             raise DataError(_difference(self.feature_names_, queries.feature_names))
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        nameless = self.feature_names_ == default_names(len(self.feature_names_))
+        if not nameless and names != self.feature_names_:
+            raise DataError(_difference(self.feature_names_, names))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

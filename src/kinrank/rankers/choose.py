@@ -80,8 +80,14 @@ def choose_neighbors(
     5
     """
     memory = ranker.memory_
-    if not isinstance(memory, StatisticsMemory) or ranker.mode != "online" or ranker.neighbor_weights != "uniform":
-        raise ParameterError("choose_neighbors needs mode='online', learner='rankrls' and uniform neighbor_weights")
+    uniform = ranker.neighbor_weights == "uniform" and ranker.radius is None
+    if not isinstance(memory, StatisticsMemory) or ranker.mode != "online" or not uniform:
+        raise ParameterError(
+            "choose_neighbors needs mode='online', learner='rankrls', uniform neighbor_weights and no radius"
+        )
+    if not len(n_neighbors) or min(n_neighbors) < 1:
+        raise ParameterError(f"n_neighbors must be a list of numbers from 1, got {list(n_neighbors)}")
+    queries = ranker._take(queries, None, None, None, None)
     counts = np.unique(np.minimum(n_neighbors, len(ranker.qid_)))
     pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
     X = ranker._prepared(queries)
@@ -95,7 +101,8 @@ def choose_neighbors(
             sums = memory.statistics.prefix_sums(near, counts, weights)
             for row, pull in enumerate(pulls):
                 settings = (memory.learner.penalty, None) if pull is None else pull.applied(memory.learner.penalty)
-                scores[row, :, rows] = (X[rows] @ sums.solve(*settings).T).T
+                solved = np.where(sums.pairs[:, None] > 0, sums.solve(*settings), coefficients(ranker.global_))
+                scores[row, :, rows] = (X[rows] @ solved.T).T
             query += 1
     return _best(queries, scores, counts.tolist(), prior_strengths, measure, ranker.global_.predict(X))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Self
 
@@ -15,11 +16,12 @@ from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.base import Learner, State
+from kinrank.learn.base import Float64, Learner, State
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex, as_index
 from kinrank.rankers.explain import Explanation, explain_query
 from kinrank.rankers.local import LocalRanker, Prior
+from kinrank.rankers.memory import Int64
 from kinrank.rankers.neighborhoods import Neighborhoods, in_blocks
 from kinrank.rankers.offline import OfflineModels
 from kinrank.store import nest, unnest
@@ -123,6 +125,8 @@ class KnnRanker(LocalRanker):
             raise ParameterError(f"mode must be 'online', 'offline-1' or 'offline-2', got {self.mode!r}")
         if self.n_neighbors < 1:
             raise ParameterError(f"n_neighbors must be at least 1, got {self.n_neighbors}")
+        if self.n_jobs is not None and self.n_jobs != -1 and self.n_jobs < 1:
+            raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
         if self.radius is not None and not self.radius > 0:
             raise ParameterError(f"radius must be positive, got {self.radius}")
 
@@ -139,7 +143,8 @@ class KnnRanker(LocalRanker):
             return
         # Threads, since search and learning are compiled code without the interpreter's lock; BLAS is told to use one
         # each. The models do not depend on how many there are.
-        with threadpool_limits(1), ThreadPoolExecutor(self.n_jobs or os.cpu_count()) as threads:
+        workers = os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs
+        with threadpool_limits(1), ThreadPoolExecutor(workers) as threads:
             learnt = list(threads.map(self._learn_near, in_blocks(self.index_.points_)))
         models = [model for _, some in learnt for model in some]
         self.offline_ = OfflineModels(models, Neighborhoods.concat(near for near, _ in learnt), self.memory_.pairs)
@@ -156,18 +161,19 @@ class KnnRanker(LocalRanker):
         return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.n_neighbors, len(self.qid_)))
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
-        if self.offline_ is not None:
-            return [self.offline_.models[model] for model in self.offline_choice(points)]
+        if self.mode != "online":
+            chosen = self.offline_choice(points)
+            return [self.global_ if model < 0 else self._offline.models[model] for model in chosen]
         return [model for some in in_blocks(points) for model in self._learn_near(some)[1]]
 
     def offline_choice(self, points: Float32) -> list[int]:
-        """For each point the judged query whose model ranks it, in an offline mode."""
-        if self.offline_ is None:
-            raise ParameterError("mode='online' has no models in advance: fit with mode='offline-1' or 'offline-2'")
-        if self.mode == "offline-2":
+        """For each point the judged query whose model ranks it, in an offline mode; -1 where none is near."""
+        if self.mode == "offline-2" and self.radius is None:
             nearest: list[int] = self.index_.query(points, 1)[1][:, 0].tolist()
             return nearest
-        return [self.offline_.most_overlapping(members) for some in in_blocks(points) for members, _ in self.near(some)]
+        if self.mode == "offline-2":
+            return [int(near[0]) if len(near) else -1 for some in in_blocks(points) for near, _ in self.near(some)]
+        return [self._offline.most_overlapping(members) for some in in_blocks(points) for members, _ in self.near(some)]
 
     def explain(
         self,
@@ -180,10 +186,23 @@ class KnnRanker(LocalRanker):
         """Why each query is ranked as it is: its neighbors, its weights against the global ones, how far it is."""
         queries = self._take(X, None, qid, group, query_vectors)
         weights = self._weights(queries) if self.learner_.linear else [None] * len(queries)
-        return [
-            explain_query(self, queries, query, near, distances, weights[query])
-            for query, (near, distances) in enumerate(self.near(self._points(queries)))
-        ]
+        points = self._points(queries)
+        near = list(self.near(points) if self.mode == "online" else self._taught(points))
+        return [explain_query(self, queries, query, *near[query], weights[query]) for query in range(len(queries))]
+
+    def _taught(self, points: Float32) -> Iterator[tuple[Int64, Float64]]:
+        """The judged queries that taught the model chosen for each point, nearest to the point first."""
+        for point, model in zip(points, self.offline_choice(points), strict=True):
+            members = self._offline.neighbors_of(model) if model >= 0 else np.empty(0, dtype=np.int64)
+            distances = np.linalg.norm(self.index_.points_[members].astype(np.float64) - point, axis=1)
+            order = np.argsort(distances, kind="stable")
+            yield members[order], distances[order]
+
+    @property
+    def _offline(self) -> OfflineModels:
+        if self.offline_ is None:
+            raise ParameterError("there are no models in advance: fit again with mode='offline-1' or 'offline-2'")
+        return self.offline_
 
     def add(
         self,
@@ -197,14 +216,18 @@ class KnnRanker(LocalRanker):
         """Learn from further judged queries without fitting again.
 
         Scaling and description stay as they were fitted; the model of every neighborhood, and the global one, are
-        what fitting with that scaling and description on all queries would give.
+        what fitting with that scaling and description on all queries would give. Not while another thread predicts.
         """
         queries = self._take(X, y, qid, group, query_vectors)
         known = np.isin(queries.qid, self.qid_)
         if known.any():
             raise DataError(f"query {queries.qid[known][0].item()!r} is known already: remove it first, then add it")
-        self.index_.add(self._points(queries))
-        self.memory_.add(queries.replace(y=queries.grades, X=self._prepared(queries)))
+        if queries.qid.dtype.kind != self.qid_.dtype.kind:
+            raise DataError(f"the judged queries have ids like {self.qid_[0].item()!r}, got {queries.qid[0].item()!r}")
+        # Whatever may be refused comes before the first change.
+        points, prepared = self._points(queries), queries.replace(y=queries.grades, X=self._prepared(queries))
+        self.index_.add(points)
+        self.memory_.add(prepared)
         self.qid_ = np.concatenate([self.qid_, queries.qid])
         return self._learn_again()
 
@@ -212,8 +235,8 @@ class KnnRanker(LocalRanker):
         """Forget judged queries by id, as if they had never been seen (but for scaling and description)."""
         wanted = np.atleast_1d(np.asarray(qid))
         index = np.flatnonzero(np.isin(self.qid_, wanted))
-        if len(index) < len(np.unique(wanted)):
-            unknown = wanted[~np.isin(wanted, self.qid_)]
+        unknown = wanted[~np.isin(wanted, self.qid_)]
+        if len(unknown):
             raise DataError(f"query {unknown[0].item()!r} is not among the {len(self.qid_)} judged queries")
         if len(index) == len(self.qid_):
             raise DataError("cannot remove every judged query: nothing would be left to learn from")

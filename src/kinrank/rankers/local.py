@@ -49,6 +49,8 @@ class LocalRanker(Ranker):
     def _fit(self, queries: QuerySet) -> None:
         check_prior(self.prior, self.prior_strength)
         self.learner_ = make_learner(self.learner)
+        if self.prior == "global" and not self.learner_.linear:
+            raise ParameterError("prior='global' pulls weights, and this learner has none: set prior='none'")
         prepared = queries
         if not self.learner_.reads_missing:
             self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
@@ -67,10 +69,11 @@ class LocalRanker(Ranker):
         return queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
 
     def _learn_each(self, near: Neighborhoods, weights: Float64 | None = None) -> list[Learner]:
-        """The model of each set of judged queries; the global one where a set is empty."""
+        """The model of each set of judged queries; the global one where a set has no pair to learn from."""
         each = np.ones(len(near.members)) if weights is None else weights
         models = self.memory_.learn_each(near.members, near.starts, each, self._pull())
-        return [model if size else self.global_ for model, size in zip(models, np.diff(near.starts), strict=True)]
+        learnt = near.totals(self.memory_.pairs[near.members] * each) > 0
+        return [model if taught else self.global_ for model, taught in zip(models, learnt, strict=True)]
 
     def _pull(self) -> Pull | None:
         if self.prior == "none" or not isinstance(self.global_, LinearLearner):
@@ -89,7 +92,8 @@ class LocalRanker(Ranker):
         if not self.learner_.linear:
             return super()._weights(queries)
         models = self._models(queries, self._points(queries))
-        return self.preparer_.raw_weights(np.array([coefficients(model) for model in models]))
+        weights = np.array([coefficients(model) for model in models]).reshape(len(queries), queries.n_features)
+        return self.preparer_.raw_weights(weights)
 
     def get_state(self) -> State:
         """Everything learnt."""

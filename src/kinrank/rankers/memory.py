@@ -101,12 +101,12 @@ class StatisticsMemory(Memory):
 
     def get_state(self) -> State:
         """The packed statistics."""
-        return {"gram": self.statistics.gram, "moment": self.statistics.moment, "pairs": self.statistics.pairs}
+        return self.statistics.get_state()
 
     @classmethod
     def from_state(cls, learner: RankRLS, state: State) -> Self:
         """What `get_state` gave."""
-        return cls(learner, PairStatistics(state["gram"], state["moment"], state["pairs"]))
+        return cls(learner, PairStatistics.from_state(state))
 
     @property
     def pairs(self) -> Float64:
@@ -156,12 +156,12 @@ class PairsMemory(Memory):
             "lower": self.rows.lower,
             "pairs": self.rows.pairs,
         }
-        return nest(rows=rows, statistics=StatisticsMemory(RankRLS(), self.statistics).get_state())
+        return nest(rows=rows, statistics=self.statistics.get_state())
 
     @classmethod
     def from_state(cls, learner: RankSVM, state: State) -> Self:
         """What `get_state` gave."""
-        statistics = StatisticsMemory.from_state(RankRLS(), unnest(state, "statistics")).statistics
+        statistics = PairStatistics.from_state(unnest(state, "statistics"))
         return cls(learner, JudgedPairs(**unnest(state, "rows")), statistics)
 
     @property
@@ -175,7 +175,11 @@ class RowsMemory(Memory):
 
     def __init__(self, learner: Learner, queries: QuerySet) -> None:
         self.learner = learner
+        self._keep(queries)
+
+    def _keep(self, queries: QuerySet) -> None:
         self.queries = queries
+        self._pairs = JudgedPairs.of(queries).pairs.astype(np.float64)
 
     @classmethod
     def of(cls, learner: Learner, queries: QuerySet) -> Self:
@@ -193,11 +197,11 @@ class RowsMemory(Memory):
 
     def add(self, queries: QuerySet) -> None:
         """Rows more."""
-        self.queries = QuerySet.concat([_bare(self.queries), _bare(queries)])
+        self._keep(QuerySet.concat([_bare(self.queries), _bare(queries)]))
 
     def remove(self, index: Int64) -> None:
         """Rows less."""
-        self.queries = self.queries[np.delete(np.arange(len(self.queries)), index)]
+        self._keep(self.queries[np.delete(np.arange(len(self.queries)), index)])
 
     def get_state(self) -> State:
         """The rows."""
@@ -218,7 +222,7 @@ class RowsMemory(Memory):
     @property
     def pairs(self) -> Float64:
         """How many pairs each query has."""
-        return JudgedPairs.of(self.queries).pairs.astype(np.float64)
+        return self._pairs
 
 
 def memory_class(learner: Learner) -> type[StatisticsMemory | PairsMemory | RowsMemory]:
@@ -243,5 +247,5 @@ def restore(learner: Learner, state: State) -> Memory:
 
 
 def _bare(queries: QuerySet) -> QuerySet:
-    """Queries without what no learner reads, under names of their own, so that any two sets join."""
+    """Queries without what no learner reads, so that any two sets join."""
     return QuerySet(queries.X, queries.y, queries.offsets, queries.qid, feature_names=queries.feature_names)

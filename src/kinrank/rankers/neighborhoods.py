@@ -65,8 +65,16 @@ class Neighborhoods:
     def weights(self, kind: str, radius: float | None) -> Float64:
         """What each member weighs: by distance, against the farthest of its set or the radius."""
         if radius is not None:
-            return neighbor_weights(self.distances, kind, radius)
+            # One more at distance 0, taken off again: the rule for neighbors that all weigh nothing is for a set, and
+            # these are many; sets without weight are ranked globally.
+            return neighbor_weights(np.append(self.distances, 0.0), kind, radius)[:-1]
         return neighbor_weights(self.distances.reshape(len(self), -1), kind).ravel()
+
+    def totals(self, values: Float64) -> Float64:
+        """The sum over each set of one value per member; exactly 0 where all are."""
+        running = np.append(0.0, np.cumsum(values))
+        sums: Float64 = running[self.starts[1:]] - running[self.starts[:-1]]
+        return sums
 
     def __len__(self) -> int:
         return len(self.starts) - 1

@@ -45,9 +45,10 @@ class OfflineModels:
         return sets.T.tocsr()
 
     def most_overlapping(self, neighbors: Int64) -> int:
-        """i* of Eq. 1: the model that shares most pairs with S_N(q); the first of equals."""
+        """i* of Eq. 1: the model that shares most pairs with S_N(q), the first of equals; -1 where none shares any."""
         shared = self.overlaps(neighbors)
-        return int(np.argmax(shared))
+        best = int(np.argmax(shared))
+        return best if shared[best] > 0 else -1
 
     def overlaps(self, neighbors: Int64) -> Float64:
         """|S_N(q_i) ∩ S_N(q)| for every i, counted in pairs."""

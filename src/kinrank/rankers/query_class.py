@@ -95,7 +95,12 @@ class QueryClassRanker(LocalRanker):
 
     def classify(self, queries: QuerySet) -> NDArray[Any]:
         """The type of each query, as the ranker sees it."""
-        return self.types_[self._positions(queries, self._points(queries))]
+        queries = self._take(queries, None, None, None, None)
+        positions = self._positions(queries, self._points(queries))
+        if (positions < 0).any():
+            unknown = self._given_types(queries)[np.argmax(positions < 0)]
+            raise DataError(f"type {unknown.item()!r} was not in training; such queries are ranked by the global model")
+        return self.types_[positions]
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
         return [
