@@ -78,7 +78,7 @@ def choose(train: QuerySet, vali: QuerySet) -> tuple[dict[str, object], int]:
             quality = float(per_query(ranker.set_params(**settings), vali).mean())
             trials += 1
             if quality > best["quality"]:
-                best = {"quality": round(quality, 5), "settings": {"n_components": components, **settings}}
+                best = {"quality": quality, "settings": {"n_components": components, **settings}}
     return best, trials
 
 

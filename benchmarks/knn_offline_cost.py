@@ -1,4 +1,4 @@
-"""All m local models in advance cost at most ten times one global fit, for RankRLS on MSRD.
+"""All m local models in advance cost at most ten times one global fit, for RankRLS on MSRD, with two threads.
 
 The paper estimates k (k/m)^(c-1) times a global fit, c between 1.2 and 2: hundreds of times at its sizes. Here a
 model is a sum and a solve. Both fits are whole: features prepared, statistics, and for the offline models also the

@@ -128,6 +128,7 @@ def make_intents(
         y=y.astype(np.float32),
         offsets=offsets_of(sizes),
         qid=np.arange(n_queries),
+        doc_id=np.arange(len(X)),
         feature_names=("reference", *(f"f{column}" for column in range(2, n_features + 1))),
         query_columns={"intent": intent, "split": np.repeat(["train", "test"], [n_train, n_test])},
     )
@@ -173,6 +174,7 @@ def make_two_camps(n_queries: int = 100, n_docs: int = 20, *, seed: int = 0) -> 
         y=(rank * 5 // n_docs).astype(np.float32).ravel(),
         offsets=offsets_of(np.full(n_queries, n_docs)),
         qid=np.arange(n_queries),
+        doc_id=np.arange(n_queries * n_docs),
         feature_names=("value", "camp"),
         query_columns={"camp": camp},
     )

@@ -62,13 +62,13 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         ([*TRAIN, "--set", "k=3"], "unknown parameter 'k'. KnnRanker takes\n  n_neighbors: int = 400\n"),
         ([*TRAIN, "--set", "n_neighbors=many"], "n_neighbors must be int, got 'many'"),
         ([*TRAIN, "--set", "learner=nobody"], "unknown learner 'nobody'"),
-        ([*TRAIN, "--set", "n_neighbors=0"], "n_neighbors must be at least 1"),
+        ([*TRAIN, "--set", "n_neighbors=0"], "n_neighbors must be a whole number from 1"),
         (["train", "train.parquet", "--model", "test"], "test: holds a 'queries', a 'model' was expected"),
-        (["train", "train.parquet", "--model", "test.txt"], "test.txt: no manifest.json in it"),
+        (["train", "train.parquet", "--model", "test.txt"], "test.txt: there is no such folder"),
         (["train", "unjudged", "--model", "m"], "these queries are not judged"),
         ([*TRAIN, "--validate", "wide.txt"], "feature 3, expected at most 2"),
-        ([*TRAIN, "--validate", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
-        (["rank", "missing", "test"], "missing: no manifest.json in it, so it is not a kinrank model folder"),
+        ([*TRAIN, "--validate", "narrow"], "narrow: must be judged and have the features of train.parquet"),
+        (["rank", "missing", "test"], "missing: there is no such folder"),
         (["rank", "test", "test"], "test: holds a 'queries', a 'model' was expected"),
         (["rank", "single", "test"], "has changed since it was written (SHA-256 differs)"),
         (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
@@ -107,7 +107,7 @@ def test_a_foreign_folder_is_refused_before_the_work(kinrank, workdir: Path):
 def test_the_installed_program_fails_in_the_same_way(script, workdir: Path):
     done = script("rank", "missing", "test")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: missing: no manifest.json")
+    assert done.stderr.startswith("error: missing: there is no such folder")
     assert len(done.stderr.splitlines()) == 1  # long messages are not broken into lines
 
 

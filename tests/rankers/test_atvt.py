@@ -162,7 +162,7 @@ def test_trees_keep_the_contract_with_missing_features() -> None:
     X[::3, 1] = np.nan
     holes = world.replace(X=X)
     assert np.isfinite(ATVTRanker(FEW_TREES).fit(holes).predict(holes)).all()
-    with pytest.raises(DataError, match=r"'f2' is missing \(NaN\) in row 0 \(query q0\)"):
+    with pytest.raises(DataError, match=r"'f2' is missing \(NaN\) in candidate 1 of query 'q0'"):
         ATVTRanker("kernel-ridge").fit(holes)
     assert np.isfinite(ATVTRanker("kernel-ridge", missing="mean").fit(holes).predict(holes)).all()
 

@@ -281,7 +281,7 @@ def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
     world = plain_world()
     X = world.X.copy()
     X[::7, 0] = np.nan
-    with pytest.raises(DataError, match=r"is missing \(NaN\) in row 0"):
+    with pytest.raises(DataError, match=r"is missing \(NaN\) in candidate 1 of query"):
         make(mode=mode).fit(world.replace(X=X))
     ranker = make(mode=mode, missing="mean").fit(world.replace(X=X))
     assert np.isfinite(ranker.predict(world.replace(X=X))).all()

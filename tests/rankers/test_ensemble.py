@@ -213,7 +213,7 @@ def test_settings_without_sense_are_refused(settings: dict[str, object], message
 
 
 def test_missing_scores_name_query_and_ranker() -> None:
-    with pytest.raises(DataError, match=r"'f1' is missing \(NaN\) in row 0"):
+    with pytest.raises(DataError, match=r"'f1' is missing \(NaN\) in candidate 1"):
         EnsembleRanker().fit([[np.nan, 1.0], [1.0, 0.0]], [0, 1], group=[2])
 
 

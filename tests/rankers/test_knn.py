@@ -310,8 +310,8 @@ def test_all_cores_by_either_name() -> None:
     ("settings_", "message"),
     [
         ({"mode": "sometimes"}, "mode must be 'online', 'offline-1' or 'offline-2', got 'sometimes'"),
-        ({"n_neighbors": 0}, "n_neighbors must be at least 1, got 0"),
-        ({"radius": -1.0}, r"radius must be positive, got -1\.0"),
+        ({"n_neighbors": 0}, "n_neighbors must be a whole number from 1, got 0"),
+        ({"radius": -1.0}, r"radius must be a positive number, got -1\.0"),
         ({"prior": "local"}, "prior must be 'none' or 'global', got 'local'"),
         ({"prior": "global", "prior_strength": 0.0}, r"prior_strength must be positive, got 0\.0"),
     ],

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import kinrank
-from kinrank import QuerySet, SingleRanker
+from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.checks.worlds import plain_world
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.prepare import Preparer
@@ -20,18 +20,18 @@ def test_missing_feature_names_query_and_feature() -> None:
     queries = QuerySet.from_arrays(
         [[1.0, 2.0], [0.0, np.nan]], y=[0, 1], qid=["shoes", "shoes"], feature_names=["bm25", "price"]
     )
-    with pytest.raises(DataError, match=r"'price' is missing \(NaN\) in row 1 \(query shoes\): pass missing='zero'"):
+    with pytest.raises(DataError, match=r"'price' is missing \(NaN\) in candidate 2 of query 'shoes': pass missing="):
         SingleRanker().fit(queries)
 
 
-def test_missing_row_is_counted_as_the_caller_counts() -> None:
+def test_missing_candidate_is_counted_within_its_query() -> None:
     X = np.array([[1.0], [2.0], [np.nan], [4.0]])
-    with pytest.raises(DataError, match=r"row 2 \(query a\)"):
+    with pytest.raises(DataError, match=r"candidate 2 of query 'a'"):
         SingleRanker().fit(X, [0, 1, 1, 0], qid=["a", "b", "a", "b"])
 
 
 def test_infinite_feature_is_refused() -> None:
-    with pytest.raises(DataError, match=r"is infinite in row 1"):
+    with pytest.raises(DataError, match=r"is infinite in candidate 2 of query 0"):
         SingleRanker(missing="zero").fit([[1.0], [np.inf]], [0, 1], group=[2])
 
 
@@ -87,6 +87,22 @@ def test_other_feature_order_is_refused() -> None:
         ranker.predict(world.replace(feature_names=("b", "a")))
     with pytest.raises(DataError, match=r"missing \['b'\], unknown \['c'\]"):
         ranker.predict(world.replace(feature_names=("a", "c")))
+
+
+def test_a_failed_refit_leaves_the_old_model() -> None:
+    world, other = plain_world(), plain_world(seed=5)
+    ranker = KnnRanker(5).fit(world)
+    before = ranker.predict(world)
+    with pytest.raises(ParameterError, match="n_neighbors must be a whole number from 1, got 0"):
+        ranker.set_params(n_neighbors=0).fit(other)
+    np.testing.assert_array_equal(ranker.set_params(n_neighbors=5).predict(world), before)
+
+
+def test_score_without_queries_says_what_it_does() -> None:
+    world = plain_world()
+    ranker = SingleRanker("rankrls").fit(world)
+    with pytest.warns(UserWarning, match="candidates of one query"):
+        ranker.score(world.X, world.y)
 
 
 def test_data_frames_give_feature_names() -> None:

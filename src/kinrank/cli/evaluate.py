@@ -57,6 +57,7 @@ def evaluate(
         typer.echo(json.dumps(_record(measured, wanted, comparisons, queries.n_rows), indent=2, allow_nan=False))
         return
     for measure in wanted:
+        messages.show(f"{measure!r}, {len(measured[0].evaluation.qid):,} queries")
         messages.show(_table(measured, measure, comparisons))
         messages.show("")
     if comparisons:
@@ -77,10 +78,7 @@ def _tell_gaps(run: MeasuredRun, n_documents: int) -> None:
 
 
 def _table(runs: list[MeasuredRun], measure: Measure, comparisons: Comparisons) -> Table:
-    n_queries = len(runs[0].evaluation.qid)
-    table = Table(
-        title=f"{measure!r}, {n_queries:,} queries", title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
+    table = Table(box=None, pad_edge=False)
     table.add_column("run")
     table.add_column("mean", justify="right")
     if comparisons:

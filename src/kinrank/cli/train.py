@@ -12,7 +12,7 @@ import typer
 
 from kinrank.cli import files, messages
 from kinrank.cli.settings import listing, parse_settings
-from kinrank.errors import DamagedFolderError
+from kinrank.errors import DamagedFolderError, DataError
 from kinrank.rankers import RANKERS
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def train(
     queries = _read(data)
     messages.say(f"{data}: {queries!r}")
     held_out = None if validate is None else _read(validate, queries.n_features)
+    if held_out is not None and (held_out.y is None or held_out.feature_names != queries.feature_names):
+        raise DataError(f"{validate}: must be judged and have the features of {data}, in the same order")
     start = time.perf_counter()
     with messages.working(f"learning {ranker}"):
         learner.fit(queries)

@@ -80,6 +80,8 @@ def as_ids(values: ArrayLike, name: str) -> NDArray[Any]:
     ids = np.asarray(values)
     if ids.ndim != 1:
         raise DataError(f"{name} must have one dimension, got shape {ids.shape}")
+    if ids.dtype.kind == "U" and isinstance(values, list | tuple) and values:
+        return _ids_from_objects(list(values), name)  # NumPy would make text of a number among them
     if ids.dtype.kind in "iuU":
         return ids
     if ids.dtype.kind == "S":

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kinrank.data.letor_kernel import document_span, measure, parse, texts_at
 from kinrank.data.queryset import Float32, QuerySet
-from kinrank.data.textfile import PathLike, ids_as_given, open_bytes, read_bytes
+from kinrank.data.textfile import PathLike, ids_as_given, read_bytes, writing
 from kinrank.errors import DataError, FileFormatError
 
 MAX_FEATURES = 1_000_000  # X is dense: an index beyond this is a broken line, not a feature
@@ -91,7 +91,7 @@ def write_letor(queries: QuerySet, path: PathLike) -> None:
     if documents is not None:
         _refuse_blanks("document", documents)
     query_of_row = queries.query_of_row
-    with open_bytes(path, "wb") as stream:
+    with writing(path) as stream:
         for start in range(0, queries.n_rows, _ROWS_PER_WRITE):
             rows = slice(start, start + _ROWS_PER_WRITE)
             lines = [

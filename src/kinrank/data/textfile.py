@@ -6,6 +6,9 @@ import gzip
 import lzma
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 import numpy as np
@@ -24,6 +27,23 @@ def open_bytes(path: PathLike, mode: Literal["rb", "wb"]) -> IO[bytes]:
     if name.endswith(".xz"):
         return cast(IO[bytes], lzma.open(name, mode))
     return open(name, mode)
+
+
+@contextmanager
+def writing(path: PathLike) -> Iterator[IO[bytes]]:
+    """Open for writing so that a failure half-way leaves what was there; devices and pipes are written directly."""
+    target = Path(path)
+    if not target.parent.is_dir() or (target.exists() and not target.is_file()):
+        with open_bytes(path, "wb") as stream:
+            yield stream
+        return
+    staging = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        with open_bytes(staging, "wb") as stream:
+            yield stream
+        staging.replace(target)
+    finally:
+        staging.unlink(missing_ok=True)
 
 
 def read_bytes(path: PathLike) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, ids_as_given, open_bytes, read_bytes
+from kinrank.data.textfile import PathLike, ids_as_given, read_bytes, writing
 from kinrank.errors import DataError, FileFormatError
 
 QRELS_LINE = "query 0 document grade"
@@ -230,7 +230,7 @@ def _number(word: str) -> float:
 
 def _write(path: PathLike, lines: Iterable[str], layout: str) -> None:
     expected = len(layout.split())
-    with open_bytes(path, "wb") as stream:
+    with writing(path) as stream:
         for line in lines:
             if len(line.split()) != expected:
                 raise DataError(f"{line!r} does not read back as {layout!r}: ids and tags must be words without blanks")

@@ -25,7 +25,8 @@ def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
     queries
         Whose vectors are wanted.
     query_vectors
-        A mapping from query id to vector, or an array with one row per query in order of first appearance.
+        A mapping from query id to vector, a data frame indexed by query id, or an array with one row per query in
+        order of first appearance.
 
     Examples
     --------
@@ -33,6 +34,9 @@ def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
     >>> align_vectors(queries, {"a": [0.0, 1.0], "b": [1.0, 0.0]}).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    if hasattr(query_vectors, "columns"):  # a data frame: its index says whose vector a row is
+        frame: Any = query_vectors
+        query_vectors = dict(zip(frame.index.tolist(), frame.to_numpy(), strict=True))
     rows: Any = query_vectors
     if isinstance(query_vectors, Mapping):
         rows = [_look_up(query_vectors, qid) for qid in queries.qid.tolist()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kinrank.errors import ParameterError
 from kinrank.learn.base import Learner
 from kinrank.registry import Registry
 
@@ -26,4 +27,6 @@ def make_learner(learner: str | Learner) -> Learner:
     if isinstance(learner, str):
         made: Learner = LEARNERS.make(learner)
         return made
+    if not isinstance(learner, Learner):
+        raise ParameterError(f"learner must be a name or a Learner, got {learner!r}: choose among {list(LEARNERS)}")
     return learner.copy()

@@ -110,9 +110,9 @@ def _complaint(row: int, column: int, value: float, queries: QuerySet | None) ->
     where = f"row {row}"
     feature = f"feature {column}"
     if queries is not None:
-        caller_row = row if queries.row_order is None else int(queries.row_order[row])
         query = int(np.searchsorted(queries.offsets, row, side="right")) - 1
-        where = f"row {caller_row} (query {queries.qid[query]})"
+        # Counted within the query: that holds however the rows were sorted or cut into blocks on their way here.
+        where = f"candidate {row - int(queries.offsets[query]) + 1} of query {queries.qid[query].item()!r}"
         feature = f"feature {queries.feature_names[column]!r}"
     if np.isinf(value):
         return f"{feature} is infinite in {where}: clip it or leave the row out"

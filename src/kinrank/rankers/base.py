@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -137,7 +138,11 @@ class Ranker(BaseEstimator, ABC):
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
     ) -> float:
-        """Mean NDCG@10, `kinrank.measure.NDCG` with its standard conventions."""
+        """Mean NDCG@10, `kinrank.measure.NDCG` with its standard conventions.
+
+        Without qid and group all rows are one query, which is seldom meant: a warning says so. In scikit-learn's
+        searches ask for it with ``set_fit_request(qid=True).set_score_request(qid=True)``.
+        """
         queries = self._take(X, y, qid, group, query_vectors)
         return (NDCG @ 10).mean(self._predict(queries), queries.grades, queries.offsets)
 
@@ -194,6 +199,10 @@ class Ranker(BaseEstimator, ABC):
         group: ArrayLike | None,
         fitting: bool,
     ) -> QuerySet:
+        if not fitting and hasattr(X, "columns") and not hasattr(self, "feature_names_in_"):
+            # Fitted on a QuerySet, or loaded: scikit-learn has seen no names, but we know them.
+            self._check_names(tuple(map(str, X.columns)))
+            X = np.asarray(X)
         # Finiteness is checked later, where the message can name the query and the feature.
         settings: dict[str, Any] = {"reset": fitting, "dtype": np.float32, "ensure_all_finite": False}
         if y is None and not fitting:
@@ -202,11 +211,8 @@ class Ranker(BaseEstimator, ABC):
             # One row alone has no order to learn.
             least = 2 if fitting else 1
             rows, grades = validate_data(self, X, y, y_numeric=True, ensure_min_samples=least, **settings)
-        if not fitting and hasattr(X, "columns"):
-            # scikit-learn compares the names where it saw some in fit; a loaded ranker knows them from its folder.
-            self._check_names(tuple(map(str, X.columns)))
         if qid is None and group is None:
-            if fitting:
+            if fitting or y is not None:
                 warnings.warn(
                     f"no qid= and no group=: all {len(rows)} rows are taken as candidates of one query",
                     UserWarning,
@@ -219,6 +225,7 @@ class Ranker(BaseEstimator, ABC):
     def _check_features(self, queries: QuerySet, fitting: bool) -> None:
         if fitting:
             self.n_features_in_ = queries.n_features
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
             return
         if queries.n_features != self.n_features_in_ or queries.feature_names != self.feature_names_:
             raise DataError(_difference(self.feature_names_, queries.feature_names))
@@ -263,5 +270,17 @@ def _difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:
     missing = [name for name in expected if name not in got]
     extra = [name for name in got if name not in expected]
     if missing or extra:
-        return f"the ranker was fitted on {len(expected)} features, got {len(got)}: missing {missing}, unknown {extra}"
-    return f"the features are in another order than in fit: expected {list(expected)}, got {list(got)}"
+        return (
+            f"the ranker was fitted on {len(expected)} features, got {len(got)}: "
+            f"missing {_some(missing)}, unknown {_some(extra)}; give the features of fit, by the same names"
+        )
+    return (
+        f"the features are in another order than in fit: expected {_some(expected)}, got {_some(got)}; "
+        "bring the columns into that order"
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{list(names[:5])}{more}"

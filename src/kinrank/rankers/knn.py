@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Integral, Real
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from kinrank.data.queryset import Float32, QuerySet
@@ -46,7 +48,8 @@ class KnnRanker(LocalRanker):
         Neighbors are all judged queries within this distance, in place of `n_neighbors`. A query that has none is
         ranked by the global model.
     learner : {"rankrls", "ranksvm", "lambdamart"} or Learner
-        What learns a local model. RankRLS makes it affordable.
+        What learns a local model. RankRLS makes it affordable; LambdaMART grows its trees anew for every query, which
+        is for study, not for serving.
     describe : str, list, dict or Describer
         How a query becomes a point: ``"mean"`` (the paper's), ``"summaries"``, ``"summaries+text"``...; see
         `kinrank.describe.Describer`.
@@ -116,19 +119,20 @@ class KnnRanker(LocalRanker):
     def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         self.qid_ = queries.qid
         self.index_ = as_index(self.index, *points.shape).fit(points)
-        self._check_settings()
         self._measure_distances()
         self._learn_offline()
 
     def _check_settings(self) -> None:
+        super()._check_settings()
         if self.mode not in ("online", "offline-1", "offline-2"):
             raise ParameterError(f"mode must be 'online', 'offline-1' or 'offline-2', got {self.mode!r}")
-        if self.n_neighbors < 1:
-            raise ParameterError(f"n_neighbors must be at least 1, got {self.n_neighbors}")
+        whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
+        if not whole or self.n_neighbors < 1:
+            raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
         if self.n_jobs is not None and self.n_jobs != -1 and self.n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
-        if self.radius is not None and not self.radius > 0:
-            raise ParameterError(f"radius must be positive, got {self.radius}")
+        if self.radius is not None and not (isinstance(self.radius, Real) and self.radius > 0):
+            raise ParameterError(f"radius must be a positive number, got {self.radius!r}")
 
     def _measure_distances(self) -> None:
         """How far judged queries lie from their nearest other one: what is usual, so that `explain` can say."""
@@ -233,6 +237,7 @@ class KnnRanker(LocalRanker):
 
     def remove(self, qid: ArrayLike) -> Self:
         """Forget judged queries by id, as if they had never been seen (but for scaling and description)."""
+        check_is_fitted(self)
         wanted = np.atleast_1d(np.asarray(qid))
         index = np.flatnonzero(np.isin(self.qid_, wanted))
         unknown = wanted[~np.isin(wanted, self.qid_)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -38,6 +39,10 @@ class LocalRanker(Ranker):
     scale: Scale
     missing: Missing
 
+    def _check_settings(self) -> None:
+        """Refuse settings that make no sense, before anything learnt earlier is touched."""
+        check_prior(self.prior, self.prior_strength)
+
     def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         """Prepare what answers `_models`, given the training queries as points."""
         raise NotImplementedError
@@ -47,7 +52,7 @@ class LocalRanker(Ranker):
         raise NotImplementedError
 
     def _fit(self, queries: QuerySet) -> None:
-        check_prior(self.prior, self.prior_strength)
+        self._check_settings()
         self.learner_ = make_learner(self.learner)
         if self.prior == "global" and not self.learner_.linear:
             raise ParameterError("prior='global' pulls weights, and this learner has none: set prior='none'")
@@ -121,7 +126,7 @@ def check_prior(prior: str, strength: float) -> None:
     """Raise where the settings of the prior make no sense."""
     if prior not in ("none", "global"):
         raise ParameterError(f"prior must be 'none' or 'global', got {prior!r}")
-    if not strength > 0:
+    if not (isinstance(strength, Real) and strength > 0):
         raise ParameterError(f"prior_strength must be positive, got {strength!r}; or set prior='none'")
 
 

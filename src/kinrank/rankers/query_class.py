@@ -79,9 +79,14 @@ class QueryClassRanker(LocalRanker):
         self.missing = missing
         self.seed = seed
 
-    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
+    def _check_settings(self) -> None:
+        super()._check_settings()
         if self.given and self.types is None:
             raise ParameterError("given=True needs types=, the query column that holds the type")
+        if self.n_types < 1:
+            raise ParameterError(f"n_types must be at least 1, got {self.n_types}")
+
+    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         if self.types is None:
             found = KMeans(min(self.n_types, len(queries)), n_init=10, random_state=self.seed).fit(points)
             self.types_, labels = np.unique(found.labels_, return_inverse=True)
