@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
@@ -184,12 +185,12 @@ def _above(values: Any) -> Any:
     return np.nextafter(np.float32(values), np.float32(np.inf))
 
 
-class ProposingIndex(NeighborIndex):
+class ProposingIndex(NeighborIndex, ABC):
     """An index with a search structure of its own, which proposes candidates; they are measured and sorted here."""
 
+    @abstractmethod
     def _candidates(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
         """Positions for each query, its `k` nearest among them in any order; None where a scan must decide."""
-        raise NotImplementedError
 
     def _nearest(self, queries: Float32, distances: Float64, indices: Int64) -> None:
         for row, candidates in enumerate(self._candidates(queries, distances.shape[1])):

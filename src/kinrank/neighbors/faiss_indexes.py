@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
@@ -28,8 +29,9 @@ class _FaissIndex(ProposingIndex):
     def __init__(self, *, n_threads: int = 1) -> None:
         self.n_threads = n_threads
 
+    @abstractmethod
     def _make(self, faiss: Any, dim: int) -> Any:
-        raise NotImplementedError
+        """The FAISS index, empty."""
 
     def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
         found: tuple[Float32, Int64] = self._faiss.search(queries, k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Literal, Self
@@ -28,7 +29,7 @@ Prior = Literal["none", "global"]
 class LocalRanker(Ranker):
     """Base of rankers that learn a model from some of the judged queries for some of the others.
 
-    A subclass says which model ranks a query: it implements `_fit_local` and `_model_of`.
+    A subclass says which model ranks a query: it implements `_fit_local` and `_models`.
     """
 
     learner: str | Learner
@@ -43,13 +44,13 @@ class LocalRanker(Ranker):
         """Refuse settings that make no sense, before anything learnt earlier is touched."""
         check_prior(self.prior, self.prior_strength)
 
+    @abstractmethod
     def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         """Prepare what answers `_models`, given the training queries as points."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
         """The model of each query."""
-        raise NotImplementedError
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings()
