@@ -8,10 +8,14 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from kinrank.errors import MissingExtraError
 
 HERE = Path(__file__).parent
+# The first call of a compiled loop takes seconds, so no deadline; in CI the same examples every time.
+settings.register_profile("kinrank", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("kinrank")
 # Set by scripts/test-core, whose environment has no extras. Without it a missing dependency is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
 EXTRAS = re.compile(r"^(?:import|from) (?:clarabel|faiss|ir_measures|lightgbm|matplotlib|pandas|piqp)\b", re.M)
