@@ -126,17 +126,19 @@ class PairStatistics:
             A factor for each of them.
         """
         rows = np.arange(len(self)) if index is None else self._rows(index)
-        return self.sums(rows, np.array([0, len(rows)]), weights)
+        return self._sums(rows, np.array([0, len(rows)]), weights)
 
     def sums(self, index: NDArray[np.int64], starts: NDArray[np.int64], weights: ArrayLike | None = None) -> Self:
         """The sums over many sets of rows: set i is ``index[starts[i]:starts[i + 1]]``."""
-        self._rows(index)
-        factors = np.ones(len(index)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if factors.shape != index.shape:
-            raise DataError(f"weights must be one per row summed ({len(index)}), got shape {factors.shape}")
+        return self._sums(self._rows(index), starts, weights)
+
+    def _sums(self, rows: NDArray[np.int64], starts: NDArray[np.int64], weights: ArrayLike | None) -> Self:
+        factors = np.ones(len(rows)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if factors.shape != rows.shape:
+            raise DataError(f"weights must be one per row summed ({len(rows)}), got shape {factors.shape}")
         n = len(starts) - 1
         gram, moment, pairs = np.zeros((n, self.gram.shape[1])), np.zeros((n, self.n_features)), np.zeros(n)
-        _sum_sets(self.gram, self.moment, self.pairs, index, starts, factors, gram, moment, pairs)
+        _sum_sets(self.gram, self.moment, self.pairs, rows, starts, factors, gram, moment, pairs)
         return type(self)(gram, moment, pairs)
 
     def prefix_sums(self, index: ArrayLike, counts: ArrayLike, weights: ArrayLike | None = None) -> PairStatistics:

@@ -166,10 +166,10 @@ class Ranker(BaseEstimator, ABC):
     def _take(
         self,
         X: ArrayLike | QuerySet,
-        y: ArrayLike | None,
-        qid: ArrayLike | None,
-        group: ArrayLike | None,
-        query_vectors: QueryVectors | None,
+        y: ArrayLike | None = None,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
         *,
         fitting: bool = False,
     ) -> QuerySet:

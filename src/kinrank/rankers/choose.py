@@ -87,7 +87,7 @@ def choose_neighbors(
         )
     if not len(n_neighbors) or min(n_neighbors) < 1:
         raise ParameterError(f"n_neighbors must be a list of numbers from 1, got {list(n_neighbors)}")
-    queries = ranker._take(queries, None, None, None, None)
+    queries = ranker._take(queries)
     counts = np.unique(np.minimum(n_neighbors, len(ranker.qid_)))
     pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
     X = ranker._prepared(queries)

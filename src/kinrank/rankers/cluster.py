@@ -111,7 +111,7 @@ class ClusterRanker(Ranker):
         self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
     ) -> Float64:
         """weight_i(q), what each cluster's model weighs for each query: shape (queries, clusters), rows sum to 1."""
-        return self._cluster_weights(self.preparer_.apply(self._take(X, None, qid, group, None)))
+        return self._cluster_weights(self.preparer_.apply(self._take(X, None, qid, group)))
 
     def local_scores(
         self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
@@ -120,7 +120,7 @@ class ClusterRanker(Ranker):
 
         What the oracles of `kinrank.measure.oracle` choose from.
         """
-        queries = self._take(X, None, qid, group, None)
+        queries = self._take(X, None, qid, group)
         scores = self.coef_ @ self.preparer_.transform(queries.X, queries).T
         return scores if queries is X else np.array([queries.in_caller_order(row) for row in scores])
 
@@ -130,7 +130,7 @@ class ClusterRanker(Ranker):
         An oracle: it says what ``mode="naive"`` would reach if the relevant documents were known. A query without
         any is described as usual.
         """
-        queries = self._take(judged, None, None, None, None)
+        queries = self._take(judged)
         if type(self.mode_) is not Naive:
             raise ParameterError(f"RelevantOnly is an analysis of mode='naive', this is mode={self.mode!r}")
         prepared = self.preparer_.apply(queries)

@@ -172,11 +172,8 @@ class KnnRanker(LocalRanker):
 
     def offline_choice(self, points: Float32) -> list[int]:
         """For each point the judged query whose model ranks it, in an offline mode; -1 where none is near."""
-        if self.mode == "offline-2" and self.radius is None:
-            nearest: list[int] = self.index_.query(points, 1)[1][:, 0].tolist()
-            return nearest
         if self.mode == "offline-2":
-            return [int(near[0]) if len(near) else -1 for some in in_blocks(points) for near, _ in self.near(some)]
+            return [int(near[0]) if len(near) else -1 for some in in_blocks(points) for near, _ in self.near(some, 1)]
         return [self._offline.most_overlapping(members) for some in in_blocks(points) for members, _ in self.near(some)]
 
     def explain(

@@ -100,7 +100,7 @@ class QueryClassRanker(LocalRanker):
 
     def classify(self, queries: QuerySet) -> NDArray[Any]:
         """The type of each query, as the ranker sees it."""
-        queries = self._take(queries, None, None, None, None)
+        queries = self._take(queries)
         positions = self._positions(queries, self._points(queries))
         if (positions < 0).any():
             unknown = self._given_types(queries)[np.argmax(positions < 0)]
