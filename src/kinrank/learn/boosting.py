@@ -17,13 +17,23 @@ class BoosterMixin:
 
     reads_missing: ClassVar[bool] = True
 
-    n_trees: int
-    n_leaves: int
-    learning_rate: float
-    min_rows_in_leaf: int
-    params: dict[str, Any] | None
-    n_threads: int
-    seed: int
+    def __init__(
+        self,
+        n_trees: int = 100,
+        n_leaves: int = 31,
+        learning_rate: float = 0.1,
+        min_rows_in_leaf: int = 20,
+        params: dict[str, Any] | None = None,
+        n_threads: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.n_trees = n_trees
+        self.n_leaves = n_leaves
+        self.learning_rate = learning_rate
+        self.min_rows_in_leaf = min_rows_in_leaf
+        self.params = params
+        self.n_threads = n_threads
+        self.seed = seed
 
     def _boost(self, objective: str, X: NDArray[Any], label: NDArray[Any], **data: Any) -> Self:
         """Train from scratch, deterministically."""

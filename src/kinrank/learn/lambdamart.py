@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,24 +45,6 @@ class LambdaMART(BoosterMixin, Learner):
     >>> bool(scores[1] > scores[0])
     True
     """
-
-    def __init__(
-        self,
-        n_trees: int = 100,
-        n_leaves: int = 31,
-        learning_rate: float = 0.1,
-        min_rows_in_leaf: int = 20,
-        params: dict[str, Any] | None = None,
-        n_threads: int = 0,
-        seed: int = 0,
-    ) -> None:
-        self.n_trees = n_trees
-        self.n_leaves = n_leaves
-        self.learning_rate = learning_rate
-        self.min_rows_in_leaf = min_rows_in_leaf
-        self.params = params
-        self.n_threads = n_threads
-        self.seed = seed
 
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None) -> Self:
         """Learn."""

@@ -107,13 +107,7 @@ class BoostedTrees(BoosterMixin, Regressor):
         n_threads: int = 0,
         seed: int = 0,
     ) -> None:
-        self.n_trees = n_trees
-        self.n_leaves = n_leaves
-        self.learning_rate = learning_rate
-        self.min_rows_in_leaf = min_rows_in_leaf
-        self.params = params
-        self.n_threads = n_threads
-        self.seed = seed
+        super().__init__(n_trees, n_leaves, learning_rate, min_rows_in_leaf, params, n_threads, seed)
 
     def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
         """Learn from scratch."""
