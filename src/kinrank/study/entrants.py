@@ -1,0 +1,204 @@
+"""How an entrant comes to be: from a ranker's name, another library's, a saved model or a TREC run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.data.queryset import QuerySet
+from kinrank.data.trec import Run, read_run, scores_from_run
+from kinrank.errors import DataError, ParameterError
+from kinrank.folder import MANIFEST
+from kinrank.learn.base import Float64
+from kinrank.measure import Measure, evaluate
+from kinrank.rankers import RANKERS
+from kinrank.rankers.base import load
+from kinrank.study.comparison import Coverage, Entrant, Fittable, Origin
+from kinrank.study.peers import PEERS
+
+TOP = 10
+
+
+def origin_of(text: str) -> Origin:
+    """What a text names: what lies at a path where there is something, else a ranker or another library.
+
+    Examples
+    --------
+    >>> origin_of("knn(n_neighbors=400)"), origin_of("xgboost")
+    ('ranker', 'peer')
+    """
+    path = Path(text)
+    if path.is_dir() and (path / MANIFEST).is_file():
+        return "model"
+    if path.is_file():
+        return "run"
+    name = text.partition("(")[0]
+    if name in RANKERS:
+        return "ranker"
+    if name in PEERS:
+        return "peer"
+    known = ", ".join([*RANKERS, *PEERS])
+    raise ParameterError(
+        f"{text!r} is neither a model folder, a run file nor the name of a ranker: there is nothing at this path, and "
+        f"the names are {known}, with settings as in 'knn(n_neighbors=400)'"
+    )
+
+
+def make(text: str) -> Fittable:
+    """A ranker or another library's, not yet fitted, from its name and settings.
+
+    Examples
+    --------
+    >>> make("knn(n_neighbors=50)")
+    KnnRanker(n_neighbors=50)
+    """
+    registry = PEERS if origin_of(text) == "peer" else RANKERS
+    made: Fittable = registry.make(text)
+    return made
+
+
+def enter(text: str, queries: QuerySet, measures: Sequence[Measure], *, train: QuerySet | None = None) -> Entrant:
+    """The entrant that a text names, measured on judged queries.
+
+    Parameters
+    ----------
+    text
+        ``"knn(n_neighbors=400)"``, ``"lightgbm"``, a model folder, a TREC run file.
+    queries
+        The judged test queries.
+    measures
+        What to measure.
+    train
+        What rankers learn from; models and runs need none.
+    """
+    origin = origin_of(text)
+    if origin == "run":
+        return run_entrant(text, queries, measures)
+    if origin == "model":
+        ranker: Fittable = load(text)
+        return replace(ranked_entrant(text, ranker, queries, measures), origin=origin)
+    if train is None:
+        raise ParameterError(f"{text!r} must be fitted: give the training queries")
+    return replace(fitted_entrant(text, make(text), train, queries, measures), origin=origin)
+
+
+def fitted_entrant(
+    name: str, ranker: Fittable, train: QuerySet, queries: QuerySet, measures: Sequence[Measure]
+) -> Entrant:
+    """Fit a ranker, rank the test queries with it, and measure both cost and quality."""
+    start = time.perf_counter()
+    ranker.fit(train)
+    seconds = time.perf_counter() - start
+    return replace(ranked_entrant(name, ranker, queries, measures), fit_seconds=seconds)
+
+
+def ranked_entrant(name: str, ranker: Fittable, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
+    """Rank the test queries with a fitted ranker."""
+    start = time.perf_counter()
+    scores = ranker.predict(queries)
+    seconds = time.perf_counter() - start
+    evaluation = evaluate(queries, scores, measures)
+    return Entrant(name, "ranker", scores, evaluation, settings_of(ranker), rank_seconds=seconds, ranker=ranker)
+
+
+def run_entrant(path: str, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
+    """Measure a TREC run on judged queries."""
+    run = read_run(path)
+    scores = scores_from_run(queries, run, absent=np.nan)
+    absent = np.isnan(scores)
+    if absent.all():
+        raise DataError(
+            f"{path}: no document of this run is in the data; check that query ids (such as "
+            f"{run.qid[0].item()!r} and {queries.qid[0].item()!r}) and document ids are alike"
+        )
+    # Measures want numbers: the next one below the lowest score ranks the absent last.
+    scores[absent] = np.nextafter(np.nanmin(scores), -np.inf)
+    found = np.bincount(queries.query_of_row, weights=~absent, minlength=len(queries))
+    coverage = Coverage(
+        absent_documents=int(absent.sum()),
+        absent_queries=int((found == 0).sum()),
+        unknown_documents=len(run) - int((~absent).sum()),
+        unjudged_top=unjudged_share(queries, run),
+    )
+    return Entrant(path, "run", scores, evaluate(queries, scores, measures), coverage=coverage)
+
+
+def unjudged_share(queries: QuerySet, run: Run, top: int = TOP) -> float:
+    """The share of the first documents of a run that are not judged, over the queries of both.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], y=[0, 1], qid=[7, 7], doc_id=["a", "b"])
+    >>> run = Run(np.array([7, 7]), np.array(["b", "c"]), np.array([2.5, 2.0]), np.array([1, 2]))
+    >>> unjudged_share(queries, run)
+    0.5
+    """
+    if queries.doc_id is None:
+        raise DataError("these queries have no document ids: pass doc_id=, one per row")
+    run_qid = run.qid.astype(np.str_)
+    judged = set(zip(_words(queries.qid)[queries.query_of_row], _words(queries.doc_id), strict=True))
+    order = np.lexsort((-run.score, run_qid))
+    sorted_qid = run_qid[order]
+    _, starts, sizes = np.unique(sorted_qid, return_index=True, return_counts=True)
+    place = np.arange(len(order)) - np.repeat(starts, sizes)
+    first = order[(place < top) & np.isin(sorted_qid, _words(queries.qid))]
+    keys = zip(run_qid[first], _words(run.doc_id)[first], strict=True)
+    return float(np.mean([key not in judged for key in keys])) if len(first) else float("nan")
+
+
+def _words(ids: NDArray[Any]) -> NDArray[np.str_]:
+    """Ids as text, so that query 301 of a file is query "301" of a table."""
+    words: NDArray[np.str_] = ids.astype(np.str_)
+    return words
+
+
+def settings_of(ranker: object) -> dict[str, Any]:
+    """The parameters of a ranker, where it has them."""
+    return dict(ranker.get_params(deep=False)) if hasattr(ranker, "get_params") else {}
+
+
+def pooled_entrant(
+    name: str,
+    parts: Sequence[Entrant],
+    queries: QuerySet,
+    rows: Sequence[NDArray[np.int64]],
+    measures: Sequence[Measure],
+) -> Entrant:
+    """The entrants of several folds as one: every query scored by the model that had not seen it.
+
+    Parameters
+    ----------
+    name
+        Of the whole.
+    parts
+        One entrant per fold.
+    queries
+        The queries of all folds.
+    rows
+        Where in `queries` the rows of each fold lie.
+    measures
+        What to measure.
+    """
+    scores: Float64 = np.full(queries.n_rows, np.nan)
+    for part, some in zip(parts, rows, strict=True):
+        scores[some] = part.scores
+    return Entrant(
+        name,
+        parts[0].origin,
+        scores,
+        evaluate(queries, scores, measures),
+        parts[0].settings,
+        fit_seconds=_total([part.fit_seconds for part in parts]),
+        rank_seconds=_total([part.rank_seconds for part in parts]),
+    )
+
+
+def _total(seconds: Sequence[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return sum(known) if len(known) == len(seconds) else None

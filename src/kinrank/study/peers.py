@@ -1,0 +1,262 @@
+"""Other libraries' LambdaMART behind `fit(QuerySet)` and `predict(QuerySet)`: LightGBM, XGBoost, CatBoost.
+
+Each grows trees until a validation part, cut from the training queries by query or group, no longer gains, and is
+then grown again on all of them with that many trees. Nothing is tuned beyond that; `params` takes the library's own
+words and wins over everything set here.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from kinrank.data.queryset import QuerySet
+from kinrank.data.split import split_queries
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.base import Float64
+from kinrank.registry import Registry, import_extra
+
+PEERS = Registry(
+    "peer",
+    {
+        "lightgbm": "kinrank.study.peers:LightGBMPeer",
+        "xgboost": "kinrank.study.peers:XGBoostPeer",
+        "catboost": "kinrank.study.peers:CatBoostPeer",
+    },
+)
+"""Rankers of other libraries, by name."""
+
+
+class Peer(BaseEstimator):
+    """Base of the adapters.
+
+    Parameters
+    ----------
+    n_trees : int
+        The most trees to grow.
+    learning_rate : float
+        The share that each tree counts.
+    params : dict, optional
+        Further parameters in the library's own words; they win over all others.
+    validation : float
+        The share of the training queries that decides when to stop; 0 grows all trees.
+    group : str, optional
+        The query column that the validation part is cut by; by query where not given.
+    patience : int
+        Trees without a gain before growing stops.
+    refit : bool
+        Grow the model again on all training queries, with the number of trees found. Without it the validation part
+        stays unseen.
+    n_threads : int
+        Threads to train and predict with.
+    seed : int
+        Of the validation part and of whatever the library draws.
+
+    Attributes
+    ----------
+    n_trees_ : int
+        Trees of the model.
+    """
+
+    library: ClassVar[str]
+    highest_grade: ClassVar[int] = 31
+
+    def __init__(
+        self,
+        n_trees: int = 1000,
+        *,
+        learning_rate: float = 0.05,
+        params: dict[str, Any] | None = None,
+        validation: float = 0.15,
+        group: str | None = None,
+        patience: int = 50,
+        refit: bool = True,
+        n_threads: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self.n_trees = n_trees
+        self.learning_rate = learning_rate
+        self.params = params
+        self.validation = validation
+        self.group = group
+        self.patience = patience
+        self.refit = refit
+        self.n_threads = n_threads
+        self.seed = seed
+
+    def fit(self, queries: QuerySet, *, validation: QuerySet | None = None) -> Self:
+        """Learn from judged queries.
+
+        Parameters
+        ----------
+        queries
+            The training queries.
+        validation
+            What decides when to stop, in place of a part cut from `queries`; it is never trained on.
+        """
+        if not 0 <= self.validation < 1:
+            raise ParameterError(f"validation must be a share from 0 to below 1, got {self.validation!r}")
+        import_extra(self.library, self.library)
+        self._check_grades(queries)
+        if validation is not None:
+            self.n_trees_ = self._grow(queries, validation, self.n_trees)
+        elif self.validation == 0:
+            self.n_trees_ = self._grow(queries, None, self.n_trees)
+        else:
+            shares = (1 - self.validation, self.validation)
+            part, held_out = split_queries(queries, shares, group=self.group, seed=self.seed)
+            self.n_trees_ = self._grow(part, held_out, self.n_trees)
+            if self.refit:
+                self._grow(queries, None, self.n_trees_)
+        return self
+
+    def predict(self, queries: QuerySet) -> Float64:
+        """Score every row."""
+        check_is_fitted(self)
+        return np.asarray(self._score(np.asarray(queries.X)), dtype=np.float64)
+
+    @abstractmethod
+    def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
+        """Train ``model_``; answer how many trees it has."""
+
+    @abstractmethod
+    def _score(self, X: NDArray[Any]) -> NDArray[Any]:
+        """The sum of the trees."""
+
+    def _check_grades(self, queries: QuerySet) -> None:
+        grades = queries.grades
+        wrong = (grades < 0) | (grades > self.highest_grade) | (grades != np.floor(grades))
+        if wrong.any():
+            raise DataError(
+                f"{self.library} needs whole grades from 0 to {self.highest_grade}, got {grades[np.argmax(wrong)]}: "
+                "map the grades first"
+            )
+
+
+class LightGBMPeer(Peer):
+    """LightGBM's ``lambdarank``, stopped by NDCG@10.
+
+    Parameters are those of `Peer`.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_intents
+    >>> queries = make_intents(60, 0, n_docs=20, n_features=8)
+    >>> peer = LightGBMPeer(20, validation=0.2).fit(queries)
+    >>> 1 <= peer.n_trees_ <= 20, peer.predict(queries).shape
+    (True, (1200,))
+    """
+
+    library = "lightgbm"
+    highest_grade = 30  # its own table of gains ends there
+
+    def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        settings = {
+            "objective": "lambdarank",
+            "metric": "ndcg",
+            "eval_at": [10],
+            "learning_rate": self.learning_rate,
+            "num_threads": self.n_threads,
+            "seed": self.seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+            **(self.params or {}),
+        }
+        rows = lightgbm.Dataset(np.asarray(queries.X), queries.grades, group=queries.sizes, params=settings)
+        watched: dict[str, Any] = {}
+        if validation is not None:
+            held_out = lightgbm.Dataset(
+                np.asarray(validation.X), validation.grades, group=validation.sizes, reference=rows, params=settings
+            )
+            stop = lightgbm.early_stopping(self.patience, verbose=False)
+            watched = {"valid_sets": [held_out], "callbacks": [stop]}
+        self.model_ = lightgbm.train(settings, rows, num_boost_round=n_trees, **watched)
+        return int(self.model_.best_iteration) if validation is not None else n_trees
+
+    def _score(self, X: NDArray[Any]) -> NDArray[Any]:
+        scores: NDArray[Any] = self.model_.predict(X, num_threads=self.n_threads)
+        return scores
+
+
+class XGBoostPeer(Peer):
+    """XGBoost's ``rank:ndcg``, stopped by NDCG@10.
+
+    Parameters are those of `Peer`.
+    """
+
+    library = "xgboost"
+
+    def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
+        xgboost = import_extra("xgboost", "xgboost")
+        settings = {
+            "objective": "rank:ndcg",
+            "eval_metric": "ndcg@10",
+            "tree_method": "hist",
+            "eta": self.learning_rate,
+            "nthread": self.n_threads,
+            "seed": self.seed,
+            "verbosity": 0,
+            **(self.params or {}),
+        }
+        watched: dict[str, Any] = {}
+        if validation is not None:
+            watched = {"evals": [(self._matrix(validation), "validation")], "early_stopping_rounds": self.patience}
+        self.model_ = xgboost.train(settings, self._matrix(queries), n_trees, verbose_eval=False, **watched)
+        if validation is None:
+            return n_trees
+        found = int(self.model_.best_iteration) + 1
+        self.model_ = self.model_[:found]
+        return found
+
+    def _matrix(self, queries: QuerySet) -> Any:
+        xgboost = import_extra("xgboost", "xgboost")
+        return xgboost.DMatrix(np.asarray(queries.X), queries.grades, qid=queries.query_of_row, nthread=self.n_threads)
+
+    def _score(self, X: NDArray[Any]) -> NDArray[Any]:
+        xgboost = import_extra("xgboost", "xgboost")
+        self.model_.set_param({"nthread": self.n_threads})
+        scores: NDArray[Any] = self.model_.predict(xgboost.DMatrix(X, nthread=self.n_threads))
+        return scores
+
+
+class CatBoostPeer(Peer):
+    """CatBoost's ``LambdaMart`` on NDCG@10, stopped by NDCG@10.
+
+    Parameters are those of `Peer`.
+    """
+
+    library = "catboost"
+
+    def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
+        catboost = import_extra("catboost", "catboost")
+        settings = {
+            "loss_function": "LambdaMart:metric=NDCG;top=10",
+            "eval_metric": "NDCG:top=10;type=Exp",
+            "learning_rate": self.learning_rate,
+            "iterations": n_trees,
+            "thread_count": self.n_threads,
+            "random_seed": self.seed,
+            "verbose": False,
+            "allow_writing_files": False,
+            **(self.params or {}),
+        }
+        watched: dict[str, Any] = {}
+        if validation is not None:
+            watched = {"eval_set": self._pool(validation), "early_stopping_rounds": self.patience}
+        self.model_ = catboost.CatBoost(settings).fit(self._pool(queries), **watched)
+        return int(self.model_.tree_count_)  # it keeps the best ones by itself
+
+    def _pool(self, queries: QuerySet) -> Any:
+        catboost = import_extra("catboost", "catboost")
+        return catboost.Pool(np.asarray(queries.X), queries.grades, group_id=queries.query_of_row)
+
+    def _score(self, X: NDArray[Any]) -> NDArray[Any]:
+        scores: NDArray[Any] = self.model_.predict(X, thread_count=self.n_threads)
+        return scores

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import KnnRanker, SingleRanker
+from kinrank.data.queryset import QuerySet
+from kinrank.data.trec import run_from_scores, write_run
+from kinrank.datasets import make_two_camps
+from kinrank.errors import DataError, ParameterError
+from kinrank.measure import AP, NDCG, compare_paired, holm
+from kinrank.study.comparison import compare
+from kinrank.study.entrants import enter, fitted_entrant, origin_of, run_entrant
+
+MEASURES = [NDCG @ 10, AP]
+
+
+@pytest.fixture(scope="module")
+def camps() -> tuple[QuerySet, QuerySet]:
+    queries = make_two_camps(n_queries=60, n_docs=10, seed=0)
+    return queries[:40], queries[40:]
+
+
+def entrants(camps: tuple[QuerySet, QuerySet], *names: str):
+    train, test = camps
+    return [enter(name, test, MEASURES, train=train) for name in names]
+
+
+def test_each_entrant_is_measured_and_timed(camps):
+    knn = entrants(camps, "knn(n_neighbors=5)")[0]
+    train, test = camps
+    expected = KnnRanker(5).fit(train).predict(test)
+    assert knn.scores == pytest.approx(expected)
+    assert knn.per_query(NDCG @ 10) == pytest.approx((NDCG @ 10).per_query(expected, test.grades, test.offsets))
+    assert knn.fit_seconds is not None
+    assert knn.fit_seconds > 0
+    assert knn.rank_seconds is not None
+    assert knn.rank_seconds > 0
+    assert (knn.origin, knn.settings["n_neighbors"], knn.ranker is not None) == ("ranker", 5, True)
+
+
+def test_differences_are_the_librarys_tests_and_corrected_together(camps):
+    single, knn, wide = entrants(camps, "single", "knn(n_neighbors=5)", "knn(n_neighbors=39)")
+    comparison = compare(camps[1], [single, knn, wide])
+    assert len(comparison.differences) == 4
+    for each in comparison.differences:
+        values = comparison[each.name].per_query(each.measure), single.per_query(each.measure)
+        assert each.paired == compare_paired(*values)
+        assert each.p_permutation == compare_paired(*values, "permutation").p
+    corrected = holm([each.paired.p for each in comparison.differences])
+    assert [each.p_holm for each in comparison.differences] == pytest.approx(corrected.tolist())
+    assert comparison.difference(knn.name, AP).paired.wins == 10
+
+
+def test_every_pair_on_request_and_the_baseline_comes_first(camps):
+    three = entrants(camps, "single", "knn(n_neighbors=5)", "knn(n_neighbors=39)")
+    comparison = compare(camps[1], three, baseline=three[1].name, pairs="all")
+    assert comparison.baseline is three[1]
+    assert [(each.name, each.against) for each in comparison.differences if each.measure == AP] == [
+        ("single", "knn(n_neighbors=5)"),
+        ("knn(n_neighbors=39)", "knn(n_neighbors=5)"),
+        ("knn(n_neighbors=39)", "single"),
+    ]
+    assert comparison.difference("single", AP).paired.mean_difference < 0
+
+
+def test_a_saved_model_and_its_run_are_the_ranker(camps, tmp_path: Path):
+    train, test = camps
+    ranker = SingleRanker("rankrls").fit(train)
+    ranker.save(tmp_path / "model")
+    write_run(run_from_scores(test, ranker.predict(test)), tmp_path / "single.run")
+    model, run = (enter(str(tmp_path / name), test, MEASURES) for name in ("model", "single.run"))
+    assert (model.origin, model.fit_seconds, run.origin, run.rank_seconds) == ("model", None, "run", None)
+    assert model.per_query(AP) == pytest.approx(run.per_query(AP))
+    assert run.coverage is not None
+    assert run.coverage.unjudged_top == 0
+
+
+def test_what_a_run_lacks_and_brings_is_counted(camps, tmp_path: Path):
+    test = camps[1]
+    run = run_from_scores(test, np.arange(test.n_rows, dtype=float))
+    lines = [f"{q} Q0 {d} 1 {s} t" for q, d, s in zip(run.qid, run.doc_id, run.score, strict=True)][1:]
+    new = [f"{test.qid[0]} Q0 new{i} 1 {1e6 + i} t" for i in range(5)]
+    (tmp_path / "a.run").write_text("\n".join([*lines, *new, "elsewhere Q0 d 1 1 t"]) + "\n")
+    coverage = run_entrant(str(tmp_path / "a.run"), test, MEASURES).coverage
+    assert coverage is not None
+    assert (coverage.absent_documents, coverage.unknown_documents, coverage.absent_queries) == (1, 6, 0)
+    assert coverage.unjudged_top == pytest.approx(5 / 200)
+
+
+def test_what_makes_no_sense_is_refused(camps, tmp_path: Path):
+    train, test = camps
+    with pytest.raises(ParameterError, match="neither a model folder, a run file nor the name of a ranker"):
+        origin_of("svmrank")
+    with pytest.raises(ParameterError, match="must be fitted: give the training queries"):
+        enter("single", test, MEASURES)
+    single = fitted_entrant("single", SingleRanker("rankrls"), train, test, MEASURES)
+    with pytest.raises(ParameterError, match="of different names"):
+        compare(test, [single, single])
+    with pytest.raises(ParameterError, match="baseline 'knn' is no entrant"):
+        compare(test, [single], baseline="knn")
+    with pytest.raises(ParameterError, match="was not compared with"):
+        compare(test, [single]).difference("single", AP, "knn")
+    (tmp_path / "other.run").write_text("q Q0 d 1 0.5 t\n")
+    with pytest.raises(DataError, match="no document of this run is in the data"):
+        enter(str(tmp_path / "other.run"), test, MEASURES)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import catboost  # noqa: F401 - the suite without extras leaves this file out
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from kinrank.data.queryset import QuerySet
+from kinrank.data.split import split_queries
+from kinrank.datasets import make_intents
+from kinrank.errors import DataError, MissingExtraError, ParameterError
+from kinrank.measure import NDCG
+from kinrank.study import peers
+from kinrank.study.peers import PEERS
+
+
+@pytest.fixture(scope="module")
+def queries() -> QuerySet:
+    return make_intents(160, 40, n_docs=20, n_features=8, noise=0.3, spread=0.0)
+
+
+def ndcg(scores: np.ndarray, queries: QuerySet) -> float:
+    return (NDCG @ 10).mean(scores, queries.grades, queries.offsets)
+
+
+@pytest.mark.parametrize("name", list(PEERS))
+def test_a_peer_learns_stops_and_is_the_same_again(name: str, queries: QuerySet):
+    train, test = queries[:160], queries[160:]
+    peer = PEERS[name](400, learning_rate=0.1, patience=10).fit(train)
+    assert 1 <= peer.n_trees_ < 400
+    scores = peer.predict(test)
+    assert ndcg(scores, test) > ndcg(test.X[:, 0], test) + 0.1
+    assert np.array_equal(clone(peer).fit(train).predict(test), scores)
+
+
+@pytest.mark.parametrize("name", list(PEERS))
+def test_without_refit_it_is_the_model_that_validation_stopped(name: str, queries: QuerySet):
+    train, validation = split_queries(queries, (0.85, 0.15), seed=3)
+    settings = {"n_trees": 60, "patience": 5, "seed": 3}
+    cut = PEERS[name](**settings, refit=False).fit(queries)
+    given = PEERS[name](**settings).fit(train, validation=validation)
+    assert cut.n_trees_ == given.n_trees_
+    assert np.array_equal(cut.predict(queries), given.predict(queries))
+    refitted = PEERS[name](**settings).fit(queries)
+    assert refitted.n_trees_ == cut.n_trees_
+    assert not np.array_equal(refitted.predict(queries), cut.predict(queries))
+
+
+@pytest.mark.parametrize("name", list(PEERS))
+def test_no_validation_grows_all_trees_and_own_words_win(name: str, queries: QuerySet):
+    own = {"lightgbm": {"learning_rate": 0.3}, "xgboost": {"eta": 0.3}, "catboost": {"learning_rate": 0.3}}[name]
+    fast = PEERS[name](5, learning_rate=0.01, validation=0, params=own).fit(queries)
+    same = PEERS[name](5, learning_rate=0.3, validation=0).fit(queries)
+    assert fast.n_trees_ == 5
+    assert np.array_equal(fast.predict(queries), same.predict(queries))
+
+
+def test_the_validation_part_is_cut_by_group(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
+    pairs = np.arange(len(queries)) // 2
+    grouped = queries.replace(query_columns={"pair": pairs})
+    seen = []
+    monkeypatch.setattr(peers.LightGBMPeer, "_grow", lambda self, part, held_out, n: seen.append((part, held_out)) or n)
+    PEERS["lightgbm"](group="pair", refit=False).fit(grouped)
+    part, held_out = seen[0]
+    assert not set(part.query_columns["pair"]) & set(held_out.query_columns["pair"])
+
+
+def test_what_makes_no_sense_is_refused(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(ParameterError, match="validation must be a share"):
+        PEERS["xgboost"](validation=1.0).fit(queries)
+    with pytest.raises(DataError, match=r"xgboost needs whole grades from 0 to 31, got 0\.5"):
+        PEERS["xgboost"]().fit(queries.replace(y=np.full(queries.n_rows, 0.5, np.float32)))
+    monkeypatch.setattr(peers.XGBoostPeer, "library", "xgboost_that_nobody_has")
+    with pytest.raises(MissingExtraError, match="pip install"):
+        PEERS["xgboost"]().fit(queries)
