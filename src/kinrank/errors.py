@@ -4,7 +4,8 @@
 
     KinrankError
     ├── DataError (also ValueError)          judged queries that cannot be what they claim to be
-    │   └── FileFormatError                  the same, with the file and the line
+    │   ├── FileFormatError                  the same, with the file and the line
+    │   └── LeakError                        test queries that were seen in training
     ├── ParameterError (also ValueError)     a setting that makes no sense
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
     └── StoreError                           a folder on disk that cannot be trusted
@@ -47,6 +48,10 @@ class FileFormatError(DataError):
         super().__init__(f"{where}: {problem}")
         self.path = os.fspath(path)
         self.line = line
+
+
+class LeakError(DataError):
+    """Test queries that were seen in training: what is measured on them says nothing about new ones."""
 
 
 class ParameterError(KinrankError, ValueError):

@@ -34,6 +34,16 @@ def test_permutation_counts_every_flip_of_few_queries() -> None:
     assert compare_paired(a, np.zeros(5), "permutation").p == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("queries", "tolerance"), [(12, 0.0), (80, 0.01)])
+def test_permutation_is_scipys(queries: int, tolerance: float) -> None:
+    difference = (A - B)[:queries] - 0.1
+    expected = stats.permutation_test(
+        (difference,), np.mean, permutation_type="samples", vectorized=True, n_resamples=9999, rng=RNG
+    )
+    result = compare_paired(np.append(difference, 0.0), np.zeros(queries + 1), "permutation")
+    assert result.p == pytest.approx(expected.pvalue, rel=1e-9, abs=tolerance)
+
+
 def test_permutation_and_bootstrap_agree_with_t_on_many_queries_and_repeat() -> None:
     t = compare_paired(A, B)
     resampled = compare_paired(A, B, "permutation", interval="bootstrap", seed=3)

@@ -77,7 +77,7 @@ def _part_of_query(
     queries: QuerySet, shares: NDArray[np.float64], group: str | ArrayLike | None, seed: int
 ) -> NDArray[np.int64]:
     """Shuffle the groups, lay them end to end, and cut at the shares: a group goes where its middle lies."""
-    groups, group_of_query, sizes = np.unique(_groups(queries, group), return_inverse=True, return_counts=True)
+    groups, group_of_query, sizes = np.unique(groups_of(queries, group), return_inverse=True, return_counts=True)
     shuffled = np.random.default_rng(seed).permutation(len(groups))
     middles = np.cumsum(sizes[shuffled]) - sizes[shuffled] / 2
     cuts = np.cumsum(shares)[:-1] * len(queries)
@@ -93,7 +93,7 @@ def _part_of_query(
     return parts
 
 
-def _groups(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
+def groups_of(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
     """The group of each query; a query on its own is its own group."""
     if group is None:
         return queries.qid

@@ -161,16 +161,31 @@ def _p_value(difference: Float, test: Test, n_resamples: int, seed: int) -> floa
         return 0.0 if _all_alike(difference) else float(stats.ttest_1samp(difference, 0.0).pvalue)
     if test == "wilcoxon":
         return float(stats.wilcoxon(difference[difference != 0]).pvalue)
-    result = stats.permutation_test(
-        (difference,),
-        np.mean,
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=n_resamples,
-        batch=max(1, _CELLS_AT_ONCE // len(difference)),
-        rng=np.random.default_rng(seed),
-    )
-    return float(result.pvalue)
+    return _sign_flips(difference[difference != 0], n_resamples, np.random.default_rng(seed))
+
+
+def _sign_flips(difference: Float, n_resamples: int, rng: np.random.Generator) -> float:
+    """How often flipped signs give a mean as far from 0; differences of 0 have no sign.
+
+    scipy.stats.permutation_test does the same twenty times slower on thousands of queries.
+    """
+    n = len(difference)
+    exact = n < 63 and 2**n <= n_resamples
+    total = 2**n if exact else n_resamples
+    least = abs(difference.sum()) * (1 - 1e-12)  # sums that differ by rounding alone are equal
+    as_far = 0
+    step = max(1, _CELLS_AT_ONCE // n)
+    for start in range(0, total, step):
+        count = min(step, total - start)
+        if exact:
+            flipped = (np.arange(start, start + count)[:, None] >> np.arange(n) & 1).astype(np.float64)
+        else:
+            drawn = rng.integers(0, 256, (count, -(-n // 8)), dtype=np.uint8)
+            flipped = np.unpackbits(drawn, axis=1, count=n).astype(np.float64)
+        sums = difference.sum() - 2 * (flipped @ difference)
+        as_far += int(np.count_nonzero(np.abs(sums) >= least))
+    # The differences as they are count as one of the random flips, so that p is never 0.
+    return as_far / total if exact else (as_far + 1) / (total + 1)
 
 
 def _interval(

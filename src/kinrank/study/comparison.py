@@ -13,7 +13,7 @@ from kinrank.learn.base import Float64
 from kinrank.measure import Evaluation, Measure, PairedComparison, compare_paired, holm
 from kinrank.measure.base import check_choice
 
-Origin = Literal["ranker", "peer", "model", "run"]
+Origin = Literal["ranker", "peer", "model", "run", "oracle"]
 Pairs = Literal["baseline", "all"]
 
 
@@ -57,8 +57,8 @@ class Entrant:
     ----------
     name : str
         As asked for: ``"knn(n_neighbors=400)"``, a path.
-    origin : {"ranker", "peer", "model", "run"}
-        One of our rankers, another library, a saved model, a TREC run.
+    origin : {"ranker", "peer", "model", "run", "oracle"}
+        One of our rankers, another library, a saved model, a TREC run; or what no ranker can reach.
     scores : float64 array of shape (rows,)
         One per row of the test queries.
     evaluation : Evaluation

@@ -1,0 +1,316 @@
+"""Would per-query ranking pay on these data? One model, a model per query and the oracle, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kinrank.data.queryset import QuerySet
+from kinrank.data.split import fold_queries, split_queries
+from kinrank.data.trec import run_from_scores
+from kinrank.data.vectors import VECTORS
+from kinrank.errors import DataError
+from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
+from kinrank.measure.base import check_choice
+from kinrank.rankers.choose import NeighborChoice, choose_neighbors
+from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.local import coefficients
+from kinrank.rankers.single import SingleRanker
+from kinrank.study.advice import WORTH, Advice, advise
+from kinrank.study.comparison import Comparison, Difference, Entrant, compare
+from kinrank.study.entrants import fitted_entrant, pooled_entrant, ranked_entrant, unjudged_share
+from kinrank.study.leaks import LeakReport, find_leaks
+from kinrank.study.oracle import GlobalModel, HalfKnown, half_known, oracle_scores
+
+Int64 = NDArray[np.int64]
+OnLeak = Literal["refuse", "drop", "warn"]
+
+SINGLE, KNN, ORACLE = "Single", "KNN", "oracle"
+NEIGHBORS = (5, 10, 25, 50, 100, 200, 400, 800)
+PRIORS = (None, 0.03, 0.1, 0.3, 1.0)
+_VALIDATION = 0.2  # of the training queries choose k and the prior
+_CHOOSERS = 1000  # of them at the most
+
+
+@dataclass(frozen=True, eq=False)
+class Headroom:
+    """What a model per query gains over one model for all, and what lies beyond.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        Single (the baseline) and KNN on the test queries.
+    oracle : Entrant
+        Each query by the best weights its own judgments give: unreachable.
+    known : PairedComparison
+        Weights from half of a query's judgments against Single, on the other half; see `kinrank.study.oracle`.
+    choices : tuple of NeighborChoice
+        The k and prior that validation inside the training queries chose, one per fold.
+    leaks : tuple of LeakReport
+        What the guard found, one per fold.
+    clean : PairedComparison or None
+        The gain on the queries without near-duplicates in training; None where there are none such, or all are.
+    unjudged : float or None
+        The share of KNN's first ten candidates that are not judged; None where only judged candidates are known.
+    advice : Advice
+        What to do.
+    """
+
+    comparison: Comparison
+    oracle: Entrant
+    known: PairedComparison
+    choices: tuple[NeighborChoice, ...]
+    leaks: tuple[LeakReport, ...]
+    clean: PairedComparison | None
+    unjudged: float | None
+    advice: Advice
+
+    @property
+    def measure(self) -> Measure:
+        """What was measured."""
+        return self.comparison.measures[0]
+
+    @property
+    def gain(self) -> Difference:
+        """KNN against Single."""
+        return self.comparison.differences[0]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The measure of Single, KNN and the oracle."""
+        entrants = (*self.comparison.entrants, self.oracle)
+        return {entrant.name: entrant.evaluation[self.measure] for entrant in entrants}
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One fold: where its test queries lie among all, and what was found on them."""
+
+    positions: Int64
+    single: Entrant
+    knn: Entrant
+    oracle: Entrant
+    known: HalfKnown
+    choice: NeighborChoice
+    leaks: LeakReport
+    near: Int64
+    unjudged: float | None
+
+
+def headroom(
+    queries: QuerySet,
+    test: QuerySet | None = None,
+    *,
+    ranker: KnnRanker | None = None,
+    folds: int = 5,
+    group: str | None = None,
+    measure: Measure = NDCG @ 10,
+    leaks: OnLeak = "refuse",
+    candidates: QuerySet | None = None,
+    worth: float = WORTH,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda _: None,
+) -> Headroom:
+    """Measure what a model per query gains over one model for all.
+
+    Both are linear and learnt by RankRLS, so that what differs is one model or many. k and the pull to the global model
+    are chosen on a part of the training queries; the test queries choose nothing.
+
+    Parameters
+    ----------
+    queries
+        Judged queries.
+    test
+        Judged queries to test on. Without them `queries` are cut into folds, and every query is tested once.
+    ranker
+        How queries are described and features prepared; by summaries, and by text where there is a column ``vector``,
+        where not given. Its k and prior are chosen.
+    folds
+        How many folds there are.
+    group
+        The query column that folds, and the validation part of the training queries, keep together.
+    measure
+        What to measure.
+    leaks
+        What becomes of test queries that were seen in training: an error, left out, or kept.
+    candidates
+        All candidates of the test queries, judged or not, with document ids: tells how many of the first ten would be
+        unjudged.
+    worth
+        The smallest gain worth having, for the advice.
+    seed
+        Of the folds and halves.
+    advance
+        Told 1 after every fold.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> found = headroom(make_two_camps(n_queries=100, seed=0))
+    >>> {name: round(mean, 2) for name, mean in found.means.items()}
+    {'Single': 0.48, 'KNN': 1.0, 'oracle': 1.0}
+    >>> found.advice.verdict
+    'gain'
+    """
+    check_choice("leaks", leaks, ("refuse", "drop", "warn"))
+    template = ranker or KnnRanker(describe="summaries+text" if VECTORS in queries.query_columns else "summaries")
+    parts = []
+    for train, asked, positions in _folds(queries, test, folds, group, seed):
+        report = find_leaks(train, asked, group=group)
+        if leaks == "refuse":
+            report.refuse(train, asked)
+        kept = np.delete(np.arange(len(asked)), report.seen_queries) if leaks == "drop" else np.arange(len(asked))
+        if not len(kept):
+            raise DataError("all test queries were seen in training: there is nothing left to test on")
+        near = np.isin(kept, report.near_queries)
+        study = _Study(template, measure, group, seed)
+        parts.append(study.part(train, asked[kept], positions[kept], report, positions[kept[near]], candidates))
+        advance(1)
+    return _gather(queries if test is None else test, parts, measure, worth)
+
+
+def _folds(
+    queries: QuerySet, test: QuerySet | None, folds: int, group: str | None, seed: int
+) -> list[tuple[QuerySet, QuerySet, Int64]]:
+    if test is not None:
+        return [(queries, test, np.arange(len(test)))]
+    cut = fold_queries(queries, folds, group=group, seed=seed)
+    return [(train, asked, np.flatnonzero(np.isin(queries.qid, asked.qid))) for train, asked in cut]
+
+
+@dataclass(frozen=True)
+class _Study:
+    template: KnnRanker
+    measure: Measure
+    group: str | None
+    seed: int
+
+    def part(
+        self,
+        train: QuerySet,
+        test: QuerySet,
+        positions: Int64,
+        leaks: LeakReport,
+        near: Int64,
+        candidates: QuerySet | None,
+    ) -> _Part:
+        knn, choice = self._local(train)
+        own = knn.get_params(deep=False)
+        single = SingleRanker(knn.learner, scale=own["scale"], missing=own["missing"])
+        reached = fitted_entrant(SINGLE, single, train, test, [self.measure])
+        model = GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
+        known, asked = knn.preparer_.apply(train), knn.preparer_.apply(test)
+        best = oracle_scores(model, asked, self.measure)
+        return _Part(
+            positions=positions,
+            single=reached,
+            knn=ranked_entrant(KNN, knn, test, [self.measure]),
+            oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [self.measure])),
+            known=half_known(model, known, asked, self.measure, self.seed),
+            choice=choice,
+            leaks=leaks,
+            near=near,
+            unjudged=None if candidates is None else _unjudged(knn, test, candidates),
+        )
+
+    def _local(self, train: QuerySet) -> tuple[KnnRanker, NeighborChoice]:
+        """The ranker of all training queries, k and prior chosen on some of them before they were added."""
+        part, held_out = split_queries(train, (1 - _VALIDATION, _VALIDATION), group=self.group, seed=self.seed)
+        fewer = np.unique(np.linspace(0, len(held_out) - 1, min(len(held_out), _CHOOSERS)).astype(np.int64))
+        counts = [k for k in NEIGHBORS if k <= max(NEIGHBORS[0], len(part) // 2)]
+        ranker = clone(self.template).set_params(n_neighbors=counts[-1]).fit(part)
+        choice = choose_neighbors(ranker, held_out[fewer], counts, prior_strengths=PRIORS, measure=self.measure)
+        return choice.apply(ranker).add(held_out), choice
+
+
+def _gather(queries: QuerySet, parts: Sequence[_Part], measure: Measure, worth: float) -> Headroom:
+    positions = np.sort(np.concatenate([part.positions for part in parts]))
+    tested = queries[positions]
+    places = [np.searchsorted(positions, part.positions) for part in parts]
+    rows = [tested.rows_of(place) for place in places]
+    entrants = {
+        name: folds[0] if len(folds) == 1 else pooled_entrant(name, folds, tested, rows, [measure])
+        for name, folds in (
+            (SINGLE, [part.single for part in parts]),
+            (KNN, [part.knn for part in parts]),
+            (ORACLE, [part.oracle for part in parts]),
+        )
+    }
+    comparison = compare(tested, [entrants[SINGLE], entrants[KNN]])
+    known = compare_paired(
+        np.concatenate([part.known.own for part in parts]), np.concatenate([part.known.single for part in parts])
+    )
+    near = np.isin(positions, np.concatenate([part.near for part in parts]))
+    shares = [part.unjudged for part in parts if part.unjudged is not None]
+    return Headroom(
+        comparison=comparison,
+        oracle=entrants[ORACLE],
+        known=known,
+        choices=tuple(part.choice for part in parts),
+        leaks=tuple(part.leaks for part in parts),
+        clean=_clean(entrants, measure, near),
+        unjudged=float(np.mean(shares)) if shares else None,
+        advice=advise(comparison.differences[0].paired, known, worth),
+    )
+
+
+def _clean(entrants: dict[str, Entrant], measure: Measure, near: NDArray[np.bool_]) -> PairedComparison | None:
+    if not near.any() or near.sum() > len(near) - 2:
+        return None
+    knn, single = (entrants[name].per_query(measure)[~near] for name in (KNN, SINGLE))
+    return compare_paired(knn, single)
+
+
+def _unjudged(ranker: KnnRanker, test: QuerySet, candidates: QuerySet) -> float:
+    asked = candidates[np.isin(candidates.qid, test.qid)]
+    if not len(asked):
+        raise DataError("candidates has none of the test queries: check that query ids are alike")
+    return unjudged_share(test, run_from_scores(asked, ranker.predict(asked)))
+
+
+def record(found: Headroom) -> dict[str, Any]:
+    """Everything `Headroom` says as JSON can hold it."""
+    paired = found.gain.paired
+    return {
+        "measure": repr(found.measure),
+        "queries": len(found.comparison.queries),
+        "folds": len(found.choices),
+        "means": found.means,
+        "gain": {
+            "difference": paired.mean_difference,
+            "interval": list(paired.interval),
+            "confidence": paired.confidence,
+            "p": paired.p,
+            "p_permutation": found.gain.p_permutation,
+            "wins": paired.wins,
+            "ties": paired.ties,
+            "losses": paired.losses,
+        },
+        "gain_without_near_duplicates": _figures(found.clean),
+        "half_known": _figures(found.known),
+        "seen_in_training": sum(len(report.seen_queries) for report in found.leaks),
+        "near_duplicates": sum(len(report.near_queries) for report in found.leaks),
+        "unjudged_top_10": found.unjudged,
+        "chosen": [{"n_neighbors": each.n_neighbors, "prior_strength": each.prior_strength} for each in found.choices],
+        "seconds": {
+            each.name: {"fit": each.fit_seconds, "rank": each.rank_seconds} for each in found.comparison.entrants
+        },
+        "verdict": found.advice.verdict,
+        "advice": found.advice.text,
+    }
+
+
+def _figures(paired: PairedComparison | None) -> dict[str, Any] | None:
+    if paired is None:
+        return None
+    return {
+        "difference": paired.mean_difference,
+        "interval": list(paired.interval),
+        "p": paired.p,
+        "queries": paired.n,
+    }

@@ -1,0 +1,110 @@
+"""How much of what one set of queries holds (rows, relevant documents) a query of another set holds, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from kinrank.data.queryset import QuerySet
+from kinrank.learn.base import Float64
+
+Int64 = NDArray[np.int64]
+
+_COMMON = 20  # an item of more queries than this, and of more than one in a hundred, tells nothing about any of them
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """What each query holds.
+
+    Attributes
+    ----------
+    query : int64 array
+        The position of a query, one per item of it.
+    item : array
+        What it holds; the same item may be of many queries.
+    n_queries : int
+        How many queries there are, with or without items.
+    """
+
+    query: Int64
+    item: NDArray[Any]
+    n_queries: int
+
+
+def rows_as_items(queries: QuerySet) -> Items:
+    """The feature rows of each query, each as a number that equal rows share.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[1.0, 2.0], [3.0, 0.0], [1.0, 2.0]], qid=["a", "a", "b"])
+    >>> first, second, third = rows_as_items(queries).item.tolist()
+    >>> first == third, first == second
+    (True, False)
+    """
+    # A random odd factor per column, modulo 2^64: rows that differ collide about once in 2^64.
+    factors = np.random.default_rng(0).integers(0, 2**63, queries.n_features, dtype=np.uint64) * np.uint64(2)
+    hashed = np.zeros(queries.n_rows, dtype=np.uint64)
+    for column, factor in enumerate(factors + np.uint64(1)):
+        values = np.ascontiguousarray(queries.X[:, column]) + np.float32(0)  # minus zero is zero
+        hashed += values.view(np.uint32).astype(np.uint64) * factor
+    return Items(queries.query_of_row, hashed, len(queries))
+
+
+def relevant_as_items(queries: QuerySet) -> Items | None:
+    """The relevant documents of each query, those above grade 0; None where documents have no ids."""
+    if queries.doc_id is None:
+        return None
+    relevant = queries.grades > 0
+    return Items(queries.query_of_row[relevant], queries.doc_id[relevant].astype(np.str_), len(queries))
+
+
+def most_alike(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
+    """For each query of one set the query of the other that shares most with it.
+
+    Items that many queries hold are not counted as shared.
+
+    Returns
+    -------
+    position : int64 array
+        The most alike query of the other set.
+    share : float64 array
+        Items of both over items of either (Jaccard); 0 where nothing is shared.
+    shared : int64 array
+        How many items they share.
+
+    Examples
+    --------
+    >>> a = Items(np.array([0, 0, 1]), np.array([7, 8, 9]), 2)
+    >>> b = Items(np.array([0, 1, 1]), np.array([5, 7, 8]), 2)
+    >>> [values.tolist() for values in most_alike(a, b)]
+    [[1, 0], [1.0, 0.0], [2, 0]]
+    """
+    items, codes = np.unique(np.concatenate([one.item, other.item]), return_inverse=True)
+    a, b = (
+        _incidence(each.query, some, each.n_queries, len(items))
+        for each, some in ((one, codes[: len(one.item)]), (other, codes[len(one.item) :]))
+    )
+    sizes_a, sizes_b = (np.asarray(each.sum(axis=1)).ravel() for each in (a, b))
+    common = np.asarray(b.sum(axis=0)).ravel() > max(_COMMON, other.n_queries / 100)
+    shared = (a @ sparse.diags_array((~common).astype(np.float64)) @ b.T).tocsr()
+    position = np.zeros(one.n_queries, dtype=np.int64)
+    share = np.zeros(one.n_queries)
+    count = np.zeros(one.n_queries, dtype=np.int64)
+    rows = np.repeat(np.arange(one.n_queries), np.diff(shared.indptr))
+    jaccard = shared.data / (sizes_a[rows] + sizes_b[shared.indices] - shared.data)
+    ascending = np.argsort(jaccard, kind="stable")  # the last assignment wins: the largest
+    share[rows[ascending]] = jaccard[ascending]
+    position[rows[ascending]] = shared.indices[ascending]
+    count[rows[ascending]] = shared.data[ascending]
+    return position, share, count
+
+
+def _incidence(query: Int64, item: Int64, n_queries: int, n_items: int) -> Any:
+    matrix = sparse.csr_array((np.ones(len(query)), (query, item)), shape=(n_queries, n_items))
+    matrix.data[:] = 1.0  # an item that a query holds twice is one item
+    return matrix
