@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_queries, split_queries
+from kinrank.data.split import fold_queries
 from kinrank.data.trec import run_from_scores
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
 from kinrank.measure.base import check_choice
-from kinrank.rankers.choose import NeighborChoice, choose_neighbors
+from kinrank.rankers.choose import NeighborChoice
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.local import coefficients
 from kinrank.rankers.single import SingleRanker
@@ -26,15 +27,14 @@ from kinrank.study.comparison import Comparison, Difference, Entrant, compare
 from kinrank.study.entrants import fitted_entrant, pooled_entrant, ranked_entrant, unjudged_share
 from kinrank.study.leaks import LeakReport, find_leaks
 from kinrank.study.oracle import GlobalModel, HalfKnown, half_known, oracle_scores
+from kinrank.study.sweep import sweep_neighbors
 
 Int64 = NDArray[np.int64]
 OnLeak = Literal["refuse", "drop", "warn"]
 
 SINGLE, KNN, ORACLE = "Single", "KNN", "oracle"
-NEIGHBORS = (5, 10, 25, 50, 100, 200, 400, 800)
-PRIORS = (None, 0.03, 0.1, 0.3, 1.0)
-_VALIDATION = 0.2  # of the training queries choose k and the prior
-_CHOOSERS = 1000  # of them at the most
+_INNER_FOLDS = 5
+_CHOOSERS = 2000  # training queries are enough to choose k and the prior by
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def headroom(
     """Measure what a model per query gains over one model for all.
 
     Both are linear and learnt by RankRLS, so that what differs is one model or many. k and the pull to the global model
-    are chosen on a part of the training queries; the test queries choose nothing.
+    are chosen on folds of the training queries; the test queries choose nothing.
 
     Parameters
     ----------
@@ -128,12 +128,11 @@ def headroom(
     test
         Judged queries to test on. Without them `queries` are cut into folds, and every query is tested once.
     ranker
-        How queries are described and features prepared; by summaries, and by text where there is a column ``vector``,
-        where not given. Its k and prior are chosen.
+        How queries are described and features prepared; `default_ranker` where not given. Its k and prior are chosen.
     folds
         How many folds there are.
     group
-        The query column that folds, and the validation part of the training queries, keep together.
+        The query column that folds, those inside the training queries as well, keep together.
     measure
         What to measure.
     leaks
@@ -158,7 +157,7 @@ def headroom(
     'gain'
     """
     check_choice("leaks", leaks, ("refuse", "drop", "warn"))
-    template = ranker or KnnRanker(describe="summaries+text" if VECTORS in queries.query_columns else "summaries")
+    template = ranker or default_ranker(queries)
     parts = []
     for train, asked, positions in _folds(queries, test, folds, group, seed):
         report = find_leaks(train, asked, group=group)
@@ -172,6 +171,11 @@ def headroom(
         parts.append(study.part(train, asked[kept], positions[kept], report, positions[kept[near]], candidates))
         advance(1)
     return _gather(queries if test is None else test, parts, measure, worth)
+
+
+def default_ranker(queries: QuerySet) -> KnnRanker:
+    """The ranker with a description that these queries allow: by text as well, where there is a column ``vector``."""
+    return KnnRanker(describe="summaries+text" if VECTORS in queries.query_columns else "summaries")
 
 
 def _folds(
@@ -199,7 +203,9 @@ class _Study:
         near: Int64,
         candidates: QuerySet | None,
     ) -> _Part:
+        start = time.perf_counter()
         knn, choice = self._local(train)
+        seconds = time.perf_counter() - start
         own = knn.get_params(deep=False)
         single = SingleRanker(knn.learner, scale=own["scale"], missing=own["missing"])
         reached = fitted_entrant(SINGLE, single, train, test, [self.measure])
@@ -209,7 +215,7 @@ class _Study:
         return _Part(
             positions=positions,
             single=reached,
-            knn=ranked_entrant(KNN, knn, test, [self.measure]),
+            knn=replace(ranked_entrant(KNN, knn, test, [self.measure]), fit_seconds=seconds),
             oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [self.measure])),
             known=half_known(model, known, asked, self.measure, self.seed),
             choice=choice,
@@ -219,13 +225,10 @@ class _Study:
         )
 
     def _local(self, train: QuerySet) -> tuple[KnnRanker, NeighborChoice]:
-        """The ranker of all training queries, k and prior chosen on some of them before they were added."""
-        part, held_out = split_queries(train, (1 - _VALIDATION, _VALIDATION), group=self.group, seed=self.seed)
-        fewer = np.unique(np.linspace(0, len(held_out) - 1, min(len(held_out), _CHOOSERS)).astype(np.int64))
-        counts = [k for k in NEIGHBORS if k <= max(NEIGHBORS[0], len(part) // 2)]
-        ranker = clone(self.template).set_params(n_neighbors=counts[-1]).fit(part)
-        choice = choose_neighbors(ranker, held_out[fewer], counts, prior_strengths=PRIORS, measure=self.measure)
-        return choice.apply(ranker).add(held_out), choice
+        """The ranker of all training queries, k and prior chosen on folds of them."""
+        folds = fold_queries(train, _INNER_FOLDS, group=self.group, seed=self.seed)
+        choice = sweep_neighbors(self.template, folds, self.measure, enough=_CHOOSERS)
+        return choice.apply(clone(self.template)).fit(train), choice
 
 
 def _gather(queries: QuerySet, parts: Sequence[_Part], measure: Measure, worth: float) -> Headroom:

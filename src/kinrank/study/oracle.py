@@ -22,6 +22,7 @@ from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import Measure
 from kinrank.measure.base import mean_of
 from kinrank.rankers.memory import Pull
+from kinrank.study.sweep import thinned
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The ladder of μ; beyond its end is the global model itself."""
@@ -107,8 +108,7 @@ def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Mea
     seed
         Of the halves.
     """
-    some = np.unique(np.linspace(0, len(train) - 1, min(len(train), _SAMPLE)).astype(np.int64))
-    single, *each = _on_halves(model, train[some], measure, seed, STRENGTHS)
+    single, *each = _on_halves(model, thinned(train, _SAMPLE), measure, seed, STRENGTHS)
     means = [mean_of(values) for values in each]
     best = int(np.argmax(means))
     if not means[best] > mean_of(single):

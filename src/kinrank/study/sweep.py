@@ -1,0 +1,78 @@
+"""Every k and every pull to the global model, tried on folds of the training queries at the price of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from sklearn.base import clone
+
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import DataError
+from kinrank.measure import Measure
+from kinrank.rankers.choose import NeighborChoice, choose_neighbors
+from kinrank.rankers.knn import KnnRanker
+
+NEIGHBORS = (5, 10, 25, 50, 100, 200, 400, 800)
+PRIORS = (None, 0.03, 0.1, 0.3, 1.0)
+
+
+def sweep_neighbors(
+    ranker: KnnRanker,
+    folds: Iterable[tuple[QuerySet, QuerySet]],
+    measure: Measure,
+    *,
+    counts: Sequence[int] = NEIGHBORS,
+    strengths: Sequence[float | None] = PRIORS,
+    enough: int | None = None,
+) -> NeighborChoice:
+    """Choose k and the strength of the prior by cross-validation.
+
+    Parameters
+    ----------
+    ranker
+        Everything but k and prior; it is not fitted.
+    folds
+        Pairs of queries to learn from and queries to choose by.
+    measure
+        What to maximise.
+    counts, strengths
+        What to try; a k above half of the queries to learn from is not tried.
+    enough
+        How many queries are enough to choose by: no further fold is begun once there are as many, and no more of a
+        fold are looked at, evenly spaced. All of all folds where not given.
+
+    Examples
+    --------
+    >>> from kinrank.data.split import fold_queries
+    >>> from kinrank.datasets import make_two_camps
+    >>> from kinrank.measure import NDCG
+    >>> camps = make_two_camps(n_queries=60, seed=0)
+    >>> sweep_neighbors(KnnRanker(), fold_queries(camps, 3), NDCG @ 10).n_neighbors <= 20
+    True
+    """
+    total: dict[tuple[int, float | None], float] = {}
+    single, used = 0.0, 0
+    for train, held_out in folds:
+        asked = held_out if enough is None else thinned(held_out, enough)
+        tried = [k for k in counts if k <= max(counts[0], len(train) // 2)]
+        fitted = clone(ranker).set_params(n_neighbors=tried[-1]).fit(train)
+        choice = choose_neighbors(fitted, asked, tried, prior_strengths=strengths, measure=measure)
+        for setting, quality in choice.quality.items():
+            total[setting] = total.get(setting, 0.0) + quality * len(asked)
+        single += choice.single * len(asked)
+        used += len(asked)
+        if enough is not None and used >= enough:
+            break
+    if not used:
+        raise DataError("there is no fold to choose by: give at least one")
+    mean = {setting: quality / used for setting, quality in total.items()}
+    k, strength = max(mean, key=mean.__getitem__)
+    return NeighborChoice(k, strength, mean, single / used)
+
+
+def thinned(queries: QuerySet, most: int) -> QuerySet:
+    """At most so many of the queries, evenly spaced."""
+    if len(queries) <= most:
+        return queries
+    return queries[np.linspace(0, len(queries) - 1, most).astype(np.int64)]

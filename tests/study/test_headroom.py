@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.common import letor_part, msrd
+from kinrank import KnnRanker
+from kinrank.data.queryset import QuerySet
+from kinrank.datasets import make_intents, make_two_camps
+from kinrank.errors import DataError, LeakError, ParameterError
+from kinrank.measure import AP, NDCG, compare_paired
+from kinrank.study.advice import advise
+from kinrank.study.headroom import headroom, record
+from kinrank.study.oracle import GlobalModel, half_known, oracle_scores
+
+
+def test_two_camps_have_the_known_answer():
+    camps = make_two_camps(n_queries=100, seed=0)
+    found = headroom(camps)
+    assert found.means["KNN"] == found.means["oracle"] == 1.0
+    assert found.means["Single"] < 0.8
+    assert found.gain.paired.losses == 0
+    assert found.known.mean_difference > 0.2
+    assert found.advice.verdict == "gain"
+    assert found.advice.text.startswith("A model per query pays here: +0.")
+
+
+def test_one_intent_is_advised_against():
+    one = make_intents(500, 0, n_docs=20, n_features=10, spread=0.0)
+    found = headroom(one)
+    assert found.advice.verdict == "none"
+    assert found.advice.text.startswith("No per-query gain here")
+    # The oracle is far above all the same: it sees the answer, and that is why it is called unreachable.
+    assert found.means["oracle"] > found.means["Single"] + 0.1
+    assert found.known.mean_difference == pytest.approx(0.0, abs=0.005)
+
+
+def test_three_intents_gain_and_the_figures_are_those_of_the_comparison():
+    found = headroom(make_intents(400, 0, n_docs=20, n_features=10, spread=1.0), measure=AP)
+    knn, single = found.comparison["KNN"], found.comparison["Single"]
+    assert found.advice.verdict == "gain"
+    assert found.gain.paired == compare_paired(knn.per_query(AP), single.per_query(AP))
+    assert len(found.choices) == len(found.leaks) == 5
+    said = record(found)
+    assert said["means"]["KNN"] == pytest.approx(knn.per_query(AP).mean())
+    assert (said["queries"], said["folds"], said["measure"]) == (400, 5, "AP")
+    assert said["gain_without_near_duplicates"] is None
+
+
+def test_a_test_set_of_its_own_keeps_the_ranker():
+    queries = make_intents(300, 100, n_docs=15, n_features=8, spread=1.0)
+    found = headroom(queries[:300], queries[300:])
+    knn = found.comparison["KNN"]
+    assert isinstance(knn.ranker, KnnRanker)
+    assert knn.ranker.n_neighbors == found.choices[0].n_neighbors
+    assert knn.scores == pytest.approx(knn.ranker.predict(queries[300:]))
+
+
+def test_seen_queries_are_refused_dropped_or_kept():
+    camps = make_two_camps(n_queries=60, seed=0)
+    train, test = camps[:40], camps[38:]
+    with pytest.raises(LeakError, match="2 of 22 test queries were seen in training"):
+        headroom(train, test)
+    assert len(headroom(train, test, leaks="drop").comparison.queries) == 20
+    assert len(headroom(train, test, leaks="warn").comparison.queries) == 22
+    with pytest.raises(DataError, match="nothing left to test on"):
+        headroom(train, train, leaks="drop")
+    with pytest.raises(ParameterError, match="leaks must be one of"):
+        headroom(train, test, leaks="ignore")
+
+
+def test_candidates_tell_how_many_of_the_first_ten_are_unjudged():
+    camps = make_two_camps(n_queries=60, n_docs=20, seed=0)
+    train, test = camps[:40], camps[40:]
+    assert headroom(train, test).unjudged is None
+    assert headroom(train, test, candidates=test).unjudged == 0
+    half = test.doc_id % 2 == 0
+    judged = QuerySet.from_arrays(
+        test.X[half],
+        test.grades[half],
+        qid=test.qid[test.query_of_row][half],
+        doc_id=test.doc_id[half],
+        feature_names=test.feature_names,
+    )
+    found = headroom(train, judged, candidates=test)
+    assert found.unjudged == pytest.approx(0.5, abs=0.1)
+    with pytest.raises(DataError, match="candidates has none of the test queries"):
+        headroom(train, test, candidates=train)
+
+
+def test_the_oracle_is_never_below_the_global_model():
+    queries = make_intents(50, 0, n_docs=12, n_features=6, spread=1.0)
+    model = GlobalModel(np.linspace(-1, 1, 6), 0.01)
+    measure = NDCG @ 10
+    best = measure.per_query(oracle_scores(model, queries, measure), queries.grades, queries.offsets)
+    base = measure.per_query(queries.X @ model.weights, queries.grades, queries.offsets)
+    assert np.all(best >= base)
+
+
+def test_halves_know_nothing_where_grades_are_noise_and_all_where_half_is_enough():
+    rng = np.random.default_rng(0)
+    camps = make_two_camps(n_queries=80, n_docs=20, seed=0)
+    model = GlobalModel(np.zeros(2), 0.01)
+    known = half_known(model, camps[:40], camps[40:], NDCG @ 10)
+    assert known.strength is not None
+    assert known.own == pytest.approx(1.0)
+    noise = camps.replace(y=rng.integers(0, 3, camps.n_rows).astype(np.float32))
+    lost = half_known(model, noise[:40], noise[40:], NDCG @ 10)
+    assert abs(np.mean(lost.own - lost.single)) < 0.05
+    short = QuerySet.from_arrays(np.eye(3)[:, :2], y=[1, 0, 1], qid=[1, 1, 2])
+    assert np.isnan(half_known(model, short, short, NDCG(no_relevant="skip") @ 10).own[1])
+
+
+def test_each_verdict_has_its_sentence():
+    rng = np.random.default_rng(0)
+    zeros = np.zeros(400)
+
+    def shifted(mean: float, n: int = 400) -> object:
+        values = rng.normal(0, 0.02, n)
+        return compare_paired(values - values.mean() + mean, zeros[:n])
+
+    differ, alike = shifted(0.01), shifted(0.0)
+    assert "do want different things" in advise(shifted(-0.01), differ).text
+    assert advise(shifted(-0.01), alike).verdict == "loss"
+    assert "neighbors do not show it" in advise(alike, differ).text
+    assert "add nothing" in advise(alike, alike).text
+    unclear = advise(shifted(0.001, 20), alike)
+    assert unclear.verdict == "unclear"
+    assert "judge more queries" in unclear.text
+    assert "less than the 0.05 asked for" in advise(shifted(0.01), alike, worth=0.05).text
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_msrd_gains_and_not_by_remembering(data_dir: Path):
+    parts = msrd()
+    ranker = KnnRanker(describe="summaries+text", reference="bm25_all")
+    found = headroom(parts["train"], parts["test"], ranker=ranker, group="movie")
+    assert found.advice.verdict == "gain"
+    assert found.gain.paired.mean_difference > 0.003
+    assert found.clean is not None
+    assert found.clean.mean_difference > 0.003
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_mq2007_is_said_not_to_gain_though_its_queries_differ(data_dir: Path):
+    queries = QuerySet.concat([letor_part("MQ2007", part) for part in range(1, 6)])
+    found = headroom(queries, ranker=KnnRanker(reference=24))
+    assert found.advice.verdict == "none"
+    assert found.gain.paired.interval[1] < 0.005
+    assert found.known.mean_difference > 0.03
+    assert "neighbors do not show it" in found.advice.text

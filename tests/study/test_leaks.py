@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.common import msrd
+from kinrank.data.queryset import QuerySet
+from kinrank.datasets import make_intents
+from kinrank.errors import LeakError
+from kinrank.study.leaks import find_leaks
+from kinrank.study.overlap import Items, most_alike
+
+
+@pytest.fixture
+def queries() -> QuerySet:
+    made = make_intents(40, 0, n_docs=10, n_features=6)
+    texts = np.array([f"Query number {i}" for i in range(40)], dtype="U30")
+    vectors = np.random.default_rng(0).standard_normal((40, 16)).astype(np.float32)
+    return made.replace(query_columns={"text": texts, "vector": vectors, "topic": np.arange(40) // 4})
+
+
+def planted(queries: QuerySet, **columns: object) -> QuerySet:
+    """The last twenty queries; the first of them is made like query 3 in some respect."""
+    test = queries[20:]
+    changed = {name: test.query_columns[name].copy() for name in test.query_columns}
+    for name, value in columns.items():
+        changed[name][0] = value
+    return test.replace(query_columns=changed)
+
+
+def found(train: QuerySet, test: QuerySet, group: str | None = None) -> dict[str, set[tuple[int, int]]]:
+    report = find_leaks(train, test, group=group)
+    return {
+        name: {(leak.test, leak.train, leak.how) for leak in leaks}
+        for name, leaks in (("seen", report.seen), ("near", report.near))
+    }
+
+
+def test_nothing_is_found_where_nothing_leaks(queries: QuerySet):
+    assert found(queries[:20], queries[20:], "topic") == {"seen": set(), "near": set()}
+    assert find_leaks(queries[:20], queries[20:]).warning() is None
+
+
+def test_the_same_id_text_group_and_rows_are_seen(queries: QuerySet):
+    train = queries[:20]
+    renamed = queries[20:].replace(qid=np.append([3], np.arange(100, 119)))
+    assert found(train, renamed)["seen"] == {(0, 3, "id")}
+    assert found(train, planted(queries, text="query: NUMBER  3!"))["seen"] == {(0, 3, "text")}
+    assert found(train, planted(queries, topic=0), "topic")["seen"] == {(0, 3, "group")}
+    assert found(train, planted(queries, topic=0))["seen"] == set()
+    copied = QuerySet.concat([queries[20:], queries[3:4].replace(qid=np.array([99]), query_columns={})])
+    shuffled = copied[20:].X[::-1].copy()
+    copied.X[-len(shuffled) :] = shuffled
+    assert found(train.replace(query_columns={}), copied)["seen"] == {(20, 3, "rows")}
+
+
+def test_the_same_words_a_close_vector_shared_rows_and_documents_are_near(queries: QuerySet):
+    train = queries[:20]
+    assert found(train, planted(queries, text="3 number query 3"))["near"] == {(0, 3, "words")}
+    close = train.query_columns["vector"][3] * 2 + 0.01
+    assert found(train, planted(queries, vector=close))["near"] == {(0, 3, "vector")}
+    rows = queries[20:]
+    X = rows.X.copy()
+    X[:8] = queries[3].X[:8]
+    assert found(train, rows.replace(X=X))["near"] == {(0, 3, "some rows")}
+    documents = rows.doc_id.copy()
+    documents[:10] = queries[3].doc_id
+    same = rows.replace(doc_id=documents, y=np.concatenate([queries[3].grades, rows.grades[10:]]))
+    assert found(train, same)["near"] == {(0, 3, "relevant documents")}
+
+
+def test_rows_that_many_queries_share_prove_nothing(queries: QuerySet):
+    empty = make_intents(300, 0, n_docs=5, n_features=6)
+    X = empty.X.copy()
+    X[:] = np.tile(np.eye(6, dtype=np.float32)[:5], (300, 1))
+    blank = empty.replace(X=X, doc_id=None)
+    assert found(blank[:200], blank[200:]) == {"seen": set(), "near": set()}
+
+
+def test_the_message_says_how_many_how_and_which(queries: QuerySet):
+    train, test = queries[:20], planted(queries, text="query number 3", topic=0)
+    report = find_leaks(train, test, group="topic")
+    with pytest.raises(
+        LeakError, match=r"1 of 20 .*in training: 1, the same text: 1\); for example query 20 is query 3"
+    ):
+        report.refuse(train, test)
+    near = find_leaks(train, planted(queries, text="3 number query"))
+    near.refuse(train, test)
+    assert "1 of 20 test queries have something very like them" in str(near.warning())
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=6),
+    st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=6),
+)
+def test_most_alike_is_the_largest_jaccard(one: list[set[int]], other: list[set[int]]):
+    def items(sets: list[set[int]]) -> Items:
+        pairs = [(query, item) for query, some in enumerate(sets) for item in some for _ in range(2)]
+        query, item = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return Items(query, item, len(sets))
+
+    position, share, count = most_alike(items(one), items(other))
+    for query, some in enumerate(one):
+        expected = [len(some & each) / len(some | each) if some & each else 0.0 for each in other]
+        assert share[query] == pytest.approx(max(expected))
+        if share[query]:
+            assert expected[position[query]] == pytest.approx(max(expected))
+            assert count[query] == len(some & other[position[query]])
+
+
+@pytest.mark.data
+def test_a_planted_duplicate_and_a_planted_movie_leak_in_msrd_are_caught(data_dir: Path):
+    parts = msrd()
+    train, test = parts["train"], parts["test"]
+    assert find_leaks(train, test, group="movie").seen == ()
+
+    copy = QuerySet.concat([test[:200], train[17:18].replace(qid=np.array(["planted"]))])
+    how = {leak.how for leak in find_leaks(train, copy).seen if leak.test == 200 and leak.train == 17}
+    assert how == {"rows"}
+
+    movies, counts = np.unique(test.query_columns["movie"], return_counts=True)
+    family = np.flatnonzero(test.query_columns["movie"] == movies[counts.argmax()])
+    leaking = QuerySet.concat([train, test[family[:1]]])
+    rest = test[np.arange(len(test)) != family[0]]
+    with pytest.raises(LeakError, match=f"{len(family) - 1} of 3,120 .*of a group that is in training"):
+        find_leaks(leaking, rest, group="movie").refuse(leaking, rest)
+    # Without the group column the relevant documents give it away, as a warning.
+    near = {leak.test for leak in find_leaks(leaking, rest).near if leak.how == "relevant documents"}
+    before = {leak.test for leak in find_leaks(train, rest).near if leak.how == "relevant documents"}
+    assert (near - before) & set((family[1:] - 1).tolist())
