@@ -12,8 +12,9 @@ from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired
 from kinrank.study.advice import advise
-from kinrank.study.headroom import headroom, record
+from kinrank.study.headroom import headroom
 from kinrank.study.oracle import GlobalModel, half_known, oracle_scores
+from kinrank.study.records import headroom_record
 
 
 def test_two_camps_have_the_known_answer():
@@ -43,7 +44,7 @@ def test_three_intents_gain_and_the_figures_are_those_of_the_comparison():
     assert found.advice.verdict == "gain"
     assert found.gain.paired == compare_paired(knn.per_query(AP), single.per_query(AP))
     assert len(found.choices) == len(found.leaks) == 5
-    said = record(found)
+    said = headroom_record(found)
     assert said["means"]["KNN"] == pytest.approx(knn.per_query(AP).mean())
     assert (said["queries"], said["folds"], said["measure"]) == (400, 5, "AP")
     assert said["gain_without_near_duplicates"] is None

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import kinrank
+from kinrank.cli.compare import compare
 from kinrank.cli.convert import convert
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
@@ -20,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (convert, headroom, train, rank, evaluate):
+for _verb in (convert, headroom, train, rank, evaluate, compare):
     app.command()(reported(_verb))
 
 

@@ -55,7 +55,7 @@ def headroom(
     """Say whether a model per query would rank better than one model for all, with a test and advice."""
     from kinrank.measure import parse_measure
     from kinrank.study.headroom import headroom as study
-    from kinrank.study.headroom import record
+    from kinrank.study.records import headroom_record
 
     wanted = parse_measure(measure)
     chosen = parse_settings(_knn(), settings or [])
@@ -78,11 +78,10 @@ def headroom(
             advance=advance,
         )
     for report in found.leaks:
-        warning = report.warning()
-        if warning is not None:
-            messages.warn(warning)
+        if report.near:
+            messages.warn(str(report.warning()))
     if as_json:
-        typer.echo(json.dumps(record(found), indent=2))
+        typer.echo(json.dumps(headroom_record(found), indent=2))
         return
     _show(found, group)
 

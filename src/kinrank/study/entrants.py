@@ -34,6 +34,10 @@ def origin_of(text: str) -> Origin:
     ('ranker', 'peer')
     """
     path = Path(text)
+    if path.exists() and (text in RANKERS or text in PEERS):
+        raise ParameterError(
+            f"{text!r} names a ranker, and something lies at that path: write './{text}' or '{text}()'"
+        )
     if path.is_dir() and (path / MANIFEST).is_file():
         return "model"
     if path.is_file():
@@ -50,8 +54,15 @@ def origin_of(text: str) -> Origin:
     )
 
 
-def make(text: str) -> Fittable:
+def make(text: str, *, group: str | None = None) -> Fittable:
     """A ranker or another library's, not yet fitted, from its name and settings.
+
+    Parameters
+    ----------
+    text
+        ``"knn(n_neighbors=400)"``, ``"lightgbm"``.
+    group
+        The query column that a ranker which cuts a validation part of its own keeps together, where it names none.
 
     Examples
     --------
@@ -59,11 +70,21 @@ def make(text: str) -> Fittable:
     KnnRanker(n_neighbors=50)
     """
     registry = PEERS if origin_of(text) == "peer" else RANKERS
-    made: Fittable = registry.make(text)
-    return made
+    made: Any = registry.make(text)
+    if group is not None and made.get_params(deep=False).get("group", group) is None:
+        made.set_params(group=group)
+    fittable: Fittable = made
+    return fittable
 
 
-def enter(text: str, queries: QuerySet, measures: Sequence[Measure], *, train: QuerySet | None = None) -> Entrant:
+def enter(
+    text: str,
+    queries: QuerySet,
+    measures: Sequence[Measure],
+    *,
+    train: QuerySet | None = None,
+    group: str | None = None,
+) -> Entrant:
     """The entrant that a text names, measured on judged queries.
 
     Parameters
@@ -76,6 +97,8 @@ def enter(text: str, queries: QuerySet, measures: Sequence[Measure], *, train: Q
         What to measure.
     train
         What rankers learn from; models and runs need none.
+    group
+        See `make`.
     """
     origin = origin_of(text)
     if origin == "run":
@@ -85,7 +108,7 @@ def enter(text: str, queries: QuerySet, measures: Sequence[Measure], *, train: Q
         return replace(ranked_entrant(text, ranker, queries, measures), origin=origin)
     if train is None:
         raise ParameterError(f"{text!r} must be fitted: give the training queries")
-    return replace(fitted_entrant(text, make(text), train, queries, measures), origin=origin)
+    return replace(fitted_entrant(text, make(text, group=group), train, queries, measures), origin=origin)
 
 
 def fitted_entrant(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,6 @@ from kinrank.data.trec import run_from_scores
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
-from kinrank.measure.base import check_choice
 from kinrank.rankers.choose import NeighborChoice
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.local import coefficients
@@ -25,12 +23,10 @@ from kinrank.rankers.single import SingleRanker
 from kinrank.study.advice import WORTH, Advice, advise
 from kinrank.study.comparison import Comparison, Difference, Entrant, compare
 from kinrank.study.entrants import fitted_entrant, pooled_entrant, ranked_entrant, unjudged_share
-from kinrank.study.leaks import LeakReport, find_leaks
+from kinrank.study.folds import Fold, Gathered, OnLeak, guarded_folds
+from kinrank.study.leaks import LeakReport
 from kinrank.study.oracle import GlobalModel, HalfKnown, half_known, oracle_scores
 from kinrank.study.sweep import sweep_neighbors
-
-Int64 = NDArray[np.int64]
-OnLeak = Literal["refuse", "drop", "warn"]
 
 SINGLE, KNN, ORACLE = "Single", "KNN", "oracle"
 _INNER_FOLDS = 5
@@ -89,16 +85,13 @@ class Headroom:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One fold: where its test queries lie among all, and what was found on them."""
+    """What was found on one fold."""
 
-    positions: Int64
     single: Entrant
     knn: Entrant
     oracle: Entrant
     known: HalfKnown
     choice: NeighborChoice
-    leaks: LeakReport
-    near: Int64
     unjudged: float | None
 
 
@@ -156,35 +149,18 @@ def headroom(
     >>> found.advice.verdict
     'gain'
     """
-    check_choice("leaks", leaks, ("refuse", "drop", "warn"))
     template = ranker or default_ranker(queries)
-    parts = []
-    for train, asked, positions in _folds(queries, test, folds, group, seed):
-        report = find_leaks(train, asked, group=group)
-        if leaks == "refuse":
-            report.refuse(train, asked)
-        kept = np.delete(np.arange(len(asked)), report.seen_queries) if leaks == "drop" else np.arange(len(asked))
-        if not len(kept):
-            raise DataError("all test queries were seen in training: there is nothing left to test on")
-        near = np.isin(kept, report.near_queries)
-        study = _Study(template, measure, group, seed)
-        parts.append(study.part(train, asked[kept], positions[kept], report, positions[kept[near]], candidates))
+    cut, parts = [], []
+    for fold in guarded_folds(queries, test, folds=folds, group=group, leaks=leaks, seed=seed):
+        parts.append(_Study(template, measure, group, seed).part(fold, candidates))
+        cut.append(fold)
         advance(1)
-    return _gather(queries if test is None else test, parts, measure, worth)
+    return _gather(Gathered.of(cut, queries if test is None else test), cut, parts, worth)
 
 
 def default_ranker(queries: QuerySet) -> KnnRanker:
     """The ranker with a description that these queries allow: by text as well, where there is a column ``vector``."""
     return KnnRanker(describe="summaries+text" if VECTORS in queries.query_columns else "summaries")
-
-
-def _folds(
-    queries: QuerySet, test: QuerySet | None, folds: int, group: str | None, seed: int
-) -> list[tuple[QuerySet, QuerySet, Int64]]:
-    if test is not None:
-        return [(queries, test, np.arange(len(test)))]
-    cut = fold_queries(queries, folds, group=group, seed=seed)
-    return [(train, asked, np.flatnonzero(np.isin(queries.qid, asked.qid))) for train, asked in cut]
 
 
 @dataclass(frozen=True)
@@ -194,15 +170,9 @@ class _Study:
     group: str | None
     seed: int
 
-    def part(
-        self,
-        train: QuerySet,
-        test: QuerySet,
-        positions: Int64,
-        leaks: LeakReport,
-        near: Int64,
-        candidates: QuerySet | None,
-    ) -> _Part:
+    def part(self, fold: Fold, candidates: QuerySet | None) -> _Part:
+        """Fit Single and KNN, and look beyond them."""
+        train, test = fold.train, fold.test
         start = time.perf_counter()
         knn, choice = self._local(train)
         seconds = time.perf_counter() - start
@@ -213,14 +183,11 @@ class _Study:
         known, asked = knn.preparer_.apply(train), knn.preparer_.apply(test)
         best = oracle_scores(model, asked, self.measure)
         return _Part(
-            positions=positions,
             single=reached,
             knn=replace(ranked_entrant(KNN, knn, test, [self.measure]), fit_seconds=seconds),
             oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [self.measure])),
             known=half_known(model, known, asked, self.measure, self.seed),
             choice=choice,
-            leaks=leaks,
-            near=near,
             unjudged=None if candidates is None else _unjudged(knn, test, candidates),
         )
 
@@ -231,32 +198,28 @@ class _Study:
         return choice.apply(clone(self.template)).fit(train), choice
 
 
-def _gather(queries: QuerySet, parts: Sequence[_Part], measure: Measure, worth: float) -> Headroom:
-    positions = np.sort(np.concatenate([part.positions for part in parts]))
-    tested = queries[positions]
-    places = [np.searchsorted(positions, part.positions) for part in parts]
-    rows = [tested.rows_of(place) for place in places]
+def _gather(tested: Gathered, folds: Sequence[Fold], parts: Sequence[_Part], worth: float) -> Headroom:
+    measure = next(iter(parts[0].single.evaluation.per_query))
     entrants = {
-        name: folds[0] if len(folds) == 1 else pooled_entrant(name, folds, tested, rows, [measure])
-        for name, folds in (
+        name: each[0] if len(each) == 1 else pooled_entrant(name, each, tested.queries, tested.rows, [measure])
+        for name, each in (
             (SINGLE, [part.single for part in parts]),
             (KNN, [part.knn for part in parts]),
             (ORACLE, [part.oracle for part in parts]),
         )
     }
-    comparison = compare(tested, [entrants[SINGLE], entrants[KNN]])
+    comparison = compare(tested.queries, [entrants[SINGLE], entrants[KNN]])
     known = compare_paired(
         np.concatenate([part.known.own for part in parts]), np.concatenate([part.known.single for part in parts])
     )
-    near = np.isin(positions, np.concatenate([part.near for part in parts]))
     shares = [part.unjudged for part in parts if part.unjudged is not None]
     return Headroom(
         comparison=comparison,
         oracle=entrants[ORACLE],
         known=known,
         choices=tuple(part.choice for part in parts),
-        leaks=tuple(part.leaks for part in parts),
-        clean=_clean(entrants, measure, near),
+        leaks=tuple(fold.leaks for fold in folds),
+        clean=_clean(entrants, measure, tested.near),
         unjudged=float(np.mean(shares)) if shares else None,
         advice=advise(comparison.differences[0].paired, known, worth),
     )
@@ -274,46 +237,3 @@ def _unjudged(ranker: KnnRanker, test: QuerySet, candidates: QuerySet) -> float:
     if not len(asked):
         raise DataError("candidates has none of the test queries: check that query ids are alike")
     return unjudged_share(test, run_from_scores(asked, ranker.predict(asked)))
-
-
-def record(found: Headroom) -> dict[str, Any]:
-    """Everything `Headroom` says as JSON can hold it."""
-    paired = found.gain.paired
-    return {
-        "measure": repr(found.measure),
-        "queries": len(found.comparison.queries),
-        "folds": len(found.choices),
-        "means": found.means,
-        "gain": {
-            "difference": paired.mean_difference,
-            "interval": list(paired.interval),
-            "confidence": paired.confidence,
-            "p": paired.p,
-            "p_permutation": found.gain.p_permutation,
-            "wins": paired.wins,
-            "ties": paired.ties,
-            "losses": paired.losses,
-        },
-        "gain_without_near_duplicates": _figures(found.clean),
-        "half_known": _figures(found.known),
-        "seen_in_training": sum(len(report.seen_queries) for report in found.leaks),
-        "near_duplicates": sum(len(report.near_queries) for report in found.leaks),
-        "unjudged_top_10": found.unjudged,
-        "chosen": [{"n_neighbors": each.n_neighbors, "prior_strength": each.prior_strength} for each in found.choices],
-        "seconds": {
-            each.name: {"fit": each.fit_seconds, "rank": each.rank_seconds} for each in found.comparison.entrants
-        },
-        "verdict": found.advice.verdict,
-        "advice": found.advice.text,
-    }
-
-
-def _figures(paired: PairedComparison | None) -> dict[str, Any] | None:
-    if paired is None:
-        return None
-    return {
-        "difference": paired.mean_difference,
-        "interval": list(paired.interval),
-        "p": paired.p,
-        "queries": paired.n,
-    }

@@ -1,0 +1,106 @@
+"""What studies found, as JSON can hold it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kinrank.measure import PairedComparison
+from kinrank.study.comparison import Comparison, Difference, Entrant
+from kinrank.study.headroom import Headroom
+
+
+def headroom_record(found: Headroom) -> dict[str, Any]:
+    """Everything a `Headroom` says."""
+    return {
+        "measure": repr(found.measure),
+        "queries": len(found.comparison.queries),
+        "folds": len(found.choices),
+        "means": found.means,
+        "gain": _tested(found.gain),
+        "gain_without_near_duplicates": None if found.clean is None else _paired(found.clean),
+        "half_known": _paired(found.known),
+        "seen_in_training": sum(len(report.seen_queries) for report in found.leaks),
+        "near_duplicates": sum(len(report.near_queries) for report in found.leaks),
+        "unjudged_top_10": found.unjudged,
+        "chosen": [{"n_neighbors": each.n_neighbors, "prior_strength": each.prior_strength} for each in found.choices],
+        "cost": {each.name: _cost(each) for each in found.comparison.entrants},
+        "verdict": found.advice.verdict,
+        "advice": found.advice.text,
+    }
+
+
+def comparison_record(comparison: Comparison) -> dict[str, Any]:
+    """Everything a `Comparison` says, scores and values of single queries aside."""
+    return {
+        "queries": len(comparison.queries),
+        "documents": comparison.queries.n_rows,
+        "measures": [repr(measure) for measure in comparison.measures],
+        "baseline": comparison.baseline.name,
+        "entrants": [_entrant(entrant, comparison) for entrant in comparison.entrants],
+        "differences": [
+            {"entrant": each.name, "against": each.against, "measure": repr(each.measure), **_tested(each)}
+            for each in comparison.differences
+        ],
+    }
+
+
+def paired_record(difference: Difference) -> dict[str, Any]:
+    """A difference by its paired t-test alone."""
+    return {**_paired(difference.paired), "p_holm": difference.p_holm}
+
+
+def number(value: float) -> float | None:
+    """JSON has no NaN: a measure that leaves every query out has no mean."""
+    return None if math.isnan(value) else value
+
+
+def _entrant(entrant: Entrant, comparison: Comparison) -> dict[str, Any]:
+    covered = entrant.coverage
+    return {
+        "entrant": entrant.name,
+        "origin": entrant.origin,
+        "settings": {name: _plain(value) for name, value in entrant.settings.items()},
+        "means": {repr(measure): number(entrant.evaluation[measure]) for measure in comparison.measures},
+        "cost": _cost(entrant),
+        "coverage": None
+        if covered is None
+        else {
+            "absent_documents": covered.absent_documents,
+            "absent_queries": covered.absent_queries,
+            "unknown_documents": covered.unknown_documents,
+            "unjudged_top_10": number(covered.unjudged_top),
+        },
+    }
+
+
+def _tested(difference: Difference) -> dict[str, Any]:
+    return {
+        **paired_record(difference),
+        "p_permutation": difference.p_permutation,
+        "p_permutation_holm": difference.p_permutation_holm,
+    }
+
+
+def _paired(paired: PairedComparison) -> dict[str, Any]:
+    return {
+        "difference": paired.mean_difference,
+        "interval": list(paired.interval),
+        "confidence": paired.confidence,
+        "test": paired.test,
+        "p": paired.p,
+        "queries": paired.n,
+        "wins": paired.wins,
+        "ties": paired.ties,
+        "losses": paired.losses,
+    }
+
+
+def _cost(entrant: Entrant) -> dict[str, Any]:
+    queries = len(entrant.evaluation.qid)
+    each = None if entrant.rank_seconds is None else 1000 * entrant.rank_seconds / queries
+    return {"fit_seconds": entrant.fit_seconds, "rank_seconds": entrant.rank_seconds, "rank_ms_a_query": each}
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

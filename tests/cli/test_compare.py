@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kinrank as library
+from kinrank.data.queryset import QuerySet
+from kinrank.data.trec import run_from_scores, write_run
+from kinrank.measure import NDCG, compare_paired
+
+KNN = "knn(n_neighbors=5)"
+MEASURE = NDCG @ 10
+
+
+@pytest.fixture
+def judged(workdir: Path) -> QuerySet:
+    queries = QuerySet.open("test")
+    write_run(run_from_scores(queries, library.load("single").predict(queries)), "single.run")
+    return queries
+
+
+def values(queries: QuerySet, name: str):
+    return MEASURE.per_query(library.load(name).predict(queries), queries.grades, queries.offsets)
+
+
+def test_rankers_models_and_runs_in_one_table(kinrank, judged: QuerySet):
+    done = kinrank(
+        "compare", "test", "single.run", "./knn", KNN, "single(learner='rankrls')", "--train", "train.parquet"
+    )
+    assert done.exit_code == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines[0] == ["NDCG", "@", "10,", "20", "queries"]
+    paired = compare_paired(values(judged, "knn"), values(judged, "single"))
+    for row in lines[3:5]:  # the saved model and the ranker fitted now are the same
+        assert row[1:3] == [f"{values(judged, 'knn').mean():.4f}", f"{paired.mean_difference:+.4f}"]
+        assert row[-3:] == [str(count) for count in (paired.wins, paired.ties, paired.losses)]
+    assert lines[5][2] == "+0.0000"
+    assert ["cost", "fit,", "s"] in [line[:3] for line in lines]
+    assert "paired t against single.run" in done.stdout
+    assert "number of tests (3)" in done.stdout
+
+
+def test_folds_every_pair_and_json(kinrank, judged: QuerySet):
+    names = ["single()", KNN, "lightgbm(n_trees=5)"]
+    done = kinrank(
+        "compare", "test", *names, "--folds", 2, "--all-pairs", "--json", "--measure", "NDCG@10", "--measure", "AP"
+    )
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["queries"], said["baseline"], said["measures"]) == (20, "single()", ["NDCG @ 10", "AP"])
+    assert len(said["differences"]) == 6
+    assert [each["origin"] for each in said["entrants"]] == ["ranker", "ranker", "peer"]
+    assert all(each["cost"]["fit_seconds"] > 0 for each in said["entrants"])
+    table = kinrank("compare", "test", *names, "--folds", 2, "--all-pairs", "--baseline", KNN)
+    assert [line.split()[:2] for line in table.stdout.splitlines() if line.startswith("lightgbm")][1] == [
+        "lightgbm(n_trees=5)",
+        "single()",
+    ]
+    assert "paired t of every pair" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("single()",), "'single()' must be fitted: give training queries, or a number of folds"),
+        (("single",), "'single' names a ranker, and something lies at that path: write './single' or 'single()'"),
+        (("single()", "--train", "test"), "20 of 20 test queries were seen in training"),
+        (("single()", "--train", "train.parquet", "--folds", 2), "training queries and folds both given"),
+        (("svmrank", "--folds", 2), "'svmrank' is neither a model folder, a run file nor the name of a ranker"),
+        (("single(penalty=1)", "--folds", 2), "cannot read ranker 'single(penalty=1)'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(kinrank, judged: QuerySet, args, message: str):
+    done = kinrank("compare", "test", *args)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_model_is_not_tested_on_what_it_learnt_from(kinrank, judged: QuerySet):
+    done = kinrank("compare", "train.parquet", "./knn")
+    assert done.exit_code == 2
+    assert "./knn: 40 of 40 test queries are among those this model was learnt from" in done.stderr
