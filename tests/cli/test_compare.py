@@ -43,7 +43,7 @@ def test_rankers_models_and_runs_in_one_table(kinrank, judged: QuerySet):
 
 
 def test_folds_every_pair_and_json(kinrank, judged: QuerySet):
-    names = ["single()", KNN, "lightgbm(n_trees=5)"]
+    names = ["single()", KNN, "knn(n_neighbors=9)"]
     done = kinrank(
         "compare", "test", *names, "--folds", 2, "--all-pairs", "--json", "--measure", "NDCG@10", "--measure", "AP"
     )
@@ -51,11 +51,11 @@ def test_folds_every_pair_and_json(kinrank, judged: QuerySet):
     said = json.loads(done.stdout)
     assert (said["queries"], said["baseline"], said["measures"]) == (20, "single()", ["NDCG @ 10", "AP"])
     assert len(said["differences"]) == 6
-    assert [each["origin"] for each in said["entrants"]] == ["ranker", "ranker", "peer"]
+    assert [each["origin"] for each in said["entrants"]] == ["ranker", "ranker", "ranker"]
     assert all(each["cost"]["fit_seconds"] > 0 for each in said["entrants"])
     table = kinrank("compare", "test", *names, "--folds", 2, "--all-pairs", "--baseline", KNN)
-    assert [line.split()[:2] for line in table.stdout.splitlines() if line.startswith("lightgbm")][1] == [
-        "lightgbm(n_trees=5)",
+    assert [line.split()[:2] for line in table.stdout.splitlines() if line.startswith("knn(n_neighbors=9)")][1] == [
+        "knn(n_neighbors=9)",
         "single()",
     ]
     assert "paired t of every pair" in table.stdout

@@ -14,6 +14,7 @@ from kinrank.cli.failures import debugging, reported
 from kinrank.cli.headroom import headroom
 from kinrank.cli.rank import rank
 from kinrank.cli.train import train
+from kinrank.cli.tune import tune
 
 app = typer.Typer(
     name="kinrank",
@@ -21,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (convert, headroom, train, rank, evaluate, compare):
+for _verb in (convert, headroom, tune, train, rank, evaluate, compare):
     app.command()(reported(_verb))
 
 

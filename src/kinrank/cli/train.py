@@ -12,7 +12,7 @@ import typer
 
 from kinrank.cli import files, messages
 from kinrank.cli.settings import listing, parse_settings
-from kinrank.errors import DamagedFolderError, DataError
+from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.rankers import RANKERS
 
 if TYPE_CHECKING:
@@ -39,10 +39,21 @@ def train(
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {files.FORMS}.")],
     model: Annotated[str, typer.Option(metavar="FOLDER", help="Where to write the model; one there is replaced.")],
     ranker: Annotated[
-        str, typer.Option(metavar="NAME", autocompletion=_ranker_names, help=f"{', '.join(RANKERS)}; --list says more.")
-    ] = DEFAULT_RANKER,
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=_ranker_names,
+            help=f"{', '.join(RANKERS)}; --list says more.",
+            show_default=DEFAULT_RANKER,
+        ),
+    ] = None,
+    settings_file: Annotated[
+        str | None,
+        typer.Option("--settings", "-s", metavar="FILE", help="Ranker and parameters that kinrank tune chose."),
+    ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the ranker; repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the ranker, before --settings; repeatable."),
     ] = None,
     validate: Annotated[
         str | None, typer.Option(metavar="DATA", help="Judged queries to measure on, beside the global model.")
@@ -55,8 +66,7 @@ def train(
     """Learn a ranker from judged queries and write it as a folder."""
     from kinrank.cli.validation import validation_report
 
-    cls = RANKERS[ranker]
-    learner: Ranker = cls(**parse_settings(cls, settings or []))
+    name, learner = _unfitted(ranker, settings_file, settings or [])
     _refuse_foreign(model)
     queries = _read(data)
     messages.say(f"{data}: {queries!r}")
@@ -64,16 +74,31 @@ def train(
     if held_out is not None and (held_out.y is None or held_out.feature_names != queries.feature_names):
         raise DataError(f"{validate}: must be judged and have the features of {data}, in the same order")
     start = time.perf_counter()
-    with messages.working(f"learning {ranker}"):
+    with messages.working(f"learning {name}"):
         learner.fit(queries)
     seconds = time.perf_counter() - start
     learner.save(model)
-    messages.say(f"{model}: ranker {ranker!r}, learnt in {seconds:.1f} s")
+    messages.say(f"{model}: ranker {name!r}, learnt in {seconds:.1f} s")
     if held_out is not None:
         with messages.working("validating"):
-            lines = validation_report(ranker, learner, queries, held_out)
+            lines = validation_report(name, learner, queries, held_out)
         for line in lines:
             messages.say(f"{validate}: {line}")
+
+
+def _unfitted(ranker: str | None, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:
+    """The ranker that the options name, and its name."""
+    if settings_file is None:
+        cls = RANKERS[ranker or DEFAULT_RANKER]
+        made: Ranker = cls(**parse_settings(cls, settings))
+        return ranker or DEFAULT_RANKER, made
+    from kinrank.rankers.settings import read_settings
+
+    made = read_settings(settings_file)
+    name = RANKERS.name_of(type(made))
+    if ranker not in (None, name):
+        raise ParameterError(f"{settings_file} is for ranker {name!r}, --ranker says {ranker!r}: leave one out")
+    return name, made.set_params(**parse_settings(type(made), settings))
 
 
 def _refuse_foreign(model: str) -> None:

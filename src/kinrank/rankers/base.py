@@ -27,7 +27,7 @@ from kinrank.neighbors import INDEXES
 from kinrank.rankers import RANKERS
 from kinrank.store import ModelRecord, decode, encode, read_model, write_model
 
-_PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
+PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
 
 
 class Ranker(BaseEstimator, ABC):
@@ -149,14 +149,14 @@ class Ranker(BaseEstimator, ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted ranker as a folder that `kinrank.load` reads."""
         check_is_fitted(self)
-        params = encode(self.get_params(deep=False), _PARTS)
+        params = encode(self.get_params(deep=False), PARTS)
         name = RANKERS.name_of(type(self))
         write_model(path, ModelRecord(name, params, self.feature_names_, kinrank.__version__, self.get_state()))
 
     @classmethod
     def from_record(cls, record: ModelRecord) -> Self:
         """A fitted ranker from what `save` wrote."""
-        ranker = cls(**decode(record.params, _PARTS))
+        ranker = cls(**decode(record.params, PARTS))
         ranker.feature_names_ = record.feature_names
         ranker.n_features_in_ = len(record.feature_names)
         return ranker.set_state(record.arrays)

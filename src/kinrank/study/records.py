@@ -8,6 +8,7 @@ from typing import Any
 from kinrank.measure import PairedComparison
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.headroom import Headroom
+from kinrank.study.tuning import Nested, Tuning
 
 
 def headroom_record(found: Headroom) -> dict[str, Any]:
@@ -42,6 +43,26 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
             {"entrant": each.name, "against": each.against, "measure": repr(each.measure), **_tested(each)}
             for each in comparison.differences
         ],
+    }
+
+
+def tuning_record(found: Tuning, outer: Nested | None = None) -> dict[str, Any]:
+    """Every trial of a `Tuning`, the best, and what tuning itself reaches where that was measured."""
+    return {
+        "best": {**found.best.record, "quality": found.best.quality},
+        "stopped": found.stopped,
+        "trials": [
+            {**trial.record, "family": trial.family, "quality": trial.quality, "seconds": trial.seconds}
+            for trial in found.trials
+        ],
+        "nested": None
+        if outer is None
+        else {
+            "tuned": outer.means[0],
+            "single": outer.means[1],
+            **_paired(outer.gain),
+            "chosen": [each.best.record for each in outer.tunings],
+        },
     }
 
 

@@ -1,0 +1,112 @@
+"""What `kinrank tune` tries, and in which order: sensible settings first, then what follows from the best so far."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kinrank.data.queryset import QuerySet
+from kinrank.data.vectors import VECTORS
+from kinrank.describe import Describer
+from kinrank.errors import ParameterError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.learn.rankrls import RankRLS
+from kinrank.rankers import RANKERS
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.settings import ranker_record
+from kinrank.rankers.single import SingleRanker
+
+Stage = Literal["list", "follow-up", "drawn"]
+
+FAMILIES = ("single", "knn", "lambdamart", "kin")
+"""What can be tuned; "lambdamart" is one LightGBM model for all queries."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A ranker to try.
+
+    Attributes
+    ----------
+    family : str
+        Of `FAMILIES`.
+    ranker : Ranker
+        Not fitted.
+    stage : {"list", "follow-up", "drawn"}
+        Where it comes from.
+    sweep : bool
+        Whether k and the pull to the global model are swept: every value at the price of one.
+    params : mapping or None
+        Where a sampler proposed it: what it drew.
+    """
+
+    family: str
+    ranker: Ranker
+    stage: Stage = "list"
+    sweep: bool = False
+    params: dict[str, Any] | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells one candidate from another."""
+        return json.dumps([self.family, ranker_record(self.ranker), self.sweep], sort_keys=True)
+
+
+def usual_families() -> list[str]:
+    """The families that this installation can fit."""
+    trees = ["lambdamart"] if importlib.util.find_spec("lightgbm") is not None else []
+    return ["single", "knn", *trees, *(["kin"] if "kin" in RANKERS else [])]
+
+
+def first_candidates(
+    queries: QuerySet, families: Sequence[str], reference: str | int | None, missing: str
+) -> Iterator[Candidate]:
+    """The fixed list, cheap and promising ones first."""
+    for family in families:
+        if family not in FAMILIES or (family == "kin" and family not in RANKERS):
+            raise ParameterError(f"unknown family {family!r}: choose among {', '.join(usual_families())}")
+    linear: dict[str, Any] = {"missing": missing}
+    if "single" in families:
+        for penalty in (0.01, 0.001, 0.1):
+            yield Candidate("single", SingleRanker(RankRLS(penalty=penalty), **linear))
+    if "knn" in families:
+        for blocks, components in descriptions(queries):
+            describer = Describer(blocks, reference=reference, n_components=components)
+            yield Candidate("knn", KnnRanker(describe=describer, **linear), sweep=True)
+    if "kin" in families:
+        yield Candidate("kin", RANKERS["kin"]())
+    if "lambdamart" in families:
+        for trees in (
+            LambdaMART(200, learning_rate=0.05, n_threads=1),
+            LambdaMART(200, 15, 0.05, min_rows_in_leaf=50, n_threads=1),
+            LambdaMART(400, learning_rate=0.03, n_threads=1),
+        ):
+            yield Candidate("lambdamart", SingleRanker(trees))
+
+
+def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, int | None]]:
+    """Blocks and components of the descriptions that the queries allow."""
+    if VECTORS in queries.query_columns:
+        yield "summaries+text", None
+        yield {"summaries": 1.0, "text": 4.0}, None
+        yield "summaries+text", 46
+        yield "text", None
+    yield "summaries", None
+    yield "mean", None
+
+
+def follow_ups(best: KnnRanker) -> Iterator[Candidate]:
+    """What may better the best listed KNN ranker: other penalties, neighbors that weigh less with distance."""
+    for penalty in (0.003, 0.03):
+        yield Candidate("knn", _like(best, learner=RankRLS(penalty=penalty)), "follow-up", sweep=True)
+    for factor in (2, 4):
+        wider = _like(best, n_neighbors=factor * best.n_neighbors, neighbor_weights="gaussian")
+        yield Candidate("knn", wider, "follow-up")
+
+
+def _like(ranker: KnnRanker, **changes: Any) -> KnnRanker:
+    return KnnRanker(**{**ranker.get_params(deep=False), **changes})

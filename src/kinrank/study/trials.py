@@ -1,0 +1,130 @@
+"""Trials of a tuning study, kept in a folder: one line each, written when done, so that a study can be resumed.
+
+::
+
+    study.json      what is tuned on what, to refuse a resumption on other data
+    trials.jsonl    one trial a line
+    settings.json   the best so far, for ``kinrank train --settings``
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import StoreError
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.settings import ranker_of
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was tried and what it reached.
+
+    Attributes
+    ----------
+    key, family, stage : str
+        Of the candidate; see `kinrank.study.space.Candidate`.
+    record : dict
+        The ranker with the best k and prior, as `kinrank.rankers.settings.ranker_record` gives it.
+    quality : float
+        The mean of the measure on queries that the ranker was not fitted on.
+    seconds : float
+        What trying took.
+    params : dict or None
+        What a sampler drew.
+    """
+
+    key: str
+    family: str
+    stage: str
+    record: dict[str, Any]
+    quality: float
+    seconds: float
+    params: dict[str, Any] | None = None
+
+    def make(self) -> Ranker:
+        """The ranker, not fitted."""
+        return ranker_of(self.record)
+
+
+class TrialLog:
+    """The folder of a study.
+
+    Parameters
+    ----------
+    folder
+        Made where it is not there; one of another study is refused.
+    protocol
+        What must be the same for trials to compare: data, measure, folds.
+    """
+
+    def __init__(self, folder: str | Path, protocol: dict[str, Any]) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._check(protocol)
+        self.trials = self._read()
+
+    @property
+    def best(self) -> Trial | None:
+        """The trial of the highest quality; the earlier of equals."""
+        return max(self.trials, key=lambda trial: trial.quality, default=None)
+
+    def add(self, trial: Trial) -> None:
+        """Keep a trial, and its settings where it is the best."""
+        with self._file.open("a") as stream:
+            stream.write(json.dumps(asdict(trial)) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.trials.append(trial)
+        if self.best is trial:
+            _replace(self.folder / "settings.json", trial.record)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "trials.jsonl"
+
+    def _check(self, protocol: dict[str, Any]) -> None:
+        file = self.folder / "study.json"
+        if not file.exists():
+            if any(self.folder.iterdir()):
+                raise StoreError(f"{self.folder}: holds other things than a tuning study; name a new folder")
+            _replace(file, protocol)
+            return
+        known = json.loads(file.read_bytes())
+        differing = [name for name in protocol if known.get(name) != protocol[name]]
+        if differing:
+            raise StoreError(
+                f"{self.folder}: a study with another {', '.join(differing)}; its trials do not compare with new ones: "
+                "name a new folder, or give what it was begun with"
+            )
+
+    def _read(self) -> list[Trial]:
+        if not self._file.exists():
+            return []
+        raw = self._file.read_bytes()
+        whole = raw[: raw.rfind(b"\n") + 1]  # a line that was being written when the study was killed is no trial
+        if len(whole) < len(raw):
+            self._file.write_bytes(whole)
+        return [Trial(**json.loads(line)) for line in whole.splitlines()]
+
+
+def fingerprint(queries: QuerySet) -> str:
+    """A number that other queries, features or grades do not have."""
+    digest = hashlib.sha256()
+    for array in (queries.qid.astype(np.str_), queries.offsets, queries.grades, queries.X):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _replace(path: Path, record: dict[str, Any]) -> None:
+    staging = path.with_suffix(".new")
+    staging.write_text(json.dumps(record, indent=2) + "\n")
+    staging.replace(path)

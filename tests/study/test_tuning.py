@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import KnnRanker, SingleRanker
+from kinrank.data.queryset import QuerySet
+from kinrank.data.split import fold_queries
+from kinrank.datasets import make_intents, make_two_camps
+from kinrank.describe import Describer
+from kinrank.errors import FileFormatError, MissingExtraError, ParameterError, StoreError
+from kinrank.learn.rankrls import RankRLS
+from kinrank.measure import NDCG
+from kinrank.rankers.settings import ranker_of, ranker_record, read_settings
+from kinrank.study import sampler
+from kinrank.study.space import first_candidates, follow_ups, usual_families
+from kinrank.study.sweep import sweep_neighbors
+from kinrank.study.trials import fingerprint
+from kinrank.study.tuning import Plan, nested, tune, values_of
+
+MEASURE = NDCG @ 10
+LINEAR = ("single", "knn")
+
+
+@pytest.fixture(scope="module")
+def intents() -> QuerySet:
+    return make_intents(160, 0, n_docs=12, n_features=6, spread=1.0)
+
+
+def test_the_sweep_is_cross_validation_of_every_setting(intents: QuerySet):
+    folds = list(fold_queries(intents, 3))
+    choice = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5, 20), strengths=(None, 0.1))
+    for (k, strength), quality in choice.quality.items():
+        prior = {} if strength is None else {"prior": "global", "prior_strength": strength}
+        values = [values_of(KnnRanker(k, **prior).fit(train), test, MEASURE) for train, test in folds]
+        assert quality == pytest.approx(np.concatenate(values).mean(), abs=1e-6)
+    single = [values_of(SingleRanker("rankrls").fit(train), test, MEASURE) for train, test in folds]
+    assert choice.single == pytest.approx(np.concatenate(single).mean(), abs=1e-6)
+    few = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5,), strengths=(None,), enough=40)
+    thinned = folds[0][1][np.linspace(0, len(folds[0][1]) - 1, 40).astype(int)]
+    assert few.quality[5, None] == pytest.approx(KnnRanker(5).fit(folds[0][0]).score(thinned), abs=1e-6)
+
+
+def test_the_winner_is_the_best_trial_and_can_be_trained_again(intents: QuerySet, tmp_path: Path):
+    tuned = tune(intents, tmp_path / "study", Plan(LINEAR, n_trials=9, folds=3, reference="reference"))
+    assert len(tuned.trials) == 9
+    assert tuned.best.quality == max(trial.quality for trial in tuned.trials)
+    assert tuned.best.family == "knn"
+    assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}
+    ranker = read_settings(tmp_path / "study" / "settings.json")
+    assert ranker_record(ranker) == tuned.best.record
+    values = [values_of(tuned.best.make().fit(train), test, MEASURE) for train, test in fold_queries(intents, 3)]
+    assert np.concatenate(values).mean() == pytest.approx(tuned.best.quality, abs=1e-6)
+
+
+def test_a_stopped_study_goes_on_where_it_was(intents: QuerySet, tmp_path: Path):
+    told: list[str] = []
+    plan = {"families": LINEAR, "folds": 3}
+    first = tune(intents, tmp_path / "a", Plan(**plan, n_trials=3), told=lambda trial: told.append(trial.key))
+    log = tmp_path / "a" / "trials.jsonl"
+    log.write_text(log.read_text() + '{"key": "half a li')  # killed while writing
+    both = tune(intents, tmp_path / "a", Plan(**plan, n_trials=6), told=lambda trial: told.append(trial.key))
+    assert both.trials[:3] == first.trials
+    assert told == [trial.key for trial in both.trials]
+    assert len(set(told)) == 6
+    at_once = tune(intents, tmp_path / "b", Plan(**plan, n_trials=6))
+    assert [(trial.key, trial.quality) for trial in at_once.trials] == [
+        (trial.key, trial.quality) for trial in both.trials
+    ]
+    assert [json.loads(line)["key"] for line in log.read_text().splitlines()] == told
+
+
+def test_validation_queries_choose_in_place_of_folds(intents: QuerySet, tmp_path: Path):
+    tuned = tune(intents[:120], tmp_path, Plan(["single"], n_trials=1), validation=intents[120:])
+    expected = SingleRanker(RankRLS()).fit(intents[:120]).score(intents[120:])
+    assert tuned.best.quality == pytest.approx(expected)
+
+
+def test_the_budget_ends_it(intents: QuerySet, tmp_path: Path):
+    short = tune(intents, tmp_path / "a", Plan(LINEAR, seconds=1e-9, folds=2))
+    assert (len(short.trials), short.stopped) == (1, "1e-09 seconds had passed")
+    done = tune(intents, tmp_path / "b", Plan(["single"], folds=2))
+    assert (len(done.trials), done.stopped) == (3, "there was nothing left to try")
+    with pytest.raises(ParameterError, match="a budget is one trial and some time at least"):
+        tune(intents, tmp_path / "c", Plan(n_trials=0))
+
+
+def test_without_optuna_the_list_is_all(intents: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def missing(*_: object) -> object:
+        raise MissingExtraError("this needs optuna")
+
+    monkeypatch.setattr(sampler, "import_extra", missing)
+    tuned = tune(intents, tmp_path, Plan(["knn"], folds=2))
+    assert tuned.stopped == "the list was done, and to go on this needs optuna"
+    assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}
+
+
+def test_trials_of_other_data_or_protocols_do_not_mix(intents: QuerySet, tmp_path: Path):
+    study = tmp_path / "study"
+    tune(intents, study, Plan(["single"], n_trials=1, folds=2))
+    with pytest.raises(StoreError, match="a study with another data"):
+        tune(intents[:100], study, Plan(["single"], n_trials=1, folds=2))
+    with pytest.raises(StoreError, match="a study with another validation, measure, seed"):
+        tune(intents, study, Plan(["single"], n_trials=1, folds=3, measure=NDCG @ 5, seed=1))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(StoreError, match="holds other things than a tuning study"):
+        tune(intents, tmp_path / "full", Plan(["single"]))
+    assert fingerprint(intents) != fingerprint(intents.replace(y=intents.grades[::-1].copy()))
+
+
+def test_nested_measures_tuning_on_queries_it_never_saw(tmp_path: Path):
+    camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
+    found = nested(camps, tmp_path, Plan(LINEAR, n_trials=4, folds=3))
+    assert found.means[0] == 1.0
+    assert found.means[1] < 0.9
+    assert found.gain.losses == 0
+    assert len(found.tunings) == 3
+    assert not np.isnan(found.tuned).any()
+
+
+def test_the_list_knows_what_the_queries_allow(intents: QuerySet):
+    plain = [repr(each.ranker) for each in first_candidates(intents, ["knn"], None, "error")]
+    assert not any("text" in each for each in plain)
+    vectors = intents.replace(query_columns={"vector": np.eye(160, 4, dtype=np.float32)})
+    assert any("text" in repr(each.ranker) for each in first_candidates(vectors, ["knn"], None, "error"))
+    assert {"single", "knn"} <= set(usual_families())
+    with pytest.raises(ParameterError, match="unknown family 'svm'"):
+        list(first_candidates(intents, ["svm"], None, "error"))
+    keys = [each.key for each in [*first_candidates(intents, LINEAR, None, "error"), *follow_ups(KnnRanker())]]
+    assert len(set(keys)) == len(keys)
+
+
+def test_settings_files_hold_parts_and_refuse_what_is_none(tmp_path: Path):
+    ranker = KnnRanker(30, describe=Describer({"mean": 2.0}, n_components=3), learner=RankRLS(penalty=0.1))
+    assert repr(ranker_of(json.loads(json.dumps(ranker_record(ranker))))) == repr(ranker)
+    file = tmp_path / "settings.json"
+    for wrong in ("{", "[]", '{"ranker": "svm", "settings": {}}', '{"ranker": "knn", "settings": {"kay": 1}}'):
+        file.write_text(wrong)
+        with pytest.raises(FileFormatError, match="as kinrank tune writes it"):
+            read_settings(file)
