@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kinrank.rankers.choose import choose_neighbors as choose_neighbors
     from kinrank.rankers.cluster import ClusterRanker as ClusterRanker
     from kinrank.rankers.ensemble import EnsembleRanker as EnsembleRanker
+    from kinrank.rankers.kin import KinRanker as KinRanker
     from kinrank.rankers.knn import KnnRanker as KnnRanker
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
@@ -36,6 +37,7 @@ _PUBLIC = {
     "ATVTRanker": "kinrank.rankers.atvt",
     "ClusterRanker": "kinrank.rankers.cluster",
     "EnsembleRanker": "kinrank.rankers.ensemble",
+    "KinRanker": "kinrank.rankers.kin",
     "KnnRanker": "kinrank.rankers.knn",
     "QueryClassRanker": "kinrank.rankers.query_class",
     "QuerySet": "kinrank.data.queryset",

@@ -67,10 +67,24 @@ def fold_queries(
     >>> [(len(train), len(test)) for train, test in fold_queries(queries, 5)]
     [(8, 2), (8, 2), (8, 2), (8, 2), (8, 2)]
     """
+    fold = fold_of_query(queries, n_folds, group=group, seed=seed)
+    return ((queries[fold != i], queries[fold == i]) for i in range(n_folds))
+
+
+def fold_of_query(
+    queries: QuerySet, n_folds: int = 5, *, group: str | ArrayLike | None = None, seed: int = 0
+) -> NDArray[np.int64]:
+    """The fold (0, 1, ...) that holds each query, for whoever needs them in place; as in `fold_queries`.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays(np.zeros((6, 1)), qid=np.arange(6))
+    >>> fold_of_query(queries, 3, group=["a", "a", "b", "b", "c", "c"]).tolist()
+    [0, 0, 1, 1, 2, 2]
+    """
     if n_folds < 2:
         raise ParameterError(f"n_folds must be at least 2, got {n_folds}")
-    part = _part_of_query(queries, np.full(n_folds, 1.0 / n_folds), group, seed)
-    return ((queries[part != i], queries[part == i]) for i in range(n_folds))
+    return _part_of_query(queries, np.full(n_folds, 1.0 / n_folds), group, seed)
 
 
 def _part_of_query(

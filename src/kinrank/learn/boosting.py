@@ -35,8 +35,10 @@ class BoosterMixin:
         self.n_threads = n_threads
         self.seed = seed
 
-    def _boost(self, objective: str, X: NDArray[Any], label: NDArray[Any], **data: Any) -> Self:
-        """Train from scratch, deterministically."""
+    def _boost(
+        self, objective: str, X: NDArray[Any], label: NDArray[Any], *, watch: dict[str, Any] | None = None, **data: Any
+    ) -> Self:
+        """Train from scratch, deterministically; with rows to watch, note how well each number of trees ranks them."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         settings = {
             "objective": objective,
@@ -45,22 +47,46 @@ class BoosterMixin:
             "min_data_in_leaf": self.min_rows_in_leaf,
             "num_threads": self.n_threads,
             "seed": self.seed,
+            "eval_at": [10],
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
             **(self.params or {}),
         }
         rows = lightgbm.Dataset(np.asarray(X), label=label, params=settings, **data)
+        watched: dict[str, Any] = {}
+        noted: dict[str, dict[str, list[float]]] = {}
+        if watch is not None:
+            note = lightgbm.record_evaluation(noted)
+            watched = {"valid_sets": [rows.create_valid(**watch)], "valid_names": ["watch"], "callbacks": [note]}
         try:
-            self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees)
+            self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **watched)
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"LightGBM refuses these data or settings: {error}") from error
+        if watch is not None:
+            (curve,) = noted["watch"].values()
+            self.curve_ = np.array(curve)
+        return self
+
+    def keep_trees(self, count: int) -> Self:
+        """Rank with the first `count` trees from now on."""
+        self.booster_.best_iteration = count
         return self
 
     def predict(self, X: NDArray[Any]) -> Float64:
         """The sum of the trees' leaves."""
         scores: Float64 = self.booster_.predict(np.asarray(X), num_threads=self.n_threads)
         return scores
+
+    @property
+    def n_trees_(self) -> int:
+        """How many trees rank."""
+        return int(self.booster_.best_iteration if self.booster_.best_iteration > 0 else self.booster_.num_trees())
+
+    def contributions(self, X: NDArray[Any]) -> Float64:
+        """What each feature adds to the score of each row, by SHAP values; the last column is what all rows share."""
+        shares: Float64 = self.booster_.predict(np.asarray(X), pred_contrib=True, num_threads=self.n_threads)
+        return shares
 
     def get_state(self) -> State:
         """LightGBM's own text form of the model."""

@@ -46,8 +46,8 @@ class LambdaMART(BoosterMixin, Learner):
     True
     """
 
-    def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None) -> Self:
-        """Learn."""
+    def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None, watch: QuerySet | None = None) -> Self:
+        """Learn; ``curve_`` is then NDCG@10 of queries to watch, where some are given, after each tree."""
         grades = queries.grades
         wrong = (grades < 0) | (grades > _HIGHEST_GRADE) | (grades != np.floor(grades))
         if wrong.any():
@@ -59,4 +59,5 @@ class LambdaMART(BoosterMixin, Learner):
         weight = None
         if query_weight is not None:
             weight = np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
-        return self._boost("lambdarank", queries.X, grades, group=queries.sizes, weight=weight)
+        watched = None if watch is None else {"data": watch.X, "label": watch.grades, "group": watch.sizes}
+        return self._boost("lambdarank", queries.X, grades, watch=watched, group=queries.sizes, weight=weight)

@@ -16,6 +16,7 @@ __all__ = ["RANKERS", "Ranker", "load"]
 RANKERS = Registry(
     "ranker",
     {
+        "kin": "kinrank.rankers.kin:KinRanker",
         "single": "kinrank.rankers.single:SingleRanker",
         "atvt": "kinrank.rankers.atvt:ATVTRanker",
         "cluster": "kinrank.rankers.cluster:ClusterRanker",

@@ -1,0 +1,198 @@
+"""KinRanker against tuned LightGBM, XGBoost and CatBoost: NDCG@10 on seven collections, paired tests, Holm.
+
+Every library tries the same three shapes of trees. Peers choose theirs, and their number of trees, on validation
+queries and are then grown again on training and validation queries together; KinRanker chooses its shape by its own
+record out of fold, on the same queries. Test queries choose nothing. "Best peer" is the one of the three that is best
+*on test*, which favours the peers. The bag is as many LightGBM models as KinRanker has, of the chosen shape, each on
+four fifths of the rows and features.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+
+import numpy as np
+
+from benchmarks.common import judged_text, letor_folds, msrd, say
+from kinrank import KinRanker, QuerySet, SingleRanker, fold_queries
+from kinrank.datasets import make_intents
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.measure import NDCG, compare_paired, holm
+from kinrank.study.peers import PEERS
+
+MEASURE = NDCG @ 10
+COLLECTIONS = ("msrd", "msrd-tenth", "MQ2007", "mwmbl", "MQ2008", "OHSUMED", "icecat", "one-intent")
+OPTIONS = {"only": ("all", *COLLECTIONS), "workers": ("2", "1")}
+LIBRARIES = ("lightgbm", "xgboost", "catboost")
+MEMBERS = 4
+MOST_TREES = 300
+# Leaves, least rows in a leaf, learning rate.
+SHAPES = ((7, 50, 0.05), (15, 50, 0.05), (31, 20, 0.05))
+SETTINGS: dict[str, dict[str, object]] = {
+    "msrd": {"reference": "bm25_all", "group_column": "movie"},
+    "msrd-tenth": {"reference": "bm25_all", "group_column": "movie"},
+    "MQ2007": {"reference": 24},  # BM25 of the whole document
+    "MQ2008": {"reference": 24},
+}
+
+Split = tuple[QuerySet, QuerySet, QuerySet]
+
+
+def run(only: str = "all", workers: str = "2") -> dict[str, object]:
+    """Every method on every collection, and the tests against the best peer and the bag."""
+    chosen = COLLECTIONS if only == "all" else (only,)
+    os.environ["OMP_NUM_THREADS"] = "1"  # one process per core; OpenMP threads on top of that stand in each other's way
+    jobs = [(name, split, method) for name in chosen for split in range(len(splits(name))) for method in methods(name)]
+    found: dict[tuple[str, str], list[np.ndarray]] = {}
+    notes: dict[str, list[str]] = {}
+    with ProcessPoolExecutor(int(workers)) as pool:
+        for (name, split, method), (values, note) in zip(jobs, pool.map(_measured, jobs), strict=True):
+            found.setdefault((name, method), []).append(values)
+            notes.setdefault(f"{name} {method}", []).append(note)
+            say(f"{name:11} {split} {method:9} {values.mean():.4f}  {note}")
+    quality = {key: np.concatenate(parts) for key, parts in found.items()}
+    rows = {name: verdict(name, quality) for name in chosen}
+    corrected = holm([rows[name]["against best peer"]["p"] for name in chosen])
+    for name, p in zip(chosen, corrected, strict=True):
+        rows[name]["against best peer"]["p Holm"] = float(f"{p:.2g}")
+    return {"NDCG@10": rows, "chosen": notes}
+
+
+def methods(name: str) -> tuple[str, ...]:
+    """What is compared on a collection."""
+    return ("single", "kin") if name == "one-intent" else (*LIBRARIES, "bag", "single", "kin")
+
+
+@cache
+def splits(name: str) -> list[Split]:
+    """Training, validation and test queries, once or five times."""
+    return list(_splits(name))
+
+
+def _splits(name: str) -> Iterator[Split]:
+    if name.startswith("msrd"):
+        parts = msrd()
+        train, vali, test = parts["train"], parts["vali"], parts["test"]
+        if name == "msrd-tenth":
+            train, vali = (next(part for _, part in fold_queries(each, 10, group="movie")) for each in (train, vali))
+        yield train, vali, test
+    elif name in ("mwmbl", "icecat"):
+        queries, fold = judged_text(name)
+        labels = np.unique(fold)
+        for i, label in enumerate(labels):
+            validation = labels[(i + 1) % len(labels)]
+            yield (
+                queries[(fold != label) & (fold != validation)],
+                queries[fold == validation],
+                queries[fold == label],
+            )
+    elif name == "one-intent":
+        world = make_intents(1_000, 1_000, n_features=46, n_intents=3, spread=0.0, seed=1)
+        train, test = world[:1_000], world[1_000:]
+        yield train[:800], train[800:], test
+    else:
+        yield from letor_folds(name)
+
+
+def _measured(job: tuple[str, int, str]) -> tuple[np.ndarray, str]:
+    name, split, method = job
+    train, vali, test = splits(name)[split]
+    scores, note = score(method, train, vali, test, SETTINGS.get(name, {}))
+    return MEASURE.per_query(scores, test.grades, test.offsets), note
+
+
+def score(
+    method: str, train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, object]
+) -> tuple[np.ndarray, str]:
+    """Scores of the test queries, and what was chosen on the others."""
+    both = QuerySet.concat([train, vali])
+    if method == "single":
+        return SingleRanker(missing="zero").fit(both).predict(test), ""
+    if method == "kin":
+        rankers = [KinRanker(trees=_trees(*shape), n_members=MEMBERS, **settings).fit(both) for shape in SHAPES]
+        best = max(range(len(SHAPES)), key=lambda i: rankers[i].record_["blend"])
+        ranker = rankers[best]
+        shares = ", ".join(f"{part} {share:.1f}" for part, share in ranker.shares_.items())
+        return ranker.predict(
+            test
+        ), f"{SHAPES[best][0]} leaves, {ranker.n_trees_} trees, k={ranker.n_neighbors_}; {shares}"
+    library = "lightgbm" if method == "bag" else method
+    shape, n_trees = _tuned(library, train, vali)
+    note = f"{shape[0]} leaves, {n_trees} trees"
+    if method != "bag":
+        peer = PEERS[library](n_trees, learning_rate=shape[2], params=_params(library, shape), validation=0).fit(both)
+        return peer.predict(test), note
+    sampled = {"feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1}
+    bag = [
+        PEERS[library](
+            n_trees, learning_rate=shape[2], params=_params(library, shape) | sampled, validation=0, seed=seed
+        )
+        for seed in range(MEMBERS)
+    ]
+    return np.sum([peer.fit(both).predict(test) for peer in bag], axis=0), note
+
+
+def _trees(leaves: int, least: int, rate: float) -> LambdaMART:
+    return LambdaMART(
+        n_trees=MOST_TREES,
+        n_leaves=leaves,
+        learning_rate=rate,
+        min_rows_in_leaf=least,
+        params={"feature_fraction": 0.5},
+        n_threads=1,
+    )
+
+
+def _tuned(library: str, train: QuerySet, vali: QuerySet) -> tuple[tuple[int, int, float], int]:
+    """The shape that is best on validation, and how many trees of it."""
+    tried = []
+    for shape in SHAPES:
+        peer = PEERS[library](MOST_TREES, learning_rate=shape[2], params=_params(library, shape))
+        peer.fit(train, validation=vali)
+        quality = MEASURE.mean(peer.predict(vali), vali.grades, vali.offsets)
+        tried.append((quality, shape, peer.n_trees_))
+    _, shape, n_trees = max(tried, key=lambda each: each[0])
+    return shape, n_trees
+
+
+def _params(library: str, shape: tuple[int, int, float]) -> dict[str, object]:
+    """A shape in a library's own words."""
+    leaves, least, _ = shape
+    if library == "lightgbm":
+        return {"num_leaves": leaves, "min_data_in_leaf": least}
+    if library == "xgboost":
+        return {"max_leaves": leaves, "max_depth": 0, "grow_policy": "lossguide"}
+    return {"depth": leaves.bit_length() + 1}  # its trees are symmetric, weaker leaf by leaf: one level more
+
+
+def verdict(name: str, quality: dict[tuple[str, str], np.ndarray]) -> dict[str, object]:
+    """The means of a collection, and KinRanker's difference to the best peer and to the bag."""
+    values = {method: quality[name, method] for method in methods(name)}
+    rivals = [method for method in methods(name) if method in LIBRARIES] or ["single"]
+    best = max(rivals, key=lambda method: values[method].mean())
+    answer: dict[str, object] = {
+        "queries": len(values["kin"]),
+        **{method: round(float(each.mean()), 4) for method, each in values.items()},
+        "best peer": best,
+        "against best peer": difference(values["kin"], values[best]),
+    }
+    if "bag" in values:
+        answer["against the bag"] = difference(values["kin"], values["bag"])
+    return answer
+
+
+def difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
+    """Mean difference, its 95% interval, the p of a paired t-test and of a permutation test."""
+    paired = compare_paired(ours, theirs)
+    low, high = paired.interval
+    permuted = compare_paired(ours, theirs, test="permutation")
+    return {
+        "gain": round(paired.mean_difference, 4),
+        "low": round(low, 4),
+        "high": round(high, 4),
+        "p": float(f"{paired.p:.2g}"),
+        "p permutation": float(f"{permuted.p:.2g}"),
+    }

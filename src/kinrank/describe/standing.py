@@ -1,0 +1,86 @@
+"""Where a candidate stands among the candidates of its query: what a threshold on a raw feature cannot say."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+
+def standings(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+    """How far above its query's mean each value lies, in deviations, and how many candidates stand before it.
+
+    Candidates that tie share the mean of their places, so the order of the rows tells nothing. A value that is missing
+    or infinite stands nowhere: it has NaN for both, and the others are counted without it.
+
+    Parameters
+    ----------
+    X
+        Values, one row per candidate.
+    offsets
+        Where each query begins; the last is the number of rows.
+
+    Returns
+    -------
+    float32 array of shape (rows, 2 features)
+        All deviations, then all places; the highest value has place 0.
+
+    Examples
+    --------
+    >>> X = np.array([[1.0], [3.0], [1.0], [7.0]], dtype=np.float32)
+    >>> standings(X, np.array([0, 3, 4])).round(2).tolist()
+    [[-0.71, 1.5], [1.41, 0.0], [-0.71, 1.5], [0.0, 0.0]]
+    """
+    return _standings(np.ascontiguousarray(X, dtype=np.float32), offsets)  # type: ignore[no-any-return]
+
+
+def standardized(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Scores of each query brought to mean 0 and deviation 1, so that those of different models can be added.
+
+    Examples
+    --------
+    >>> standardized(np.array([1.0, 3.0, 9.0]), np.array([0, 2, 3])).tolist()
+    [-1.0, 1.0, 0.0]
+    """
+    sizes = np.diff(offsets)
+    queries = np.repeat(np.arange(len(sizes)), sizes)
+    counts = np.maximum(sizes, 1)
+    centered = scores - (np.bincount(queries, scores, len(sizes)) / counts)[queries]
+    deviation = np.sqrt(np.bincount(queries, centered**2, len(sizes)) / counts)[queries]
+    # Scores that differ by rounding alone are equal: dividing by their deviation would make noise an order.
+    flat = deviation <= 1e-12 * (1.0 + np.abs(scores))
+    return np.where(flat, 0.0, centered / np.where(flat, 1.0, deviation))
+
+
+@numba.njit(cache=True, nogil=True)
+def _standings(X, offsets):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Sort each feature of each query once; ties are runs of the sorted values."""
+    n_features = X.shape[1]
+    result = np.full((X.shape[0], 2 * n_features), np.nan, dtype=np.float32)
+    for q in range(len(offsets) - 1):
+        start, stop = offsets[q], offsets[q + 1]
+        for j in range(n_features):
+            rows = np.empty(stop - start, dtype=np.int64)
+            values = np.empty(stop - start, dtype=np.float64)
+            n = 0
+            for row in range(start, stop):
+                if np.isfinite(X[row, j]):
+                    rows[n], values[n] = row, X[row, j]
+                    n += 1
+            if n == 0:
+                continue
+            known = values[:n]
+            mean = known.mean()
+            deviation = np.sqrt(((known - mean) ** 2).mean())
+            order = np.argsort(-known)
+            first = 0
+            while first < n:
+                last = first
+                while last + 1 < n and known[order[last + 1]] == known[order[first]]:
+                    last += 1
+                for place in range(first, last + 1):
+                    row = rows[order[place]]
+                    result[row, j] = (known[order[place]] - mean) / deviation if deviation > 0 else 0.0
+                    result[row, n_features + j] = (first + last) / 2
+                first = last + 1
+    return result
