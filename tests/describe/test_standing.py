@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ def test_places_and_deviations_are_scipys(queries):
     found = standings(X, offsets)
     places = np.concatenate([rankdata(-np.array(query)) - 1 for query in queries])
     np.testing.assert_allclose(found[:, 1], places)
-    for start, stop in zip(offsets[:-1], offsets[1:], strict=True):
+    for start, stop in itertools.pairwise(offsets):
         if X[start:stop].std() > 0:
             np.testing.assert_allclose(found[start:stop, 0], zscore(X[start:stop, 0].astype(float)), atol=1e-5)
         else:
