@@ -1,10 +1,7 @@
 """Search engines behind one contract, found by name in `ENGINES`; `connect` opens one by its address."""
 
-from __future__ import annotations
-
+from kinrank.engines.address import ENGINES, connect
 from kinrank.engines.base import Engine, Health, Hits, Logged
-from kinrank.registry import Registry
+from kinrank.engines.definitions import FeatureSet
 
-__all__ = ["ENGINES", "Engine", "Health", "Hits", "Logged"]
-
-ENGINES = Registry("engine", {})
+__all__ = ["ENGINES", "Engine", "FeatureSet", "Health", "Hits", "Logged", "connect"]
