@@ -12,6 +12,7 @@ from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
 from kinrank.cli.rank import rank
 from kinrank.cli.train import train
+from kinrank.cli.weights import weights
 
 app = typer.Typer(
     name="kinrank",
@@ -19,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (convert, train, rank, evaluate):
+for _verb in (convert, train, rank, evaluate, weights):
     app.command()(reported(_verb))
 
 
