@@ -73,6 +73,16 @@ def test_every_feature_needs_its_clause(name: str) -> None:
         target.request(case.weights, {**{key: case.clauses[key] for key in rest}, "other": {}})
 
 
+@pytest.mark.parametrize(
+    "wrong", ["elasticsearch-linear(size='ten')", "opensearch-hybrid(size=0)", "qdrant-rrf(k=True)"]
+)
+def test_settings_are_checked(wrong: str) -> None:
+    with pytest.raises(ParameterError, match=r"(size|k) must be a whole number from 1, got"):
+        made(wrong)
+    with pytest.raises(ParameterError, match="profile must be text, got 3"):
+        made("vespa(profile=3)")
+
+
 def test_what_one_target_cannot_say() -> None:
     nothing = {"title": 0.0, "text": 0.0}
     with pytest.raises(DataError, match=r"OpenSearch 2\.10 wants weights that sum to 1, and all are 0"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -39,6 +39,15 @@ class Target(ABC):
 
     per_query: ClassVar[bool] = True
     """Whether the weights travel with a query; a model that is uploaded is one for many."""
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value, usual = getattr(self, setting.name), setting.default
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if isinstance(usual, int) and not whole:
+                raise ParameterError(f"{setting.name} must be a whole number from 1, got {value!r}")
+            if isinstance(usual, str) and not isinstance(value, str):
+                raise ParameterError(f"{setting.name} must be text, got {value!r}")
 
     @property
     def fuses(self) -> Fuses:
