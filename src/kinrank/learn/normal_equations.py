@@ -13,7 +13,7 @@ import numpy as np
 
 _SLACK = 1e-12  # by how much a sign may be missed, relative to the numbers it is computed from
 _PATIENCE = 3  # exchanges of everything that may pass without progress
-_ROUNDS = 10_000  # never seen beyond 30: a system this hard is not one of real pairs
+_ROUNDS = 10_000  # an end, since the proof that there is one knows no rounding
 
 
 @numba.njit(cache=True, nogil=True)
