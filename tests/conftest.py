@@ -20,6 +20,9 @@ settings.load_profile("kinrank")
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
 EXTRAS = re.compile(
     r"^(?:import|from) (?:catboost|clarabel|faiss|ir_measures|lightgbm|matplotlib|optuna|pandas|piqp|xgboost)\b", re.M
+    r"^(?:import|from) (?:clarabel|faiss|graphql|ir_measures|jsonschema|lightgbm|matplotlib|pandas|piqp|qdrant_client)"
+    r"\b",
+    re.M,
 )
 
 collect_ignore = [str(file) for file in HERE.rglob("test_*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]

@@ -8,6 +8,12 @@
     │   └── LeakError                        test queries that were seen in training
     ├── ParameterError (also ValueError)     a setting that makes no sense
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── EngineError                          a search engine that does not do what it was asked
+    │   ├── EngineUnreachableError           no node of it can be reached
+    │   ├── EngineTimeoutError               it did not answer in time
+    │   ├── EngineBusyError                  it has too much to do just now: ask again later
+    │   └── EngineRefusedError               it refuses: a wrong field, vector, script, key
+    │       └── MissingIndexError            the index is not there
     └── StoreError                           a folder on disk that cannot be trusted
         ├── DamagedFolderError               it was written by kinrank, and has changed since
         ├── ForeignFolderError               it was not written by kinrank, or is of another kind
@@ -60,6 +66,30 @@ class ParameterError(KinrankError, ValueError):
 
 class MissingExtraError(KinrankError, ImportError):
     """An optional dependency is not installed; the message has the pip line."""
+
+
+class EngineError(KinrankError):
+    """A search engine that does not do what it was asked."""
+
+
+class EngineUnreachableError(EngineError):
+    """No node of the engine can be reached; asking again may help, once one is back."""
+
+
+class EngineTimeoutError(EngineError):
+    """The engine did not answer in time; asking again, with more time, may help."""
+
+
+class EngineBusyError(EngineError):
+    """The engine has too much to do (HTTP 429, 502, 503, 504): asking again after a pause helps."""
+
+
+class EngineRefusedError(EngineError):
+    """The engine refuses the request, which asking again will not change."""
+
+
+class MissingIndexError(EngineRefusedError):
+    """The index that was asked is not there."""
 
 
 class StoreError(KinrankError):

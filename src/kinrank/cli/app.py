@@ -15,6 +15,7 @@ from kinrank.cli.headroom import headroom
 from kinrank.cli.rank import rank
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
+from kinrank.cli.weights import weights
 
 app = typer.Typer(
     name="kinrank",
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for _verb in (convert, headroom, tune, train, rank, evaluate, compare):
+for _verb in (convert, train, rank, evaluate, weights):
     app.command()(reported(_verb))
 
 

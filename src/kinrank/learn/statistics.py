@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.learn.base import Float64, State, as_prior, check_penalty
+from kinrank.learn.normal_equations import solve_rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,10 +166,10 @@ class PairStatistics:
             raise DataError(f"rows must lie between 0 and {len(self) - 1}, got {rows.min()} to {rows.max()}")
         return rows.astype(np.int64)
 
-    def solve(self, penalty: float, prior: ArrayLike | None = None) -> Float64:
-        """The RankRLS weights of each row: (A / P + λI)⁻¹ (b / P + λ w0).
+    def solve(self, penalty: float, prior: ArrayLike | None = None, signs: ArrayLike | None = None) -> Float64:
+        """The RankRLS weights of each row: (A / P + λI)⁻¹ (b / P + λ w0), or the best with the signs asked for.
 
-        A row without a pair has learnt nothing: its weights are the prior.
+        A row without a pair has learnt nothing: its weights are the prior, as far as the signs allow.
 
         Parameters
         ----------
@@ -176,15 +177,20 @@ class PairStatistics:
             λ.
         prior
             w0, zeros where not given.
+        signs
+            For each feature 1 (its weight is not negative), -1 (not positive) or 0 (any); any where not given.
 
         Returns
         -------
         float64 array of shape (n, D)
         """
         strength, center = check_penalty(penalty), as_prior(prior, self.n_features)
+        allowed = np.zeros(self.n_features, dtype=np.int8) if signs is None else np.asarray(signs, dtype=np.int8)
+        if allowed.shape != (self.n_features,):
+            raise DataError(f"signs must be one number per feature ({self.n_features}), got shape {allowed.shape}")
         weights = np.empty((len(self), self.n_features))
         try:
-            _solve(self.gram, self.moment, self.pairs, strength, center, weights)
+            solve_rows(self.gram, self.moment, self.pairs, strength, center, allowed, weights)
         except (np.linalg.LinAlgError, ValueError):
             raise DataError(
                 "the statistics are not those of real pairs (their number or the Gram matrix is negative): was a query "
@@ -317,34 +323,3 @@ def _sum_sets(gram, moment, pairs, index, starts, factors, gram_sums, moment_sum
         _sum_rows(moment, rows, weights, moment_sums[s])
         for r in range(len(rows)):
             pair_sums[s] += weights[r] * pairs[rows[r]]
-
-
-@numba.njit(cache=True, nogil=True)
-def _solve(gram, moment, pairs, ridge, center, weights):  # type: ignore[no-untyped-def]
-    """Solve (A / P + ridge I) w = b / P + ridge center for each row, by Cholesky."""
-    features = moment.shape[1]
-    system = np.empty((features, features))
-    for s in range(len(pairs)):
-        total = pairs[s]
-        w = weights[s]
-        if -1e-6 < total <= 0.0:
-            w[:] = center
-            continue
-        if total < 0.0:
-            raise ValueError("a negative number of pairs")
-        k = 0
-        for a in range(features):
-            for b in range(a, features):
-                system[b, a] = system[a, b] = gram[s, k] / total
-                k += 1
-            system[a, a] += ridge
-            w[a] = moment[s, a] / total + ridge * center[a]
-        lower = np.linalg.cholesky(system)
-        for a in range(features):
-            for b in range(a):
-                w[a] -= lower[a, b] * w[b]
-            w[a] /= lower[a, a]
-        for a in range(features - 1, -1, -1):
-            w[a] /= lower[a, a]
-            for b in range(a):
-                w[b] -= lower[a, b] * w[a]

@@ -100,8 +100,7 @@ def choose_neighbors(
             weights = pair_weights(memory.pairs[near], memory.learner.balance, None)
             sums = memory.statistics.prefix_sums(near, counts, weights)
             for row, pull in enumerate(pulls):
-                settings = (memory.learner.penalty, None) if pull is None else pull.applied(memory.learner.penalty)
-                solved = np.where(sums.pairs[:, None] > 0, sums.solve(*settings), coefficients(ranker.global_))
+                solved = np.where(sums.pairs[:, None] > 0, memory.solve(sums, pull), coefficients(ranker.global_))
                 scores[row, :, rows] = (X[rows] @ solved.T).T
             query += 1
     return _best(queries, scores, counts.tolist(), prior_strengths, measure, ranker.global_.predict(X))

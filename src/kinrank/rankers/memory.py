@@ -71,14 +71,15 @@ class Memory(ABC):
 class StatisticsMemory(Memory):
     """For RankRLS: a model is a sum and a solve, and no row needs to be kept."""
 
-    def __init__(self, learner: RankRLS, statistics: PairStatistics) -> None:
+    def __init__(self, learner: RankRLS, statistics: PairStatistics, signs: NDArray[np.int8] | None = None) -> None:
         self.learner = learner
         self.statistics = statistics
+        self.signs = signs
 
     @classmethod
     def of(cls, learner: RankRLS, queries: QuerySet) -> Self:
         """The statistics of each query."""
-        return cls(learner, PairStatistics.of(queries))
+        return cls(learner, PairStatistics.of(queries), learner.signs(queries.feature_names))
 
     def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> RankRLS:
         """Sum the statistics and solve."""
@@ -86,10 +87,14 @@ class StatisticsMemory(Memory):
 
     def learn_each(self, index: Int64, starts: Int64, weights: Float64, pull: Pull | None = None) -> list[RankRLS]:
         """Sum and solve, set after set without leaving compiled code."""
-        penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
         each = pair_weights(self.pairs[index], self.learner.balance, weights)
-        solved = self.statistics.sums(index, starts, each).solve(penalty, prior)
+        solved = self.solve(self.statistics.sums(index, starts, each), pull)
         return [self.learner.with_weights(weights) for weights in solved]
+
+    def solve(self, sums: PairStatistics, pull: Pull | None = None) -> Float64:
+        """The weights of each row of summed statistics, with the penalty and the signs of the learner."""
+        penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
+        return sums.solve(penalty, prior, self.signs)
 
     def add(self, queries: QuerySet) -> None:
         """One block of statistics more."""
@@ -100,13 +105,14 @@ class StatisticsMemory(Memory):
         self.statistics = self.statistics[np.delete(np.arange(len(self.statistics)), index)]
 
     def get_state(self) -> State:
-        """The packed statistics."""
-        return self.statistics.get_state()
+        """The packed statistics, and the signs where there are any."""
+        signs = {} if self.signs is None else {"signs": self.signs}
+        return self.statistics.get_state() | signs
 
     @classmethod
     def from_state(cls, learner: RankRLS, state: State) -> Self:
         """What `get_state` gave."""
-        return cls(learner, PairStatistics.from_state(state))
+        return cls(learner, PairStatistics.from_state(state), state.get("signs"))
 
     @property
     def pairs(self) -> Float64:

@@ -1,0 +1,51 @@
+"""A small index whose documents every engine can hold: texts, numbers, vectors, and some without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kinrank.engines.base import Document
+
+WORDS = ["red", "blue", "green", "old", "fast", "small", "car", "house", "tree", "boat"]
+QUERY = "red car"
+VECTOR = (0.6, 0.8, 0.0)
+
+FEATURES = """
+[search]
+multi_match = ["title^2", "body"]
+type = "most_fields"
+
+[features]
+title = { match = "title" }
+title_all = { match = "title", operator = "and", missing = "nan" }
+phrase = { phrase = "title", slop = 1 }
+anywhere = { multi_match = ["title^2", "body"], type = "most_fields" }
+exact = { clause = { term = { title = { value = "red", boost = 2.0 } } }, max = 30.0 }
+near = { vector = "embedding" }
+far = { vector = "embedding", similarity = "l2", missing = "nan" }
+votes = { field = "votes", transform = "log1p" }
+price = { field = "price", missing = "nan" }
+odd = { script = "doc['votes'].size() == 0 ? 0 : doc['votes'].value % 2 + 0.25 * params.terms" }
+words = { query_length = "words" }
+"""
+"""Features of every kind, for engines that read feature files."""
+
+
+def world_documents(n: int = 40) -> list[Document]:
+    """Documents "d0", "d1"...; every fifth has no vector, every seventh no price."""
+    random = np.random.default_rng(7)
+    documents: list[Document] = []
+    for i in range(n):
+        fields: dict[str, Any] = {
+            "title": " ".join(random.choice(WORDS, 1 + i % 4)),
+            "body": " ".join(random.choice(WORDS, 12)),
+            "votes": int(random.integers(0, 1000)),
+        }
+        if i % 5:
+            fields["embedding"] = [round(x, 3) for x in random.normal(size=3).tolist()]
+        if i % 7:
+            fields["price"] = round(float(random.uniform(-5, 50)), 2)
+        documents.append((f"d{i}", fields))
+    return documents

@@ -1,0 +1,65 @@
+"""Engines by address: ``elasticsearch+http://127.0.0.1:9200/movies``."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from kinrank.engines.base import Engine
+from kinrank.engines.definitions import FeatureSet
+from kinrank.errors import ParameterError
+from kinrank.registry import Registry
+
+FORM = "ENGINE+http://HOST:PORT/INDEX"
+_ADDRESS = re.compile(r"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>[^/\s]+)(?P<index>/[^/\s]*)?/?")
+
+ENGINES = Registry(
+    "engine",
+    {
+        "elasticsearch": "kinrank.engines.elasticsearch:ElasticsearchEngine",
+        "opensearch": "kinrank.engines.opensearch:OpenSearchEngine",
+    },
+)
+
+
+def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None = None, **options: Any) -> Engine:
+    """Open an index of an engine. Nothing is sent before the first call.
+
+    Parameters
+    ----------
+    address
+        ``ENGINE+http://HOST:PORT/INDEX`` with the name of the engine in `ENGINES`; https likewise, several hosts with
+        commas between them, ``USER:PASSWORD@`` before a host where it needs one.
+    features
+        A `FeatureSet`, or the file of one.
+    options
+        What the engine's class takes: ``timeout``, ``connections``, and whatever its client takes, such as ``api_key``
+        or ``ca_certs``.
+
+    Examples
+    --------
+    >>> with connect("elasticsearch+http://127.0.0.1:9200,127.0.0.1:9201/movies", timeout=2.0) as engine:
+    ...     engine.hosts, engine.index_name
+    (['http://127.0.0.1:9200', 'http://127.0.0.1:9201'], 'movies')
+    >>> connect("http://127.0.0.1:9200/movies")
+    Traceback (most recent call last):
+    ...
+    kinrank.errors.ParameterError: 'http://127.0.0.1:9200/movies' is no address of an engine: write ...
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise ParameterError(
+            f"{_without_password(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
+            f"{', '.join(ENGINES)}"
+        )
+    hosts = [f"{match['scheme']}://{host}" for host in match["hosts"].split(",")]
+    if features is not None and not isinstance(features, FeatureSet):
+        features = FeatureSet.read(features)
+    index = (match["index"] or "").strip("/")
+    engine: Engine = ENGINES[match["engine"]](hosts, index, features, **options)
+    return engine
+
+
+def _without_password(address: str) -> str:
+    return re.sub(r"//[^/@]*@", "//...@", address)

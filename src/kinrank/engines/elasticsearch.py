@@ -1,0 +1,87 @@
+"""Elasticsearch, through its official client. Features of a query are one request: named clauses with their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kinrank.engines.lucene import GLOBAL_STATISTICS, LuceneEngine, Said, whole
+from kinrank.engines.query_dsl import Dialect, Question, only
+from kinrank.engines.refusals import refusal
+from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError, EngineUnreachableError
+from kinrank.registry import import_extra
+
+_JSON = {"accept": "application/json", "content-type": "application/json"}
+_LOG = {**GLOBAL_STATISTICS, "include_named_queries_score": "true", "allow_partial_search_results": "false"}
+
+
+class ElasticsearchEngine(LuceneEngine):
+    """An index of Elasticsearch, 8.8 or later of version 8; tested with 8.12.2.
+
+    Parameters
+    ----------
+    hosts, index, features, timeout, connections
+        See `LuceneEngine`.
+    client
+        Whatever else ``elasticsearch.Elasticsearch`` takes: ``api_key``, ``basic_auth``, ``ca_certs``, ``max_retries``.
+    """
+
+    name = "elasticsearch"
+    dialect = Dialect(
+        similarities={
+            "cosine": "cosineSimilarity(params.vector, {})",
+            "l2": "l2norm(params.vector, {})",
+        },
+        knn_in_field=False,
+    )
+
+    def _make_client(self, connections: int, settings: dict[str, Any]) -> Any:
+        self._library = import_extra("elasticsearch", "engines")
+        own = {"connections_per_node": connections, "retry_on_status": (), "request_timeout": self.timeout}
+        return self._library.Elasticsearch(self.hosts, **{**own, **settings})
+
+    def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
+        try:
+            client = self.client.options(request_timeout=timeout)
+            return client.perform_request(method, path, params=params, headers=_JSON, body=body).body
+        except (self._library.ApiError, self._library.TransportError) as error:
+            raise self._ours(error, timeout) from error
+
+    def _ours(self, error: Exception, timeout: float) -> EngineError:
+        where = f"{self.name} index {self.index_name!r}"
+        if isinstance(error, self._library.ApiError):
+            return refusal(error.meta.status, error.body, where)
+        if isinstance(error, self._library.ConnectionTimeout):
+            return EngineTimeoutError(f"{where}: no answer within {timeout:g} s; ask less at a time, or allow more")
+        if isinstance(error, self._library.ConnectionError):
+            return EngineUnreachableError(f"{where}: none of {', '.join(self.hosts)} can be reached ({error})")
+        return EngineRefusedError(f"{where}: {error}")
+
+    def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
+        helpers = import_extra("elasticsearch.helpers", "engines")
+        try:
+            count, _ = helpers.bulk(self.client, actions, max_retries=5)
+        except (self._library.ApiError, self._library.TransportError) as error:
+            raise self._ours(error, self.timeout) from error
+        except helpers.BulkIndexError as error:
+            raise EngineRefusedError(f"{self.name}: {error}; the first: {error.errors[0]}") from error
+        return int(count)
+
+    def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
+        body = log_request(question, doc_ids)
+        answer = self._send("POST", self._path("/_search"), _LOG, body, timeout)
+        return {
+            hit["_id"]: Said.of(hit, hit.get("matched_queries")) for hit in whole(answer, self.name)["hits"]["hits"]
+        }
+
+
+def log_request(question: Question, doc_ids: list[str]) -> dict[str, Any]:
+    """One request whose hits carry the score of every clause by name, and stored values beside them."""
+    named = [{"bool": {"must": [clause], "_name": name}} for name, clause in question.scored().items()]
+    return {
+        "query": {"bool": {"filter": [only(doc_ids)], "should": named}},
+        "size": len(doc_ids),
+        "docvalue_fields": question.stored(),
+        "_source": False,
+        "track_total_hits": False,
+    }

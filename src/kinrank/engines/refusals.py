@@ -1,0 +1,53 @@
+"""What Elasticsearch and OpenSearch answer when they do not do what they were asked, as errors of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kinrank.errors import EngineBusyError, EngineError, EngineRefusedError, MissingIndexError
+
+BUSY = (429, 502, 503, 504)
+
+
+def refusal(status: int, body: Any, where: str) -> EngineError:
+    """The error for an answer that is not a success.
+
+    Examples
+    --------
+    >>> refusal(404, {"error": {"type": "index_not_found_exception", "reason": "no such index [movies]"}}, "engine")
+    MissingIndexError('engine: no such index [movies]; check the name, or index the documents first')
+    >>> refusal(429, {"error": {"type": "rejected", "reason": "queue is full"}}, "engine")
+    EngineBusyError('engine: has too much to do (429, queue is full); ask again later, or ask less at a time')
+    """
+    kind, reason = cause_of(body)
+    if kind == "index_not_found_exception":
+        return MissingIndexError(f"{where}: {reason}; check the name, or index the documents first")
+    if status in BUSY:
+        return EngineBusyError(
+            f"{where}: has too much to do ({status}, {reason}); ask again later, or ask less at a time"
+        )
+    if status in (401, 403):
+        return EngineRefusedError(
+            f"{where}: not allowed ({status}, {reason}); check the user, the password or the API key"
+        )
+    return EngineRefusedError(f"{where}: refused ({status}, {kind}): {reason}")
+
+
+def cause_of(body: Any) -> tuple[str, str]:
+    """The type and the reason of the innermost error, which is the one that helps.
+
+    Examples
+    --------
+    >>> cause_of({"error": {"type": "a", "reason": "all failed", "failed_shards": [
+    ...     {"reason": {"type": "b", "reason": "runtime", "caused_by": {"type": "c", "reason": "wrong length"}}}]}})
+    ('c', 'wrong length')
+    """
+    error = body.get("error") if isinstance(body, Mapping) else body
+    if not isinstance(error, Mapping):
+        return "error", str(error)
+    for shard in error.get("failed_shards", ())[:1]:
+        error = shard.get("reason", error)
+    while isinstance(error.get("caused_by"), Mapping) and error["caused_by"].get("reason"):
+        error = error["caused_by"]
+    return str(error.get("type", "error")), str(error.get("reason", error))

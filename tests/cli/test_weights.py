@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinrank as library
+from kinrank.data.parquet import write_parquet
+from kinrank.data.queryset import QuerySet
+from kinrank.engines.targets import TARGETS, value_ranges
+from kinrank.learn.rankrls import RankRLS
+
+CLAUSES = {"f1": {"match": {"title": "{{text}}"}}, "f2": {"match": {"plot": "about {{text}}"}}}
+
+
+@pytest.fixture
+def asked(workdir: Path) -> QuerySet:
+    """Queries with a text, asked.parquet, and a model of them whose weights have a sign, signed/."""
+    X = np.random.default_rng(0).standard_normal((400, 2))
+    world = QuerySet.from_arrays(X, X[:, 0] > X[:, 1], group=[10] * 40)
+    some = world[20:].replace(query_columns={"text": np.array([f"words {qid}" for qid in world[20:].qid])})
+    write_parquet(some, "asked.parquet")
+    learner = RankRLS(nonnegative=True, lower_is_better=["f2"])
+    library.KnnRanker(n_neighbors=5, learner=learner).fit(world[:20]).save("signed")
+    Path("clauses.json").write_text(json.dumps(CLAUSES))
+    return some
+
+
+def test_the_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, workdir: Path):
+    done = kinrank("weights", "knn", "test")
+    assert (done.exit_code, done.stderr) == (0, "")
+    heading, *lines = done.stdout.splitlines()
+    assert heading.split() == ["query", "f1", "f2"]
+    assert [line.split()[0] for line in lines] == [str(qid) for qid in camps[40:].qid]
+    shown = np.array([[float(cell) for cell in line.split()[1:]] for line in lines])
+    np.testing.assert_allclose(shown, library.load("knn").weights(camps[40:]), rtol=1e-3)
+
+
+def test_json_has_a_line_for_each_query(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kinrank.cli.weights.QUERIES_AT_ONCE", 3)
+    lines = [json.loads(line) for line in kinrank("weights", "knn", "test", "--json").stdout.splitlines()]
+    assert [line["qid"] for line in lines] == camps[40:].qid.tolist()
+    weights = [[line["weights"]["f1"], line["weights"]["f2"]] for line in lines]
+    np.testing.assert_array_equal(weights, library.load("knn").weights(camps[40:]))
+
+
+def test_one_query_alone(kinrank, camps: QuerySet, workdir: Path):
+    qid = camps[40:].qid[7].item()
+    (line,) = kinrank("weights", "knn", "test", "--query", qid, "--json").stdout.splitlines()
+    assert json.loads(line)["qid"] == qid
+
+
+def test_requests_carry_the_weights_and_the_words_of_each_query(kinrank, asked: QuerySet):
+    options = ["--target", "opensearch-hybrid(size=7)", "--clauses", "clauses.json", "--falling", "f2"]
+    done = kinrank("weights", "signed", "asked.parquet", *options)
+    assert done.exit_code == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    target, weights = TARGETS.make("opensearch-hybrid(size=7)"), library.load("signed").weights(asked)
+    for line, query, row in zip(lines, asked, weights.tolist(), strict=True):
+        words = f"words {query.qid[0]}"
+        clauses = {"f1": {"match": {"title": words}}, "f2": {"match": {"plot": f"about {words}"}}}
+        ranges = value_ranges(["f1", "f2"], query.X)
+        expected = target.request({"f1": row[0], "f2": row[1]}, clauses, ranges=ranges, falling=["f2"])
+        assert line == {"qid": query.qid[0].item(), "request": expected}
+
+
+def test_queries_without_a_request_are_counted(kinrank, camps: QuerySet, workdir: Path):
+    # Half of the queries want f1 to be low, which weights that are not negative cannot say: theirs are all 0.
+    library.KnnRanker(n_neighbors=5, learner=RankRLS(nonnegative=True)).fit(camps[:40]).save("signed")
+    Path("clauses.json").write_text(json.dumps(CLAUSES).replace("{{text}}", "heat"))
+    done = kinrank("weights", "signed", "test", "--target", "opensearch-hybrid", "--clauses", "clauses.json")
+    answered = (library.load("signed").weights(camps[40:]).max(axis=1) > 0).sum()
+    assert 0 < answered < 20
+    assert len(done.stdout.splitlines()) == answered
+    assert f"warning: {20 - answered} of 20 queries have no request, the first: OpenSearch 2.10 wants" in done.stderr
+
+
+def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet):
+    qid = asked.qid[0].item()
+    done = kinrank("weights", "signed", "asked.parquet", "--target", "vespa", "--query", qid)
+    request = json.loads(done.stdout)
+    assert json.loads(request["input.query(weights)"]).keys() == {"f1", "f2"}
+    done = kinrank("weights", "signed", "asked.parquet", "--target", "solr-ltr(name='kin')", "--query", qid)
+    assert json.loads(done.stdout)["name"] == "kin"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--target", "sphinx"], "unknown target 'sphinx': choose one of 'opensearch-hybrid'"),
+        (["--target", "vespa(colour=1)"], "cannot read target"),
+        (["--query", "nobody"], "asked.parquet: no query 'nobody' among 20"),
+        (["--target", "solr-ltr"], "keeps one model for many queries: say whose weights with --query"),
+        (["--target", "opensearch-hybrid", "--clauses", "bad.json"], "bad.json, line 1: expected JSON"),
+        (["--target", "opensearch-hybrid", "--clauses", "list.json"], "expected an object with the clause of each"),
+        (["--target", "opensearch-hybrid", "--clauses", "column.json"], "a place for {{colour}}, which the query"),
+        (["--target", "opensearch-hybrid", "--falling", "f2"], "needs a sub-query for each feature"),
+        (["--target", "opensearch-hybrid", "--clauses", "clauses.json"], "takes no negative weight, and 'f2' has"),
+    ],
+)
+def test_what_cannot_be_right(kinrank, asked: QuerySet, words: list[str], problem: str):
+    Path("bad.json").write_text("{")
+    Path("list.json").write_text("[]")
+    Path("column.json").write_text(json.dumps({"f1": "{{colour}}", "f2": {}}))
+    done = kinrank("weights", "signed", "asked.parquet", *words)
+    assert done.exit_code == 2
+    assert problem in done.stderr
+
+
+def test_trees_have_no_weights(kinrank, camps: QuerySet, workdir: Path):
+    library.SingleRanker("lambdamart").fit(camps[:40]).save("trees")
+    done = kinrank("weights", "trees", "test")
+    assert done.exit_code == 2
+    assert "its model is not linear" in done.stderr

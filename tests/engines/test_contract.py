@@ -1,0 +1,28 @@
+"""Every engine keeps the contract, on one shard and on three."""
+
+from __future__ import annotations
+
+import pytest
+
+from kinrank.checks import engine_checks
+from kinrank.checks.engine_world import world_documents
+from kinrank.checks.engines import EngineCheck
+from tests.engines.conftest import OpenEngine, index_body
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_contract(engine_name: str, open_engine: OpenEngine, shards: int):
+    engine = open_engine(engine_name)
+    engine.index(world_documents(), settings=index_body(engine_name, shards=shards))
+    broken = [f"{check.__name__}: {error}" for check in engine_checks() if (error := _error_of(check, engine))]
+    assert broken == []
+
+
+def _error_of(check: EngineCheck, engine: object) -> AssertionError | None:
+    try:
+        check(engine)  # type: ignore[arg-type]
+    except AssertionError as error:
+        return error
+    return None

@@ -1,0 +1,149 @@
+"""Every target writes what its golden file holds, says only what the engine takes, and keeps the order."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinrank.engines.targets import TARGETS, Target, value_ranges
+from kinrank.errors import DataError, ParameterError
+from tests.engines.documented_engines import ENGINES, clauses_for, scores
+from tests.engines.target_cases import CASES, GOLDEN, MATCHES, PREFETCHES, RETRIEVERS
+
+NAMES = ["a", "b", "c"]
+SUMS = [name for name in TARGETS if name not in ("qdrant-rrf", "weaviate-hybrid")]
+
+
+def made(name: str) -> Target:
+    target: Target = TARGETS.make(name)
+    return target
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_the_request_is_the_golden_one(name: str) -> None:
+    case = CASES[name]
+    assert made(case.spec).request(case.weights, case.clauses) == json.loads((GOLDEN / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_every_target_states_its_source(name: str) -> None:
+    target = made(name)
+    assert any(letter.isdigit() for letter in target.version)
+    assert target.documentation.startswith("https://")
+    assert target.version in str(type(target).__doc__) or target.version.split()[-1] in str(type(target).__doc__)
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_weights_that_are_no_weights_are_refused(name: str) -> None:
+    case, target = CASES[name], made(CASES[name].spec)
+    with pytest.raises(DataError, match="there are no weights"):
+        target.request({}, case.clauses)
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(DataError, match="must be a finite number"):
+            target.request({**case.weights, next(iter(case.weights)): wrong}, case.clauses)
+    with pytest.raises(DataError, match="falling names 'nobody', which has no weight"):
+        target.request(case.weights, case.clauses, falling=["nobody"])
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_a_negative_weight_is_refused_where_the_engine_does(name: str) -> None:
+    case, target = CASES[name], made(CASES[name].spec)
+    first = next(iter(case.weights))
+    weights = {**case.weights, first: -0.5}
+    if target.takes_negative:
+        assert "-0.5" in json.dumps(target.request(weights, case.clauses))
+        return
+    with pytest.raises(
+        DataError, match=rf"takes no negative weight, and '{first}' has -0\.5: learn with RankRLS\(nonn"
+    ):
+        target.request(weights, case.clauses)
+    falling = target.request(weights, case.clauses, falling=[first])
+    assert falling == target.request({**case.weights, first: 0.5}, case.clauses)
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if made(name).clause])
+def test_every_feature_needs_its_clause(name: str) -> None:
+    case, target = CASES[name], made(CASES[name].spec)
+    first, *rest = case.weights
+    with pytest.raises(DataError, match=rf"for each feature: missing \['{first}'\], without a weight \['other'\]"):
+        target.request(case.weights, {**{key: case.clauses[key] for key in rest}, "other": {}})
+
+
+@pytest.mark.parametrize(
+    "wrong", ["elasticsearch-linear(size='ten')", "opensearch-hybrid(size=0)", "qdrant-rrf(k=True)"]
+)
+def test_settings_are_checked(wrong: str) -> None:
+    with pytest.raises(ParameterError, match=r"(size|k) must be a whole number from 1, got"):
+        made(wrong)
+    with pytest.raises(ParameterError, match="profile must be text, got 3"):
+        made("vespa(profile=3)")
+
+
+def test_what_one_target_cannot_say() -> None:
+    nothing = {"title": 0.0, "text": 0.0}
+    with pytest.raises(DataError, match=r"OpenSearch 2\.10 wants weights that sum to 1, and all are 0"):
+        made("opensearch-hybrid").request(nothing, MATCHES)
+    with pytest.raises(DataError, match="at most 5 sub-queries, got 6"):
+        made("opensearch-hybrid").request(dict.fromkeys("abcdef", 1.0), {name: {"match_all": {}} for name in "abcdef"})
+    with pytest.raises(DataError, match="weighs two features, 'keyword' and 'vector', got"):
+        made("weaviate-hybrid").request({"keyword": 1.0, "text": 1.0}, {"keyword": {"query": "x"}, "text": {}})
+    with pytest.raises(DataError, match="must say 'query' and may say properties, vector, targetVectors, got"):
+        made("weaviate-hybrid").request({"keyword": 1.0, "vector": 1.0}, {"keyword": {}, "vector": {"vector": [1.0]}})
+    with pytest.raises(DataError, match="at least one prefetch to find points"):
+        made("qdrant-formula").request({"votes": 1.0}, {"votes": "votes"})
+    with pytest.raises(ParameterError, match="normalizer must be one of 'none', 'minmax', got 'zscore'"):
+        made("elasticsearch-linear(normalizer='zscore')").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
+    with pytest.raises(ParameterError, match="window must be at least size, got 5 and 10"):
+        made("elasticsearch-linear(window=5)").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
+    with pytest.raises(DataError, match="ranges lacks 'text'"):
+        made("qdrant-rrf").request({"title": 1.0, "text": 1.0}, PREFETCHES, ranges={"title": (0.0, 1.0)})
+    with pytest.raises(DataError, match="range of 'title' must ascend, got 1 to 0"):
+        made("opensearch-hybrid").request(
+            {"title": 1.0, "text": 1.0}, MATCHES, ranges={"title": (1, 0), "text": (0, 1)}
+        )
+
+
+@pytest.mark.parametrize("spec", [*SUMS, "elasticsearch-linear(normalizer='minmax')"])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_engine_ranks_by_the_weighted_sum(spec: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 3)) * 10.0 ** rng.integers(-2, 3, 3)
+    weights = rng.standard_normal(3) / np.ptp(X, axis=0)
+    target = made(spec)
+    falling = [] if target.takes_negative else [name for name, w in zip(NAMES, weights, strict=True) if w < 0]
+    # The clause of a falling feature scores a constant minus the feature.
+    shown = np.where(np.isin(NAMES, falling), 100.0 - X, X)
+    request = target.request(
+        dict(zip(NAMES, weights.tolist(), strict=True)),
+        clauses_for(spec, NAMES),
+        ranges=value_ranges(NAMES, X),
+        falling=falling,
+    )
+    np.testing.assert_array_equal(np.argsort(scores(spec, request, shown)), np.argsort(X @ weights))
+
+
+@given(st.floats(0.001, 1000.0), st.floats(0.001, 1000.0))
+def test_alpha_is_the_share_of_the_vector(keyword: float, vector: float) -> None:
+    clauses = {"keyword": {"query": "heat"}, "vector": {}}
+    ranges = {"keyword": (0.0, 20.0), "vector": (0.5, 1.0)}
+    request = made("weaviate-hybrid").request({"keyword": keyword, "vector": vector}, clauses, ranges=ranges)
+    alpha = float(request["query"].split("alpha: ")[1].split(",")[0])
+    assert alpha == pytest.approx(vector * 0.5 / (vector * 0.5 + keyword * 20.0))
+    assert 0.0 <= alpha <= 1.0
+
+
+def test_ranks_know_positions_only() -> None:
+    X = np.array([[0.0, 1.0, 0.0], [9.0, 0.9, 0.1], [10.0, 0.0, 0.2]])
+    weights = {"a": 1.0, "b": 1.0, "c": 1.0}
+    request = made("qdrant-rrf(k=2)").request(weights, clauses_for("qdrant-rrf", NAMES))
+    # Each list gives 1/2, 1/3, 1/4 by position: as documented, and not the order of the sums 1, 10, 10.2.
+    np.testing.assert_allclose(scores("qdrant-rrf", request, X), [1 / 4 + 1 / 2 + 1 / 4, 1.0, 1 / 2 + 1 / 4 + 1 / 2])
+
+
+def test_every_target_has_a_case_and_an_engine_to_check_it() -> None:
+    assert set(CASES) == set(TARGETS)
+    assert set(ENGINES) == {*SUMS, "qdrant-rrf"}

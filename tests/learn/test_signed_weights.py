@@ -1,0 +1,115 @@
+"""Weights that must not be negative, or not positive, wherever RankRLS is summed and solved."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import ClusterRanker, KnnRanker, QueryClassRanker, QuerySet, SingleRanker, choose_neighbors, load
+from kinrank.checks import learner_checks
+from kinrank.checks.learners import LearnerCheck, check_prior_is_the_limit_of_penalty
+from kinrank.checks.worlds import plain_world
+from kinrank.datasets import make_intents
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.rankrls import RankRLS
+from kinrank.learn.statistics import PairStatistics
+
+NONNEGATIVE = RankRLS(nonnegative=True)
+
+
+@pytest.fixture(scope="module")
+def intents() -> QuerySet:
+    """Three intents that want different signs of the same features."""
+    return make_intents(n_train=200, n_test=20, n_docs=10, n_features=6, seed=0)
+
+
+@pytest.mark.parametrize(
+    # The prior of that check is positive throughout, which these signs do not allow.
+    "check",
+    [check for check in learner_checks() if check is not check_prior_is_the_limit_of_penalty],
+    ids=lambda check: check.__name__,
+)
+def test_the_contract_of_learners_holds(check: LearnerCheck) -> None:
+    check(partial(RankRLS, nonnegative=True, lower_is_better=["f4", "f5"]))
+
+
+@pytest.mark.parametrize(
+    "ranker",
+    [
+        SingleRanker(NONNEGATIVE),
+        KnnRanker(20, learner=NONNEGATIVE),
+        KnnRanker(20, learner=NONNEGATIVE, prior="global", prior_strength=0.1),
+        KnnRanker(20, learner=NONNEGATIVE, mode="offline-2"),
+        QueryClassRanker(n_types=3, learner=NONNEGATIVE),
+        ClusterRanker(learner=NONNEGATIVE, n_clusters=3),
+    ],
+    ids=repr,
+)
+def test_every_linear_ranker_keeps_the_sign(ranker, intents: QuerySet) -> None:
+    free = type(ranker)(**(ranker.get_params(deep=False) | {"learner": "rankrls"})).fit(intents)
+    weights = ranker.fit(intents).weights(intents)
+    assert free.weights(intents).min() < 0, "the world does not show anything"
+    assert weights.min() == 0.0
+    assert weights.max() > 0.0
+    scores = np.concatenate([query.X @ w for query, w in zip(intents, weights, strict=True)])
+    ours = ranker.predict(intents)
+    for start, stop in zip(intents.offsets[:-1], intents.offsets[1:], strict=True):
+        np.testing.assert_allclose(
+            ours[start:stop] - ours[start], scores[start:stop] - scores[start], atol=1e-4 * np.abs(scores).max()
+        )
+
+
+def test_lower_is_better_negates_the_feature(intents: QuerySet) -> None:
+    name = intents.feature_names[2]
+    signed = RankRLS(nonnegative=True, lower_is_better=[name]).fit(intents).coef_
+    flip = np.where(np.arange(6) == 2, -1.0, 1.0)
+    flipped = RankRLS(nonnegative=True).fit(intents.replace(X=(intents.X * flip).astype(np.float32))).coef_
+    np.testing.assert_allclose(signed, flipped * flip, atol=1e-12)
+    alone = RankRLS(lower_is_better=[name])
+    assert alone.signs(intents.feature_names).tolist() == [0, 0, -1, 0, 0, 0]
+    assert RankRLS().signs(intents.feature_names) is None
+
+
+def test_a_feature_that_is_not_there_is_named() -> None:
+    with pytest.raises(ParameterError, match="lower_is_better names 'price'; the features are f1, f2"):
+        SingleRanker(RankRLS(lower_is_better=["price"])).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1], group=[2])
+    with pytest.raises(ParameterError, match=r"a list of feature names, got 'price': write \['price'\]"):
+        RankRLS(lower_is_better="price").fit(plain_world())
+    with pytest.raises(DataError, match=r"signs must be one number per feature \(5\), got shape \(2,\)"):
+        PairStatistics.of(plain_world()).solve(0.1, None, np.zeros(2, dtype=np.int8))
+
+
+def test_all_neighbors_are_single_whatever_the_pull(intents: QuerySet) -> None:
+    single = SingleRanker(NONNEGATIVE).fit(intents).weights(intents)
+    everyone = KnnRanker(len(intents), learner=NONNEGATIVE, prior="global", prior_strength=3.0).fit(intents)
+    np.testing.assert_allclose(everyone.weights(intents), single, atol=1e-9)
+
+
+def test_choosing_k_keeps_the_sign(intents: QuerySet) -> None:
+    learner = RankRLS(nonnegative=True)
+    ranker = KnnRanker(40, learner=learner).fit(intents[:200])
+    choice = choose_neighbors(ranker, intents[200:], [40], prior_strengths=[None, 0.1])
+    assert choice.quality[40, None] == pytest.approx(ranker.score(intents[200:]), abs=1e-12)
+
+
+def test_signs_are_saved(intents: QuerySet, tmp_path: Path) -> None:
+    learner = RankRLS(nonnegative=True, lower_is_better=[intents.feature_names[0]])
+    ranker = KnnRanker(20, learner=learner).fit(intents)
+    ranker.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").weights(intents), ranker.weights(intents))
+
+
+def test_nothing_learnt_is_what_the_signs_allow_of_the_prior() -> None:
+    queries = QuerySet.from_arrays([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], y=[1, 1], group=[2])
+    signs = np.array([1, -1, 0], dtype=np.int8)
+    assert PairStatistics.of(queries).solve(0.1, [-0.7, -0.7, -0.7], signs).tolist() == [[0.0, -0.7, -0.7]]
+
+
+def test_a_constraint_that_nothing_strains_changes_nothing() -> None:
+    world = plain_world()
+    free = RankRLS().fit(world).coef_
+    signs = np.sign(free).astype(np.int8)
+    np.testing.assert_allclose(PairStatistics.of(world).sum().solve(0.01, None, signs)[0], free, atol=1e-9)

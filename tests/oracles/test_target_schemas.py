@@ -1,0 +1,81 @@
+"""Requests against the vendors' forms: schemas after their documentation, Qdrant's own client, a GraphQL library."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import graphql
+import jsonschema
+import pytest
+from qdrant_client import models
+
+from kinrank.engines.targets import TARGETS
+from tests.engines.target_cases import CASES, HYBRID, SCHEMAS
+
+
+def request_of(name: str) -> dict[str, Any]:
+    case = CASES[name]
+    request: dict[str, Any] = TARGETS.make(case.spec).request(case.weights, case.clauses)
+    return request
+
+
+def validator(name: str) -> jsonschema.protocols.Validator:
+    schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def retrievers(request: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = request["retriever"]["linear"]["retrievers"]
+    return found
+
+
+# For each form a change that its engine refuses: a schema that takes it would be no check.
+WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "opensearch-hybrid": lambda r: r["query"]["hybrid"]["queries"].extend([{"match_all": {}}] * 4),
+    "elasticsearch-linear": lambda r: retrievers(r)[0].update(weight=-1.0),
+    "vespa": lambda r: r.update({"input.query(weights)": "{title:}"}),
+    "qdrant-formula": lambda r: r["query"]["formula"].update(product=[1.0]),
+    "qdrant-rrf": lambda r: r["query"]["rrf"].update(weights=[1.0, -1.0]),
+    "weaviate-hybrid": lambda r: r.update(hybrid={}),
+    "solr-ltr": lambda r: r["params"].update(weights={"title": "0.5"}),
+    "ltr-plugin": lambda r: r["model"]["model"].update(definition={"title": 0.5}),
+}
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_the_request_has_the_documented_form(name: str) -> None:
+    validator(name).validate(request_of(name))
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_another_form_is_noticed(name: str) -> None:
+    request = copy.deepcopy(request_of(name))
+    WRONG[name](request)
+    assert not validator(name).is_valid(request)
+
+
+@pytest.mark.parametrize("name", ["qdrant-formula", "qdrant-rrf"])
+def test_qdrants_own_client_takes_the_request(name: str) -> None:
+    request = request_of(name)
+    parsed = models.QueryRequest.model_validate(request)
+    assert parsed.model_dump(mode="json", exclude_unset=True) == request
+
+
+def test_the_text_is_graphql_of_the_documented_operator() -> None:
+    schema = graphql.build_schema((SCHEMAS / "weaviate-hybrid.graphql").read_text())
+    document = graphql.parse(request_of("weaviate-hybrid")["query"])
+    assert graphql.validate(schema, document) == []
+    hybrid = document.definitions[0].selection_set.selections[0].selection_set.selections[0].arguments[1]  # type: ignore[attr-defined]
+    values = {field.name.value: graphql.value_from_ast_untyped(field.value) for field in hybrid.value.fields}
+    assert values == {
+        **HYBRID["keyword"],
+        **HYBRID["vector"],
+        "alpha": 0.75,
+        "fusionType": "relativeScoreFusion",
+    }
+    wrong = graphql.parse(request_of("weaviate-hybrid")["query"].replace("alpha: 0.75", 'alpha: "0.75"'))
+    assert graphql.validate(schema, wrong) != []
