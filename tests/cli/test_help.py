@@ -9,7 +9,7 @@ import kinrank as library
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
 
-VERBS = ["convert", "train", "rank", "evaluate"]
+VERBS = ["convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report"]
 
 
 def test_all_verbs_are_listed(kinrank):
