@@ -8,6 +8,7 @@ import pytest
 from kinrank.measure import compare_paired
 from kinrank.study.report import charts
 from kinrank.study.report.findings import Timing
+from kinrank.study.report.groups import GroupGain
 from kinrank.study.report.querymap import levels_of
 
 
@@ -20,8 +21,8 @@ def texts(markup: str) -> list[str]:
     return [text.text or "" for text in parsed(markup)[0].iter("text")]
 
 
-def gain(mean: float) -> charts.Row:
-    return charts.Row("a ranker", compare_paired(np.array([0.5, 0.6, 0.4]) + mean, np.array([0.5, 0.5, 0.5])))
+def gain(mean: float) -> GroupGain:
+    return GroupGain("a ranker", compare_paired(np.array([0.5, 0.6, 0.4]) + mean, np.array([0.5, 0.5, 0.5])))
 
 
 def every_chart() -> dict[str, str]:

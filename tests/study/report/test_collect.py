@@ -99,6 +99,22 @@ def test_without_neighbors_there_is_a_report_too_and_it_says_what_it_cannot():
     assert words.headline(findings).startswith(("own", "No gain"))
 
 
+class Mixture(SingleRanker):
+    """A ranker that learns from neighbors among other things."""
+
+    def _fit(self, queries):
+        super()._fit(queries)
+        self.local_ = KnnRanker(10).fit(queries)
+        self.other_ = KnnRanker(10).fit(queries.replace(X=queries.X[:, :1], feature_names=("value",)))
+
+
+def test_neighbors_of_a_part_are_told_where_it_reads_the_same_features():
+    _, comparison = two_camps(Mixture("rankrls"))
+    kinship = collect(comparison).kinship
+    assert kinship is not None
+    assert (kinship.name, kinship.judged) == ("own", 80)
+
+
 def test_a_test_query_that_was_learnt_from_is_told():
     train, _ = two_camps(KnnRanker(10))
     knn, single = KnnRanker(10).fit(train), SingleRanker("rankrls").fit(train)

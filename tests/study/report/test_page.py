@@ -11,7 +11,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from kinrank.study.report import Findings, render, write_page
+from kinrank import KnnRanker, SingleRanker
+from kinrank.datasets import make_two_camps
+from kinrank.measure import NDCG
+from kinrank.study.comparison import compare
+from kinrank.study.entrants import ranked_entrant
+from kinrank.study.report import Findings, collect, render, write_page
 from kinrank.study.report.kinship import MOST_SHOWN
 from kinrank.study.report.words import conventions, headline
 from tests.study.report.conftest import HOSTILE
@@ -190,3 +195,41 @@ def test_a_page_is_written_whole(tmp_path, page: str, findings: Findings):
     assert write_page(target, findings) == target.stat().st_size
     assert target.read_text("utf-8") == page
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def small(ranker, measure, n_test: int = 12) -> Findings:
+    camps = make_two_camps(n_queries=40 + n_test, seed=0)
+    train, test = camps[:40], camps[40:]
+    rankers = {"one": SingleRanker("rankrls"), "other": ranker}
+    entrants = [ranked_entrant(name, each.fit(train), test, [measure]) for name, each in rankers.items()]
+    return collect(compare(test, entrants, n_resamples=99))
+
+
+@pytest.mark.parametrize(
+    ("ranker", "absent"),
+    [
+        (SingleRanker("ranksvm"), {"map", "weights", "neighbors", "advance"}),
+        (KnnRanker(radius=0.5), {"neighbors", "advance"}),
+        (KnnRanker(5, mode="offline-1"), {"neighbors"}),
+    ],
+    ids=["no neighbors", "radius", "offline"],
+)
+def test_what_cannot_be_told_has_no_section(ranker, absent: set[str]):
+    elements = Elements(render(small(ranker, NDCG @ 10)))
+    sections = {attributes["id"] for attributes in elements.of("section")}
+    everything = {"answer", "measures", "queries", "difficulty", "latency", "method"}
+    assert sections == everything | ({"map", "weights", "neighbors", "advance"} - absent)
+
+
+def test_queries_that_a_measure_leaves_out_are_left_out():
+    measure = NDCG(no_relevant="skip") @ 10
+    findings = small(KnnRanker(5), measure, n_test=8)
+    queries = findings.comparison.queries
+    grades = queries.grades.copy()
+    grades[: queries.offsets[3]] = 0
+    blank = queries.replace(y=grades)
+    entrants = [ranked_entrant(e.name, e.ranker, blank, [measure]) for e in findings.comparison.entrants]
+    page = render(collect(compare(blank, entrants, n_resamples=99)))
+    assert "measured on 5 test queries" in page
+    data = json.loads(next(text for tag, text in Elements(page).texts if tag == "script"))
+    assert data["before"].count(None) == 3

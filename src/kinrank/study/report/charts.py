@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from kinrank.learn.base import Float64
 from kinrank.measure import PairedComparison
 from kinrank.study.report.findings import Timing
+from kinrank.study.report.groups import GroupGain
 from kinrank.study.report.svg import NARROW, Frame, Scale, element, padded, picture, polyline, spoken, words
 
 _ROW = 34.0
 _COLUMNS = 400  # bars on each side at most: a screen shows no more
 _GAP = 0.2  # room for the queries that stay as they were, against those that change
 _MOST_LABEL = {True: 118.0, False: 260.0}  # room for the names of rows, on a phone and elsewhere
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of `intervals`: what it is called, and what it gains."""
-
-    label: str
-    gain: PairedComparison
 
 
 def gain_bars(gains: Float64, measure: str) -> str:
@@ -71,7 +63,7 @@ def gain_bars(gains: Float64, measure: str) -> str:
         f"Bars of the change in {measure} of each query, sorted: {len(won):,} queries win, {tied:,} tie, {len(lost):,} "
         f"lose; the best change is {best}, the worst {worst}."
     )
-    return picture(draw, alt, "gains")
+    return picture(draw, alt)
 
 
 def _bars(values: Float64, start: float, across: Scale, up: Scale) -> str:
@@ -86,7 +78,7 @@ def _bars(values: Float64, start: float, across: Scale, up: Scale) -> str:
     return "".join(f"M{left:.1f} {zero:.1f}V{up(height):.1f}H{right:.1f}V{zero:.1f}" for left, right, height in bars)
 
 
-def intervals(rows: Sequence[Row], alt: str) -> str:
+def intervals(rows: Sequence[GroupGain], alt: str) -> str:
     """Mean gains with their confidence intervals, a row each, around a line at zero."""
     ends = [0.0, *(end for row in rows for end in row.gain.interval)]
 

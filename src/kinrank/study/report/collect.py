@@ -86,16 +86,17 @@ def collect(
 def _kinship(
     comparison: Comparison, subject: str, judged_names: dict[Any, str], validation: QuerySet | None, seed: int
 ) -> Kinship | None:
-    """Of the subject where it learns from neighbors, else of the first entrant that does."""
+    """Of the subject where it learns from neighbors, alone or as a part of it, else of the first entrant that does."""
     measure = comparison.measures[0]
     gains = comparison[subject].per_query(measure) - comparison.baseline.per_query(measure)
     for entrant in sorted(comparison.entrants, key=lambda each: each.name != subject):
-        if isinstance(entrant.ranker, KnnRanker):
+        ranker = _learning_from_neighbors(entrant.ranker)
+        if ranker is not None:
             return kinship_of(
                 entrant.name,
-                entrant.ranker,
+                ranker,
                 comparison.queries,
-                np.nan_to_num(gains),
+                gains,
                 measure,
                 judged_names=judged_names,
                 validation=validation,
@@ -109,7 +110,16 @@ def _guard(queries: QuerySet, judged: QuerySet | None, rankers: Mapping[str, Fit
     if judged is not None:
         leaks = find_leaks(judged, queries)
         return Guard(len(judged), len(leaks.seen_queries), len(leaks.near_queries))
-    for ranker in rankers.values():
-        if isinstance(ranker, KnnRanker):
+    for ranker in map(_learning_from_neighbors, rankers.values()):
+        if ranker is not None:
             return Guard(len(ranker.qid_), int(np.isin(queries.qid, ranker.qid_).sum()), None)
     return None
+
+
+def _learning_from_neighbors(ranker: Fittable | None) -> KnnRanker | None:
+    """The ranker itself, or the first of its parts that learns from neighbors and reads the same features."""
+    if ranker is None or isinstance(ranker, KnnRanker):
+        return ranker
+    own = getattr(ranker, "feature_names_", None)
+    parts = (part for part in vars(ranker).values() if isinstance(part, KnnRanker))
+    return next((part for part in parts if getattr(part, "feature_names_", None) == own), None)

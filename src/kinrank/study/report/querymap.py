@@ -19,18 +19,19 @@ _LEVELS = 3  # shades on each side of zero
 _COLOR_FEATURES = 24  # features that the map can be coloured by: those that vary most
 
 
-def levels_of(values: Float64, reach: float | None = None) -> NDArray[np.int64]:
-    """Shades from -3 to 3: equal steps up to `reach`, by default the 95th percentile of what is not 0; 0 is 0.
+def levels_of(gains: Float64) -> NDArray[np.int64]:
+    """Shades from -3 to 3: equal steps up to the 95th percentile of what is not 0; 0 and NaN are 0.
 
     Examples
     --------
-    >>> levels_of(np.array([-0.9, -0.1, 0.0, 0.4, 1.0]), reach=0.9).tolist()
-    [-3, -1, 0, 2, 3]
+    >>> levels_of(np.array([-0.9, -0.1, 0.0, 0.4, 0.9, np.nan])).tolist()
+    [-3, -1, 0, 2, 3, 0]
     """
-    size = np.abs(values)
-    if reach is None:
-        reach = float(np.quantile(size[size > 0], 0.95)) if (size > 0).any() else 1.0
-    shades = np.sign(values) * np.minimum(np.ceil(size / reach * _LEVELS - 1e-9), _LEVELS)
+    known = np.nan_to_num(gains)
+    size = np.abs(known)
+    reach = float(np.quantile(size[size > 0], 0.95)) if size.any() else 1.0
+    # Rounded up, so that only what did not change has no shade.
+    shades = np.sign(known) * np.minimum(np.ceil(size / reach * _LEVELS - 1e-9), _LEVELS)
     return shades.astype(np.int64)
 
 

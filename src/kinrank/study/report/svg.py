@@ -157,7 +157,7 @@ def spoken(value: float, form: str) -> str:
     return "0" if value == 0 and form.startswith("+") else format(value, form).replace("-", "\u2212")
 
 
-def picture(draw: Callable[[float], tuple[str, float]], alt: str, kind: str = "") -> str:
+def picture(draw: Callable[[float], tuple[str, float]], alt: str) -> str:
     """A chart at both widths, of which the style sheet shows one.
 
     Parameters
@@ -166,8 +166,6 @@ def picture(draw: Callable[[float], tuple[str, float]], alt: str, kind: str = ""
         Markup and height of the drawing at a width.
     alt
         What a reader who cannot see it should know.
-    kind
-        A class name more.
     """
     drawn = []
     for size, width in (("wide", WIDE), ("narrow", NARROW)):
@@ -176,7 +174,7 @@ def picture(draw: Callable[[float], tuple[str, float]], alt: str, kind: str = ""
             element(
                 "svg",
                 markup,
-                class_=f"chart {size} {kind}".rstrip(),
+                class_=f"chart {size}",
                 role="img",
                 aria_label=alt,
                 viewBox=f"0 0 {width} {_plain(float(height))}",

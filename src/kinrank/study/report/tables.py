@@ -7,22 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.measure import compare_paired
-from kinrank.measure.difficulty import LEVELS
-from kinrank.study.report.charts import Row
 from kinrank.study.report.findings import Findings, Kinship, Weights
+from kinrank.study.report.groups import GroupGain
 from kinrank.study.report.querymap import shade_class
 from kinrank.study.report.svg import spoken
 from kinrank.study.report.words import between, conventions, examples, p_value
 
 _EXTREMES = 10
 _HEAT_ROWS = 20
-_LEVEL_WORDS = {
-    "none": "none (0)",
-    "hard": "hard (1–3)",
-    "normal": "normal (4–20)",
-    "easy": "easy (over 20)",
-}
 
 
 def metric_table(findings: Findings) -> list[dict[str, Any]]:
@@ -89,27 +81,7 @@ def _reasons(findings: Findings, query: int) -> dict[str, Any]:
     }
 
 
-def level_rows(findings: Findings) -> list[Row]:
-    """The gain of the queries of each level of difficulty; levels with fewer than two queries are left out."""
-    members = {_LEVEL_WORDS[level]: np.flatnonzero(findings.levels == level) for level in LEVELS}
-    return _rows(findings, members)
-
-
-def kind_rows(findings: Findings, kinship: Kinship, weights: Weights) -> list[Row]:
-    """The gain of the queries of each kind."""
-    return _rows(findings, {f"Kind {kind.letter}": kinship.shown[kind.members] for kind in weights.kinds})
-
-
-def _rows(findings: Findings, members: dict[str, Any]) -> list[Row]:
-    after, before = (each.per_query(findings.measure) for each in (findings.own, findings.comparison.baseline))
-    return [
-        Row(label, compare_paired(after[some], before[some]))
-        for label, some in members.items()
-        if np.isfinite(after[some]).sum() > 1
-    ]
-
-
-def row_table(rows: list[Row]) -> list[dict[str, str]]:
+def gain_table(rows: list[GroupGain]) -> list[dict[str, str]]:
     """What `intervals` draws, as a table."""
     return [
         {

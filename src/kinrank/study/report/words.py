@@ -6,8 +6,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from kinrank.measure import Measure
+from kinrank.measure import Measure, holm
 from kinrank.study.report.findings import Findings, Guard, Kinship, NeighborCurve
+from kinrank.study.report.groups import kind_gains
 from kinrank.study.report.landscape import Kind
 from kinrank.study.report.svg import spoken
 
@@ -19,19 +20,14 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def headline(findings: Findings) -> str:
     """The answer."""
-    change = findings.difference.paired.mean_difference
-    said = f"{spoken(change, '+.4f')} {findings.measure}"
-    if findings.difference.p_holm >= LEVEL:
-        return (
-            f"No gain to rely on: {_subject(findings).lower()} changes {findings.measure} by {spoken(change, '+.4f')}"
-        )
-    return f"{_subject(findings)} {'gains' if change > 0 else 'loses'} {said}"
-
-
-def _subject(findings: Findings) -> str:
-    """A ranker that learns per query is what the report is about in general; any other has its name only."""
+    change, measure = findings.difference.paired.mean_difference, findings.measure
+    # A ranker that learns per query stands for its kind; any other has its name only.
     per_query = hasattr(findings.own.ranker, "explain")
-    return "Per-query ranking" if per_query else findings.subject
+    if findings.difference.p_holm >= LEVEL:
+        who = "per-query ranking" if per_query else findings.subject
+        return f"No gain to rely on: {who} changes {measure} by {spoken(change, '+.4f')}"
+    who = "Per-query ranking" if per_query else findings.subject
+    return f"{who} gains {spoken(change, '+.4f')} {measure}" if change > 0 else f"{who} loses {-change:.4f} {measure}"
 
 
 def evidence(findings: Findings) -> str:
@@ -62,11 +58,9 @@ def provenance(guard: Guard | None, queries: int) -> str:
     said = f"None of the test queries is among the {guard.judged:,} that were learnt from"
     if guard.near is None:
         return f"{said} (by id; nothing else was compared)."
-    return (
-        f"{said}; {guard.near:,} have something very like them there."
-        if guard.near
-        else f"{said}, nor anything very like one."
-    )
+    if not guard.near:
+        return f"{said}, nor anything very like one."
+    return f"{said}; {guard.near:,} have something very like them there."
 
 
 def points(findings: Findings) -> list[str]:
@@ -79,26 +73,30 @@ def points(findings: Findings) -> list[str]:
 
 
 def _balance(findings: Findings) -> str:
-    paired = findings.difference.paired
+    paired, changed = findings.difference.paired, findings.gains[findings.gains != 0]
+    if not paired.wins + paired.losses:
+        return "No query changes."
     return (
         f"{paired.wins:,} queries win, {paired.losses:,} lose and {paired.ties:,} stay as they were. A query that "
-        f"changes gains or loses {float(np.nanmean(np.abs(findings.gains[findings.gains != 0]))):.3f} on average."
-        if paired.wins + paired.losses
-        else "No query changes."
+        f"changes gains or loses {float(np.nanmean(np.abs(changed))):.3f} on average."
     )
 
 
 def _kinds(findings: Findings) -> str:
     if findings.kinship is None or findings.kinship.weights is None:
         return ""
-    gains = findings.gains[findings.kinship.shown]
-    means = [float(np.nanmean(gains[kind.members])) for kind in findings.kinship.weights.kinds]
-    best = int(np.argmax(means))
+    gains = kind_gains(findings, findings.kinship, findings.kinship.weights)
+    corrected = holm([each.gain.p for each in gains])
+    sure = [i for i, p in enumerate(corrected) if p < LEVEL and gains[i].gain.mean_difference > 0]
+    grouped = "Grouped by what decides their ranking"
+    if not sure:
+        return f"{grouped}, none of {len(gains)} kinds of queries has a gain to rely on."
+    best = max(sure, key=lambda i: gains[i].gain.mean_difference)
     kind = findings.kinship.weights.kinds[best]
     such = ", ".join(f"“{name}”" for name in examples(findings, findings.kinship, kind, 3))
     return (
-        f"Grouped by what decides their ranking, the {len(kind.members):,} queries of kind {kind.letter} fare best "
-        f"({spoken(means[best], '+.4f')} on average): queries such as {such}."
+        f"{grouped}, the {len(kind.members):,} queries of kind {kind.letter} gain most "
+        f"({spoken(gains[best].gain.mean_difference, '+.4f')} on average): queries such as {such}."
     )
 
 
@@ -112,8 +110,8 @@ def examples(findings: Findings, kinship: Kinship, kind: Kind, n: int = 4) -> li
 def _neighbors(kinship: Kinship, curve: NeighborCurve) -> str:
     best = max(curve.gains, key=lambda k: curve.gains[k].mean_difference)
     gain = curve.gains[best].mean_difference
-    if gain <= 0:
-        return f"No k gains over one model for all on {curve.queries:,} {_whose(curve)} queries."
+    if curve.gains[best].interval[0] <= 0:
+        return f"No k gains reliably over one model for all on {curve.queries:,} {_whose(curve)} queries."
     own = "the k in use" if best == kinship.n_neighbors else f"{kinship.n_neighbors:,} are in use"
     return (
         f"Of the numbers of neighbors tried on {curve.queries:,} {_whose(curve)} queries, k = {best:,} gains most "
