@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from kinrank.cli.report import DEFAULT_MEASURES
+from kinrank.registry import import_extra
 from tests.cli.conftest import Run
 
 
 @pytest.fixture
 def report(kinrank: Run, workdir: Path) -> Run:
+    import_extra("jinja2", "report")  # the command would turn its absence into an exit code
     return lambda *args: kinrank("report", *args)
 
 
@@ -71,6 +73,7 @@ def test_paths_are_called_by_their_last_part_unless_two_are_alike(report: Run, w
         (["test", "single", "knn", "--names", "title"], "no query column 'title'"),
         (["test", "single", "knn(n_neighbors=5)x", "--train", "train.parquet"], "cannot read ranker"),
         (["nowhere", "single", "knn"], "nowhere: no such file or folder"),
+        (["test", "single", "knn", "--out", "nowhere/r.html"], "nowhere/r.html: there is no such folder to write to"),
     ],
 )
 def test_what_cannot_be_right_is_said_and_nothing_is_written(report: Run, workdir: Path, args: list[str], said: str):

@@ -10,6 +10,7 @@ import typer
 
 from kinrank.cli import files, messages
 from kinrank.errors import ParameterError
+from kinrank.registry import import_extra
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
@@ -65,6 +66,10 @@ def report(
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report.words import evidence, headline
 
+    # What can fail for other reasons than the data fails before the work.
+    import_extra("jinja2", "report")
+    if not Path(out).absolute().parent.is_dir():
+        raise ParameterError(f"{out}: there is no such folder to write to; make it, or name another with --out")
     if len(entrants) < 2:
         raise ParameterError("a report needs a baseline and something to hold against it: name two entrants or more")
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or DEFAULT_MEASURES))
