@@ -48,6 +48,7 @@ def test_a_run_takes_part_and_its_gaps_are_told(report: Run, kinrank: Run, workd
     assert done.exit_code == 0, done.stderr
     page = (workdir / "report.html").read_text("utf-8")
     assert "1 judged candidates are not in the run" in page
+    assert "warning: single.run: 1 of the 200 documents of the data are not in the run" in done.stderr
 
 
 def test_test_queries_that_were_learnt_from_are_warned_of(report: Run, workdir: Path):

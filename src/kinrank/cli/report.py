@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import files, messages
+from kinrank.cli.tables import gaps
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
 
@@ -91,6 +92,10 @@ def report(
             comparison, title=said, name_column=names, judged=judged, validation=validation, advance=advance
         )
     size = write_page(out, findings)
+    for entrant in comparison.entrants:
+        if entrant.coverage is not None:
+            for gap in gaps(entrant.name, entrant.coverage, tests.n_rows):
+                messages.warn(gap)
     if findings.guard is not None and findings.guard.seen:
         messages.warn(f"{findings.guard.seen:,} test queries are among those learnt from: every figure is too good")
     messages.show(f"{headline(findings)}\n{evidence(findings)}")
