@@ -24,12 +24,25 @@ EXTRAS = re.compile(
     r"\b",
     re.M,
 )
+_MODULES = "catboost|clarabel|faiss|ir_measures|lightgbm|matplotlib|optuna|pandas|piqp|playwright|xgboost"
+EXTRAS = re.compile(rf"^(?:import|from) (?:{_MODULES})\b", re.M)
 
 collect_ignore = [str(file) for file in HERE.rglob("test_*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """A fixture may reach for an extra as well."""
+    return (yield from _told_of_missing_extras(item))
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Run the test."""
+    return (yield from _told_of_missing_extras(item))
+
+
+def _told_of_missing_extras(item: pytest.Item) -> Generator[None, object, object]:
     """Without the extras, a test that reaches for one has been told so, which is all that can be asked."""
     try:
         return (yield)

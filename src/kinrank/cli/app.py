@@ -13,6 +13,7 @@ from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
 from kinrank.cli.headroom import headroom
 from kinrank.cli.rank import rank
+from kinrank.cli.report import report
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
 from kinrank.cli.weights import weights
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 for _verb in (convert, headroom, tune, train, rank, evaluate, compare):
 for _verb in (convert, train, rank, evaluate, weights):
+for _verb in (convert, headroom, tune, train, rank, evaluate, compare, report):
     app.command()(reported(_verb))
 
 

@@ -1,0 +1,216 @@
+"""The charts of a report: pure functions from numbers to SVG markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kinrank.learn.base import Float64
+from kinrank.measure import PairedComparison
+from kinrank.study.report.findings import Timing
+from kinrank.study.report.groups import GroupGain
+from kinrank.study.report.svg import NARROW, Frame, Scale, element, padded, picture, polyline, spoken, words
+
+_ROW = 34.0
+_COLUMNS = 400  # bars on each side at most: a screen shows no more
+_GAP = 0.2  # room for the queries that stay as they were, against those that change
+_MOST_LABEL = {True: 118.0, False: 260.0}  # room for the names of rows, on a phone and elsewhere
+
+
+def gain_bars(gains: Float64, measure: str) -> str:
+    """What each query gains, sorted: a bar per query, or per few neighbors in the order where queries are many.
+
+    Queries that stay as they were are a gap of limited width: they are often most of all, and show nothing.
+
+    Parameters
+    ----------
+    gains
+        One number per query.
+    measure
+        What they are gains of.
+    """
+    ordered = np.sort(gains)[::-1]
+    won, lost = ordered[ordered > 0], ordered[ordered < 0]
+    tied = len(gains) - len(won) - len(lost)
+    gap = min(tied, max(1.0, _GAP * (len(won) + len(lost))))
+    reach = float(np.abs(gains).max()) or 1.0
+
+    def draw(width: float) -> tuple[str, float]:
+        frame = Frame(width, 260 if width > NARROW else 220, bottom=30, top=10, left=48)
+        across, up = frame.x(0, len(won) + gap + len(lost)), frame.y(-reach * 1.05, reach * 1.05)
+        zero = up(0)
+        parts = [
+            frame.y_axis(up, "+.2f"),
+            element("path", class_="area gain", d=_bars(won, 0, across, up)),
+            element("path", class_="area loss", d=_bars(lost, len(won) + gap, across, up)),
+            element("line", class_="zero", x1=frame.left, x2=width - frame.right, y1=zero, y2=zero),
+        ]
+        for count, middle, what, at in (
+            (len(won), len(won) / 2, "win", up(-reach * 0.15)),
+            # On the side whose label is farther away.
+            (tied, len(won) + gap / 2, "tie", up(reach * (-0.15 if len(won) >= len(lost) else 0.1))),
+            (len(lost), len(won) + gap + len(lost) / 2, "lose", up(reach * 0.1)),
+        ):
+            if count:
+                parts.append(element("text", words(f"{count:,} {what}"), class_="count middle", x=across(middle), y=at))
+        title = words("queries, from the largest gain to the largest loss")
+        parts.append(element("text", title, class_="axis middle", x=(frame.left + width) / 2, y=frame.height - 8))
+        return "".join(parts), frame.height
+
+    best, worst = (spoken(float(end), "+.2f") for end in (gains.max(), gains.min()))
+    alt = (
+        f"Bars of the change in {measure} of each query, sorted: {len(won):,} queries win, {tied:,} tie, {len(lost):,} "
+        f"lose; the best change is {best}, the worst {worst}."
+    )
+    return picture(draw, alt)
+
+
+def _bars(values: Float64, start: float, across: Scale, up: Scale) -> str:
+    """Path data of bars side by side; neighbors share one where there are more than can be seen."""
+    if not len(values):
+        return ""
+    edges = np.unique(np.linspace(0, len(values), min(len(values), _COLUMNS) + 1).astype(int))
+    heights = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+    at = [across(start + edge) for edge in edges.tolist()]
+    zero = up(0)
+    bars = zip(at[:-1], at[1:], heights.tolist(), strict=True)
+    return "".join(f"M{left:.1f} {zero:.1f}V{up(height):.1f}H{right:.1f}V{zero:.1f}" for left, right, height in bars)
+
+
+def intervals(rows: Sequence[GroupGain], alt: str) -> str:
+    """Mean gains with their confidence intervals, a row each, around a line at zero."""
+    ends = [0.0, *(end for row in rows for end in row.gain.interval)]
+
+    def draw(width: float) -> tuple[str, float]:
+        left = _room([row.label for row in rows], width)
+        frame = Frame(width, 46 + _ROW * len(rows), left=left, right=64 if width > NARROW else 14, top=6, bottom=40)
+        across = frame.x(*padded(ends))
+        zero = across(0)
+        parts = [
+            frame.x_axis(across, "+.3g", "mean change per query", 5 if width > NARROW else 3),
+            element("line", class_="zero", x1=zero, x2=zero, y1=frame.top, y2=frame.height - frame.bottom),
+        ]
+        for place, row in enumerate(rows):
+            y = frame.top + _ROW * (place + 0.5)
+            low, high = row.gain.interval
+            kind = "gain" if low > 0 else "loss" if high < 0 else "unsure"
+            parts += [
+                element("text", words(_cut(row.label, left)), class_="row end", x=left - 10, y=y + 4),
+                element("line", class_=f"whisker {kind}", x1=across(low), x2=across(high), y1=y, y2=y),
+                element("circle", class_=f"dot {kind}", cx=across(row.gain.mean_difference), cy=y, r=5),
+            ]
+            if width > NARROW:
+                said = words(spoken(row.gain.mean_difference, "+.4f"))
+                parts.append(element("text", said, class_="tick end", x=width - 4, y=y + 4))
+        return "".join(parts), frame.height
+
+    return picture(draw, alt)
+
+
+def latencies(timings: Sequence[Timing]) -> str:
+    """Median and 95th percentile of each entrant on one scale of ratios."""
+    ends = [value for timing in timings for value in (timing.median, timing.p95)]
+
+    def draw(width: float) -> tuple[str, float]:
+        left = _room([timing.name for timing in timings], width)
+        frame = Frame(width, 46 + _ROW * len(timings), left=left, right=20, top=6, bottom=40)
+        across = frame.x(min(ends) / 1.3, max(ends) * 1.3, log=True)
+        parts = [frame.x_axis(across, "g", "milliseconds per query")]
+        for place, timing in enumerate(timings):
+            y = frame.top + _ROW * (place + 0.5)
+            start, end = across(timing.median), across(timing.p95)
+            parts += [
+                element("text", words(_cut(timing.name, left)), class_="row end", x=left - 10, y=y + 4),
+                element("line", class_="whisker plain", x1=start, x2=end, y1=y, y2=y),
+                element("circle", class_="dot plain", cx=start, cy=y, r=5),
+                element("line", class_="whisker plain", x1=end, x2=end, y1=y - 5, y2=y + 5),
+            ]
+        return "".join(parts), frame.height
+
+    said = "; ".join(f"{each.name} {each.median:.2f} ms, 95th percentile {each.p95:.2f} ms" for each in timings)
+    return picture(draw, f"Time to rank one query, median to 95th percentile: {said}.")
+
+
+def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str:
+    """What each k gains over all neighbors at once, with its interval; the ranker's own k is marked."""
+    ks = sorted(gains)
+    low = [gains[k].interval[0] for k in ks]
+    high = [gains[k].interval[1] for k in ks]
+
+    def draw(width: float) -> tuple[str, float]:
+        frame = Frame(width, 260, left=60)
+        across, up = _log_k(frame, ks), frame.y(*padded([*low, *high, 0.0]))
+        xs = [across(k) for k in ks]
+        band = polyline([*xs, *xs[::-1]], [up(v) for v in [*high, *low[::-1]]]) + "Z"
+        at = across(own)
+        parts = [
+            frame.y_axis(up, "+.3f"),
+            frame.x_axis(across, ",.0f", "k, neighbors that a model is learnt from"),
+            element("path", class_="band", d=band),
+            element("line", class_="zero", x1=frame.left, x2=width - frame.right, y1=up(0), y2=up(0)),
+            element("path", class_="line one", d=polyline(xs, [up(gains[k].mean_difference) for k in ks])),
+            *(element("circle", class_="dot gain", cx=across(k), cy=up(gains[k].mean_difference), r=3.5) for k in ks),
+            element("line", class_="own", x1=at, x2=at, y1=frame.top, y2=frame.height - frame.bottom),
+            element("text", words(f"k = {own:,}"), class_=f"tick {_side(at, width)}", x=at + _nudge(at, width), y=22),
+        ]
+        return "".join(parts), frame.height
+
+    return picture(draw, alt)
+
+
+def ratio_curves(by_mode: Mapping[str, Mapping[int, float]], alt: str) -> str:
+    """The change ratio of both offline modes over k."""
+    ks = sorted({k for values in by_mode.values() for k in values})
+    top = max(value for values in by_mode.values() for value in values.values())
+
+    def draw(width: float) -> tuple[str, float]:
+        frame = Frame(width, 240, left=48)
+        across, up = _log_k(frame, ks), frame.y(0, top * 1.08 or 1.0)
+        parts = [frame.y_axis(up, ".2g"), frame.x_axis(across, ",.0f", "k, neighbors that a model is learnt from")]
+        for place, (mode, values) in enumerate(by_mode.items()):
+            if not values:
+                continue
+            style = ("one", "two")[place]
+            xs, ys = [across(k) for k in values], [up(v) for v in values.values()]
+            parts.append(element("path", class_=f"line {style}", d=polyline(xs, ys)))
+            marks = zip(xs, ys, strict=True)
+            parts += [_mark(style, x, y) for x, y in marks]
+            key = width - 130, 24 + 20 * place
+            parts += [
+                _mark(style, key[0], key[1] - 4),
+                element("text", words(mode.capitalize()), class_="tick", x=key[0] + 12, y=key[1]),
+            ]
+        return "".join(parts), frame.height
+
+    return picture(draw, alt)
+
+
+def _mark(style: str, x: float, y: float) -> str:
+    """Round for one line and square for the other, so that they differ without colour."""
+    if style == "one":
+        return element("circle", class_="dot one", cx=x, cy=y, r=4)
+    return element("rect", class_="dot two", x=x - 3.5, y=y - 3.5, width=7, height=7)
+
+
+def _log_k(frame: Frame, ks: Sequence[int]) -> Scale:
+    return frame.x(ks[0] / 1.1, max(ks[-1], ks[0] + 1) * 1.1, log=True)
+
+
+def _side(at: float, width: float) -> str:
+    return "end" if at > width * 0.7 else "start"
+
+
+def _nudge(at: float, width: float) -> float:
+    return -6 if at > width * 0.7 else 6
+
+
+def _room(labels: Sequence[str], width: float) -> float:
+    """What the longest label needs, within reason."""
+    return min(_MOST_LABEL[width <= NARROW], 28 + 7.0 * max(map(len, labels)))
+
+
+def _cut(label: str, room: float) -> str:
+    """As much of a label as fits: about seven pixels a letter."""
+    most = int((room - 14) / 7)
+    return label if len(label) <= most else label[: most - 1] + "…"

@@ -1,0 +1,125 @@
+"""From a comparison to the findings of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import ParameterError
+from kinrank.measure.difficulty import difficulty_levels
+from kinrank.rankers.knn import KnnRanker
+from kinrank.study.comparison import Comparison, Fittable
+from kinrank.study.leaks import find_leaks
+from kinrank.study.report.findings import Findings, Guard, Kinship
+from kinrank.study.report.kinship import kinship_of, sample
+from kinrank.study.report.names import query_names
+from kinrank.study.report.timing import time_each
+
+STEPS = 3
+"""How often `collect` says that a part is done."""
+
+_TIMED = 100
+
+
+def collect(
+    comparison: Comparison,
+    subject: str | None = None,
+    *,
+    title: str = "Per-query ranking",
+    name_column: str | None = None,
+    judged: QuerySet | None = None,
+    validation: QuerySet | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+    seed: int = 0,
+) -> Findings:
+    """Compute everything that a report says.
+
+    Parameters
+    ----------
+    comparison
+        Two or more entrants on the test queries.
+    subject
+        The entrant that the report is about; the second, after the baseline, where not given.
+    title
+        What was measured, in your words.
+    name_column
+        The query column that has the text of each query; see `kinrank.study.report.names.query_names`.
+    judged
+        The queries that were learnt from: neighbors get their names from them, and test queries that are among them,
+        or very like one of them, are told.
+    validation
+        Queries to show the effect of k on; test queries where not given.
+    advance
+        Told after each of `STEPS` parts.
+    seed
+        Of samples, map and groups.
+    """
+    if len(comparison.entrants) < 2:
+        raise ParameterError("a report needs a baseline and something to hold against it: give two entrants or more")
+    chosen = comparison.entrants[1].name if subject is None else comparison[subject].name
+    if chosen == comparison.baseline.name:
+        raise ParameterError(f"{chosen!r} is the baseline: a report is about another entrant")
+    queries = comparison.queries
+    rankers = {each.name: each.ranker for each in comparison.entrants if each.ranker is not None}
+    timings = time_each(rankers, sample(queries, _TIMED, seed))
+    advance(1)
+    names = {} if judged is None else dict(zip(judged.qid.tolist(), query_names(judged, name_column), strict=True))
+    kinship = _kinship(comparison, chosen, names, validation, seed)
+    advance(1)
+    guard = _guard(queries, judged, rankers)
+    advance(1)
+    return Findings(
+        title=title,
+        comparison=comparison,
+        subject=chosen,
+        names=query_names(queries, name_column),
+        levels=difficulty_levels(queries.grades, queries.offsets),
+        timings=timings,
+        kinship=kinship,
+        guard=guard,
+    )
+
+
+def _kinship(
+    comparison: Comparison, subject: str, judged_names: dict[Any, str], validation: QuerySet | None, seed: int
+) -> Kinship | None:
+    """Of the subject where it learns from neighbors, alone or as a part of it, else of the first entrant that does."""
+    measure = comparison.measures[0]
+    gains = comparison[subject].per_query(measure) - comparison.baseline.per_query(measure)
+    for entrant in sorted(comparison.entrants, key=lambda each: each.name != subject):
+        ranker = _learning_from_neighbors(entrant.ranker)
+        if ranker is not None:
+            return kinship_of(
+                entrant.name,
+                ranker,
+                comparison.queries,
+                gains,
+                measure,
+                judged_names=judged_names,
+                validation=validation,
+                seed=seed,
+            )
+    return None
+
+
+def _guard(queries: QuerySet, judged: QuerySet | None, rankers: Mapping[str, Fittable]) -> Guard | None:
+    """By what was learnt from where it is given, else by the ids that a ranker keeps."""
+    if judged is not None:
+        leaks = find_leaks(judged, queries)
+        return Guard(len(judged), len(leaks.seen_queries), len(leaks.near_queries))
+    for ranker in map(_learning_from_neighbors, rankers.values()):
+        if ranker is not None:
+            return Guard(len(ranker.qid_), int(np.isin(queries.qid, ranker.qid_).sum()), None)
+    return None
+
+
+def _learning_from_neighbors(ranker: Fittable | None) -> KnnRanker | None:
+    """The ranker itself, or the first of its parts that learns from neighbors and reads the same features."""
+    if ranker is None or isinstance(ranker, KnnRanker):
+        return ranker
+    own = getattr(ranker, "feature_names_", None)
+    parts = (part for part in vars(ranker).values() if isinstance(part, KnnRanker))
+    return next((part for part in parts if getattr(part, "feature_names_", None) == own), None)

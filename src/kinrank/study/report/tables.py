@@ -1,0 +1,153 @@
+"""The tables of a report, as rows of text that the page's template sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kinrank.study.report.findings import Findings, Kinship, Weights
+from kinrank.study.report.groups import GroupGain
+from kinrank.study.report.querymap import shade_class
+from kinrank.study.report.svg import spoken
+from kinrank.study.report.words import between, conventions, examples, p_value
+
+_EXTREMES = 10
+_HEAT_ROWS = 20
+
+
+def metric_table(findings: Findings) -> list[dict[str, Any]]:
+    """For each measure its conventions and a row per entrant."""
+    comparison = findings.comparison
+    tables = []
+    for measure in comparison.measures:
+        rows = []
+        for entrant in comparison.entrants:
+            row: dict[str, Any] = {
+                "name": entrant.name,
+                "mean": f"{entrant.evaluation[measure]:.4f}",
+                "subject": entrant.name == findings.subject,
+                **dict.fromkeys(("change", "interval", "p", "record"), ""),
+            }
+            if entrant is not comparison.baseline:
+                difference = comparison.difference(entrant.name, measure)
+                paired = difference.paired
+                row |= {
+                    "change": spoken(paired.mean_difference, "+.4f"),
+                    "interval": between(*paired.interval),
+                    "p": p_value(difference.p_holm).removeprefix("p = ").removeprefix("p "),
+                    "record": " / ".join(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses)),
+                }
+            rows.append(row)
+        tables.append({"measure": str(measure), "conventions": conventions(measure), "rows": rows})
+    return tables
+
+
+def extremes(findings: Findings) -> dict[str, list[dict[str, Any]]]:
+    """The queries that won and lost most, with what they were learnt from and what came to weigh more or less."""
+    gains = np.nan_to_num(findings.gains)
+    before, after = (each.per_query(findings.measure) for each in (findings.comparison.baseline, findings.own))
+    order = np.argsort(-gains, kind="stable")
+
+    def told(query: int) -> dict[str, Any]:
+        return {
+            "name": findings.names[query],
+            "before": f"{before[query]:.2f}",
+            "after": f"{after[query]:.2f}",
+            "change": spoken(float(gains[query]), "+.2f"),
+            **_reasons(findings, query),
+        }
+
+    return {
+        "won": [told(query) for query in order[:_EXTREMES].tolist() if gains[query] > 0],
+        "lost": [told(query) for query in order[::-1][:_EXTREMES].tolist() if gains[query] < 0],
+    }
+
+
+def _reasons(findings: Findings, query: int) -> dict[str, Any]:
+    kinship = findings.kinship
+    if kinship is None or query not in kinship.shown:
+        return {"kin": (), "more": "", "less": ""}
+    place = int(np.searchsorted(kinship.shown, query))
+    names = findings.comparison.queries.feature_names
+    if kinship.weights is None:
+        return {"kin": kinship.kin[place], "more": "", "less": ""}
+    change = kinship.weights.shares[place] - kinship.weights.everywhere
+    return {
+        "kin": kinship.kin[place],
+        "more": names[int(np.argmax(change))] if change.max() > 0 else "",
+        "less": names[int(np.argmin(change))] if change.min() < 0 else "",
+    }
+
+
+def gain_table(rows: list[GroupGain]) -> list[dict[str, str]]:
+    """What `intervals` draws, as a table."""
+    return [
+        {
+            "label": row.label,
+            "queries": f"{row.gain.n:,}",
+            "change": spoken(row.gain.mean_difference, "+.4f"),
+            "interval": between(*row.gain.interval),
+        }
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class HeatTable:
+    """What decides the ranking of each kind of query, beside the global model.
+
+    Attributes
+    ----------
+    kinds : list of dict
+        Letter, how many queries, examples, what weighs more and less.
+    rows, rest : list of dict
+        A feature each, those that differ most between kinds first; `rest` are the ones that hardly do.
+    """
+
+    kinds: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    rest: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    share: str
+    shade: str
+
+
+def heat_table(findings: Findings, kinship: Kinship, weights: Weights) -> HeatTable:
+    """The table that shows, in colour, how far each kind's weights are from the global ones."""
+    features = findings.comparison.queries.feature_names
+    shares = np.array([kind.shares for kind in weights.kinds])
+    change = shares - weights.everywhere
+    # To the nearest shade, so that what hardly differs has no colour.
+    shades = np.rint(3 * change / (np.abs(change).max() or 1.0)).astype(int)
+    order = np.argsort(-np.abs(change).max(axis=0), kind="stable").tolist()
+    rows = [
+        {
+            "feature": features[feature],
+            "everywhere": _percent(weights.everywhere[feature]),
+            "cells": [
+                _Cell(_percent(share), shade_class(int(shade)))
+                for share, shade in zip(shares[:, feature], shades[:, feature], strict=True)
+            ],
+        }
+        for feature in order
+    ]
+    kinds = [
+        {
+            "letter": kind.letter,
+            "queries": f"{len(kind.members):,}",
+            "examples": examples(findings, kinship, kind),
+            "more": [features[f] for f in np.argsort(-moved)[:2].tolist() if moved[f] > 0],
+            "less": [features[f] for f in np.argsort(moved)[:2].tolist() if moved[f] < 0],
+        }
+        for kind, moved in zip(weights.kinds, change, strict=True)
+    ]
+    return HeatTable(kinds, rows[:_HEAT_ROWS], rows[_HEAT_ROWS:])
+
+
+def _percent(share: float) -> str:
+    return spoken(round(100 * float(share)), "+.0f")

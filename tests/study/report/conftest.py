@@ -1,0 +1,57 @@
+"""Findings of a generated world whose queries have names, some of them hostile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kinrank.data.queryset import QuerySet
+from kinrank.datasets import make_intents
+from kinrank.measure import AP, NDCG
+from kinrank.study.comparison import Comparison, compare
+from kinrank.study.entrants import enter
+from kinrank.study.report import Findings, collect, render
+
+HOSTILE = (
+    "<script>document.title='owned'</script>",
+    '"><img src=x onerror="document.title=\'owned\'">',
+    "</script><script>document.title='owned'</script>",
+    "{{ 7 * 7 }} & ampersand",
+    "'; DROP TABLE queries; --",
+    "\u202eright to left\x00 \x1b[31mcontrol",
+    "schön 漢字 🎬",
+)
+
+
+def named(queries: QuerySet) -> QuerySet:
+    """The queries with texts: `HOSTILE` first, then plain ones."""
+    plain = (f"query number {qid}" for qid in queries.qid[len(HOSTILE) :].tolist())
+    return queries.replace(query_columns={"text": np.array([*HOSTILE, *plain])})
+
+
+@pytest.fixture(scope="session")
+def world() -> tuple[QuerySet, QuerySet]:
+    """Training and test queries of three intents, with texts."""
+    queries = make_intents(n_train=300, n_test=150, n_docs=15, n_features=8, spread=1.0)
+    queries = queries.replace(feature_names=("<b>reference</b>", *queries.feature_names[1:]))
+    return named(queries[:300]), named(queries[300:])
+
+
+@pytest.fixture(scope="session")
+def comparison(world: tuple[QuerySet, QuerySet]) -> Comparison:
+    """One model, a model per query, a model per type."""
+    train, test = world
+    names = ("single(learner='rankrls')", "knn(n_neighbors=60)", "query-class(n_types=2)")
+    return compare(test, [enter(name, test, [NDCG @ 10, AP], train=train) for name in names], n_resamples=99)
+
+
+@pytest.fixture(scope="session")
+def findings(comparison: Comparison, world: tuple[QuerySet, QuerySet]) -> Findings:
+    """All that a report says of them."""
+    return collect(comparison, title="A <i>generated</i> world", judged=world[0])
+
+
+@pytest.fixture(scope="session")
+def page(findings: Findings) -> str:
+    """The report."""
+    return render(findings)

@@ -1,0 +1,166 @@
+"""The report in a real browser: at a desk, on a phone, in the dark, on paper, by mouse and by keyboard."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from kinrank.study.report import Findings
+
+pytestmark = pytest.mark.browser
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESK, PHONE, SMALL_PHONE = (1280, 900), (390, 844), (320, 640)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.fail("there is no Chromium: apt-get install chromium, or run -m 'not browser'")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, page: str) -> Path:
+    target = tmp_path_factory.mktemp("report") / "report.html"
+    target.write_text(page, "utf-8")
+    return target
+
+
+@pytest.fixture
+def opened(browser: Browser, file: Path) -> Iterator[object]:
+    """A function that opens the report; afterwards nothing may have been said, loaded or run."""
+    contexts, complaints, requests = [], [], []
+
+    def open_at(size: tuple[int, int], **settings: object) -> Page:
+        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **settings)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.on("console", lambda message: complaints.append(message.text))
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("request", lambda request: requests.append(request.url))
+        tab.goto(file.as_uri())
+        return tab
+
+    yield open_at
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert set(requests) == {file.as_uri()}
+
+
+def background(tab: Page) -> str:
+    return str(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE, SMALL_PHONE], ids=["desk", "phone", "small phone"])
+def test_it_opens_without_a_word_and_fits(opened, size: tuple[int, int], scheme: str):
+    tab = opened(size, color_scheme=scheme)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
+    shown = "wide" if size == DESK else "narrow"
+    assert tab.locator(f"svg.{shown}").first.is_visible()
+    assert not tab.locator(f"svg.{'narrow' if size == DESK else 'wide'}").first.is_visible()
+    assert tab.title().startswith("A <i>generated</i> world: Per-query ranking gains")
+
+
+def test_light_and_dark_by_system_and_by_button(opened):
+    light, dark = (opened(DESK, color_scheme=scheme) for scheme in ("light", "dark"))
+    assert background(light) != background(dark)
+    before = background(light)
+    light.get_by_role("button", name="Dark").click()
+    assert background(light) == background(dark)
+    light.get_by_role("button", name="Light").click()
+    assert background(light) == before
+
+
+def test_pointing_at_a_dot_shows_its_query(opened, findings: Findings):
+    tab = opened(DESK)
+    kinship = findings.kinship
+    assert kinship is not None
+    box = tab.locator("#query-map").bounding_box()
+    place = tab.evaluate("JSON.parse(document.getElementById('data').textContent).at[20]")
+    scale = box["width"] / 680
+    tab.locator("#query-map").scroll_into_view_if_needed()
+    box = tab.locator("#query-map").bounding_box()
+    tab.mouse.move(box["x"] + place[0] * scale, box["y"] + place[1] * scale)
+    tip = tab.locator("#tip")
+    expect(tip).to_be_visible()
+    assert any(name in tip.inner_text() for name in findings.names)
+    expect(tab.locator("#card")).to_contain_text("Nearest judged queries")
+
+
+def test_the_map_is_walked_by_keyboard(opened):
+    tab = opened(DESK)
+    tab.locator("#query-map").focus()
+    seen = set()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp"):
+        tab.keyboard.press(key)
+        seen.add(tab.locator("#card h3").inner_text())
+    assert len(seen) >= 3
+
+
+def test_a_query_is_found_by_name_and_a_hostile_one_stays_text(opened, findings: Findings):
+    tab = opened(PHONE)
+    title = tab.title()
+    tab.get_by_label("Find a query").fill("onerror")
+    tab.locator("#found button").first.click()
+    expect(tab.locator("#card h3")).to_have_text(findings.names[1])
+    assert tab.title() == title
+    assert tab.locator("img").count() == 0
+    tab.get_by_label("Find a query").fill("nothing is called this")
+    expect(tab.locator("#found button")).to_have_count(0)
+
+
+def test_the_map_is_coloured_by_kind_and_by_weight(opened, findings: Findings):
+    tab = opened(DESK)
+    n = len(findings.names)
+    count = "[...document.querySelectorAll('#query-map .dots')].map(p => p.getAttribute('d').split('M').length - 1)"
+    assert sum(tab.evaluate(count)) == n
+    for label in ("kind of query", "weight of <b>reference</b>", "change in NDCG@10"):
+        tab.get_by_role("combobox").select_option(label=label)
+        assert sum(tab.evaluate(count)) == n
+    tab.get_by_role("combobox").select_option(label="kind of query")
+    assert "A" in tab.locator("#legend").inner_text()
+
+
+def test_on_paper_it_is_light_open_and_without_controls(opened):
+    tab = opened(DESK, color_scheme="dark")
+    tab.emulate_media(media="print")
+    assert background(tab) == "rgb(255, 255, 255)"
+    assert not tab.get_by_label("Find a query").is_visible()
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.locator("details:not([open])").count() == 0
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert tab.locator("details[open]").count() == 0
+    assert tab.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_without_a_script_everything_but_the_hovering_is_there(opened):
+    tab = opened(DESK, java_script_enabled=False)
+    assert tab.locator("#query-map .dots").count() == 7
+    assert not tab.locator("#controls").is_visible()
+    assert not tab.locator("#theme").is_visible()
+
+
+def test_every_name_a_screen_reader_says(opened):
+    tab = opened(DESK)
+    for role in ("button", "combobox", "searchbox", "img", "region", "navigation"):
+        for each in tab.get_by_role(role).all():
+            assert each.get_attribute("aria-label") or each.inner_text() or each.evaluate("n => n.labels?.length")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from kinrank.measure import compare_paired
+from kinrank.study.report import charts
+from kinrank.study.report.findings import Timing
+from kinrank.study.report.groups import GroupGain
+from kinrank.study.report.querymap import levels_of
+
+
+def parsed(markup: str) -> list[ElementTree.Element]:
+    """Both drawings of a chart."""
+    return list(ElementTree.fromstring(f"<figure>{markup}</figure>"))
+
+
+def texts(markup: str) -> list[str]:
+    return [text.text or "" for text in parsed(markup)[0].iter("text")]
+
+
+def gain(mean: float) -> GroupGain:
+    return GroupGain("a ranker", compare_paired(np.array([0.5, 0.6, 0.4]) + mean, np.array([0.5, 0.5, 0.5])))
+
+
+def every_chart() -> dict[str, str]:
+    rng = np.random.default_rng(0)
+    by_k = {k: gain(k / 1000).gain for k in (25, 50, 100)}
+    return {
+        "gain_bars": charts.gain_bars(rng.normal(size=40), "NDCG@10"),
+        "intervals": charts.intervals([gain(0.1), gain(0.0), gain(-0.5)], "three rankers"),
+        "latencies": charts.latencies([Timing("a", 0.1, 0.2), Timing("b", 20.0, 31.0)]),
+        "gain_curve": charts.gain_curve(by_k, 50, "over k"),
+        "ratio_curves": charts.ratio_curves({"offline-1": {25: 0.5}, "offline-2": {25: 0.6, 50: 0.0}}, "ratios"),
+    }
+
+
+@pytest.mark.parametrize(("name", "markup"), every_chart().items(), ids=every_chart())
+def test_every_chart_is_drawn_for_desk_and_phone_and_says_what_it_shows(name: str, markup: str):
+    wide, narrow = parsed(markup)
+    assert "wide" in wide.attrib["class"].split()
+    assert "narrow" in narrow.attrib["class"].split()
+    for drawing in (wide, narrow):
+        assert drawing.attrib["role"] == "img"
+        assert drawing.attrib["aria-label"]
+        assert not [node for node in drawing.iter() if {"style", "fill", "stroke"} & set(node.attrib)]
+        width = float(drawing.attrib["viewBox"].split()[2])
+        for node in drawing.iter():
+            for side in ("x", "x1", "x2", "cx"):
+                assert -1 <= float(node.attrib.get(side, 0)) <= width + 1
+
+
+def test_bars_count_wins_ties_and_losses():
+    gains = np.array([0.5, 0.25, 0.0, 0.0, 0.0, -0.5])
+    assert {"2 win", "3 tie", "1 lose"} <= set(texts(charts.gain_bars(gains, "AP")))
+
+
+def test_the_height_of_a_bar_is_the_gain():
+    (wide, _) = parsed(charts.gain_bars(np.array([1.0, 0.5, -1.0]), "AP"))
+    won, lost = (node.attrib["d"] for node in wide.iter("path"))
+    tops = [float(part.split("V")[1].split("H")[0]) for part in won.split("M")[1:]]
+    zero = float(won.split()[1].split("V")[0])
+    bottom = float(lost.split("V")[1].split("H")[0])
+    assert zero - tops[0] == pytest.approx(2 * (zero - tops[1]), abs=0.2)
+    assert bottom - zero == pytest.approx(zero - tops[0], abs=0.2)
+
+
+@pytest.mark.parametrize("gains", [np.zeros(5), np.array([0.3]), np.array([-0.2, -0.1])])
+def test_bars_of_any_outcome(gains: np.ndarray):
+    assert parsed(charts.gain_bars(gains, "AP"))
+
+
+def test_a_million_queries_are_no_larger_a_picture_than_thousands():
+    rng = np.random.default_rng(0)
+    assert len(charts.gain_bars(rng.normal(size=1_000_000), "AP")) < 70_000
+
+
+def test_an_interval_is_marked_by_what_it_says():
+    drawing = parsed(charts.intervals([gain(0.5), gain(-0.5), gain(0.0)], "rankers"))[0]
+    kinds = [node.attrib["class"] for node in drawing.iter("circle")]
+    assert kinds == ["dot gain", "dot loss", "dot unsure"]
+
+
+def test_shades_rise_and_only_zero_has_none():
+    values = np.linspace(-1, 1, 41)
+    shades = levels_of(values)
+    assert np.all(np.diff(shades) >= 0)
+    assert (shades == 0).sum() == 1
+    assert levels_of(np.zeros(3)).tolist() == [0, 0, 0]

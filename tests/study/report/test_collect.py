@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kinrank import KnnRanker, SingleRanker
+from kinrank.datasets import make_two_camps
+from kinrank.errors import ParameterError
+from kinrank.measure import NDCG
+from kinrank.study.comparison import compare
+from kinrank.study.entrants import ranked_entrant
+from kinrank.study.report import STEPS, collect, words
+from kinrank.study.report.kinship import MOST_SHOWN, neighbor_counts, shown_queries
+from kinrank.study.report.names import query_names
+
+MEASURE = NDCG @ 10
+
+
+def two_camps(ranker, *, n_test: int = 40):
+    """Single and another ranker where the right answer is known: half of the queries win, the others tie."""
+    camps = make_two_camps(n_queries=80 + n_test, seed=0)
+    train, test = camps[:80], camps[80:]
+    rankers = {"one": SingleRanker("rankrls"), "own": ranker}
+    return train, compare(
+        test, [ranked_entrant(name, each.fit(train), test, [MEASURE]) for name, each in rankers.items()], n_resamples=99
+    )
+
+
+def test_two_camps_have_two_kinds_that_weigh_the_value_against_each_other():
+    train, comparison = two_camps(KnnRanker(10))
+    findings = collect(comparison, judged=train)
+    kinship = findings.kinship
+    assert kinship is not None
+    assert kinship.weights is not None
+    camp = comparison.queries.X[comparison.queries.offsets[:-1], 1]
+    kinds = kinship.weights.kinds
+    assert {frozenset(np.unique(camp[kind.members])) for kind in kinds} == {frozenset([-1.0]), frozenset([1.0])}
+    assert sorted(np.sign(kind.shares[0]) for kind in kinds) == [-1, 1]
+    assert findings.gains.min() >= 0
+    assert findings.guard is not None
+    assert (findings.guard.judged, findings.guard.seen) == (80, 0)
+    # A query's kin are of its camp.
+    judged_camp = dict(zip(train.qid.astype(str).tolist(), train.X[train.offsets[:-1], 1].tolist(), strict=True))
+    for query, names in zip(kinship.shown.tolist(), kinship.kin, strict=True):
+        assert {judged_camp[name] for name in names} == {camp[query]}
+
+
+def test_what_k_does_is_known_at_both_ends():
+    _, comparison = two_camps(KnnRanker(10))
+    kinship = collect(comparison).kinship
+    assert kinship is not None
+    assert kinship.curve is not None
+    gains = kinship.curve.gains
+    assert list(gains) == [10, 25, 50, 80]
+    assert gains[80].mean_difference == 0
+    assert gains[10].mean_difference == pytest.approx(
+        comparison["own"].evaluation[MEASURE] - comparison["one"].evaluation[MEASURE]
+    )
+    assert not kinship.curve.validation
+    assert kinship.ratios is not None
+    for ratios in kinship.ratios.by_mode.values():
+        assert ratios[80] == 0
+    first, second = kinship.ratios.by_mode["offline-1"], kinship.ratios.by_mode["offline-2"]
+    assert all(first[k] <= second[k] for k in first)
+
+
+def test_k_is_tried_on_validation_queries_where_there_are_some():
+    train, comparison = two_camps(KnnRanker(10))
+    kinship = collect(comparison, validation=train[:30]).kinship
+    assert kinship is not None
+    assert kinship.curve is not None
+    assert (kinship.curve.queries, kinship.curve.validation) == (30, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({"radius": 0.5}, {"curve", "ratios"}),
+        ({"mode": "offline-2"}, {"curve"}),
+        ({"learner": "lambdamart", "n_neighbors": 20}, {"curve", "weights"}),
+    ],
+    ids=["radius", "offline", "trees"],
+)
+def test_what_a_ranker_cannot_tell_is_left_out(settings, missing):
+    _, comparison = two_camps(KnnRanker(**settings), n_test=6)
+    kinship = collect(comparison).kinship
+    assert kinship is not None
+    assert {part for part in ("weights", "curve", "ratios") if getattr(kinship, part) is None} == missing
+
+
+def test_without_neighbors_there_is_a_report_too_and_it_says_what_it_cannot():
+    _, comparison = two_camps(SingleRanker("ranksvm"))
+    findings = collect(comparison)
+    assert findings.kinship is None
+    assert findings.guard is None
+    assert "not checked" in words.provenance(findings.guard, 40)
+    assert words.headline(findings).startswith(("own", "No gain"))
+
+
+class Mixture(SingleRanker):
+    """A ranker that learns from neighbors among other things."""
+
+    def _fit(self, queries):
+        super()._fit(queries)
+        self.local_ = KnnRanker(10).fit(queries)
+        self.other_ = KnnRanker(10).fit(queries.replace(X=queries.X[:, :1], feature_names=("value",)))
+
+
+def test_neighbors_of_a_part_are_told_where_it_reads_the_same_features():
+    _, comparison = two_camps(Mixture("rankrls"))
+    kinship = collect(comparison).kinship
+    assert kinship is not None
+    assert (kinship.name, kinship.judged) == ("own", 80)
+
+
+def test_a_test_query_that_was_learnt_from_is_told():
+    train, _ = two_camps(KnnRanker(10))
+    knn, single = KnnRanker(10).fit(train), SingleRanker("rankrls").fit(train)
+    asked = train[:20]
+    comparison = compare(
+        asked, [ranked_entrant(n, r, asked, [MEASURE]) for n, r in (("one", single), ("own", knn))], n_resamples=99
+    )
+    by_ids, by_data = collect(comparison).guard, collect(comparison, judged=train).guard
+    assert by_ids is not None
+    assert by_data is not None
+    assert by_ids.seen == by_data.seen == 20
+    assert "too good" in words.provenance(by_ids, 20)
+
+
+def test_every_step_is_told():
+    _, comparison = two_camps(KnnRanker(10), n_test=5)
+    steps: list[int] = []
+    collect(comparison, advance=steps.append)
+    assert sum(steps) == STEPS
+
+
+def test_a_report_needs_two_entrants_and_another_subject_than_the_baseline():
+    _, comparison = two_camps(KnnRanker(10), n_test=5)
+    with pytest.raises(ParameterError, match="two entrants"):
+        collect(replace(comparison, entrants=comparison.entrants[:1]))
+    with pytest.raises(ParameterError, match="is the baseline"):
+        collect(comparison, "one")
+    with pytest.raises(ParameterError, match="no entrant 'nobody'"):
+        collect(comparison, "nobody")
+
+
+def test_of_many_queries_those_that_changed_most_are_shown():
+    gains = np.random.default_rng(0).normal(size=3 * MOST_SHOWN)
+    shown = shown_queries(gains)
+    assert len(shown) == len(set(shown.tolist())) == MOST_SHOWN
+    assert {gains.argmax(), gains.argmin()} <= set(shown.tolist())
+    assert np.all(np.diff(shown) > 0)
+
+
+def test_k_never_exceeds_the_judged_queries():
+    assert neighbor_counts(10, 400) == [10]
+    assert neighbor_counts(60, 30) == [25, 30, 50, 60]
+
+
+def test_names_come_from_a_column_or_the_id():
+    queries = make_two_camps(n_queries=3)
+    assert query_names(queries) == ("0", "1", "2")
+    titled = queries.replace(query_columns={"title": np.array(["a\x07\n b", "", "c" * 500])})
+    assert query_names(titled) == ("0", "1", "2")
+    names = query_names(titled, "title")
+    assert names[:2] == ("a b", "1")
+    assert len(names[2]) == 80
+    with pytest.raises(ParameterError, match=r"no query column 'text'.*'title'"):
+        query_names(titled, "text")

@@ -1,0 +1,76 @@
+"""The style sheet's colours: enough contrast to read, and told apart without telling red from green."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+STYLE = files("kinrank.study.report").joinpath("page.css").read_text("utf-8")
+PAIRS = dict(re.findall(r"--([\w]+): light-dark\((#\w{6}, #\w{6})\)", STYLE))
+COLORS = {name: pair.split(", ") for name, pair in PAIRS.items()}
+THEMES = {"light": 0, "dark": 1}
+# Linear RGB as people without one kind of cones see it (Machado, Oliveira and Fernandes 2009, severity 1).
+SIGHTS = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+}
+
+
+def linear(color: str) -> np.ndarray:
+    values = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+    return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.2."""
+    low, high = sorted(float(linear(color) @ [0.2126, 0.7152, 0.0722]) for color in (one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+def lab(rgb: np.ndarray) -> np.ndarray:
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ rgb
+    f = np.cbrt(np.clip(xyz, 1e-4, None) / [0.9505, 1.0, 1.089])
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def difference(one: str, other: str, sight: str) -> float:
+    """Distance in CIE Lab as someone sees it; 2 is just noticed."""
+    seen = [lab(np.clip(np.array(SIGHTS[sight]) @ linear(color), 0, 1)) for color in (one, other)]
+    return float(np.linalg.norm(seen[0] - seen[1]))
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("ground", ["paper", "raised"])
+@pytest.mark.parametrize("text", ["ink", "muted", "gain", "loss"])
+def test_text_can_be_read(theme: str, ground: str, text: str):
+    at = THEMES[theme]
+    assert contrast(COLORS[text][at], COLORS[ground][at]) >= 4.5
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize(("shade", "text"), [(f"{side}{level}", level) for side in ("gain", "loss") for level in "123"])
+def test_numbers_on_the_heat_map_can_be_read(theme: str, shade: str, text: str):
+    (rule,) = re.findall(rf"\.heat\.{shade} {{[^}}]*color: ([^;]+); }}", STYLE)
+    name = re.fullmatch(r"var\(--(\w+)\)", rule)
+    pair = COLORS[name[1]] if name else re.findall(r"#\w{6}", rule)
+    assert contrast(pair[THEMES[theme]], COLORS[shade][THEMES[theme]]) >= 4.5
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_gains_losses_and_neither_differ_to_everyone(theme: str, sight: str):
+    at = THEMES[theme]
+    for one, other in [("gain", "loss"), *combinations(("gain3", "loss3", "none"), 2), ("gain2", "loss2")]:
+        assert difference(COLORS[one][at], COLORS[other][at], sight) > 15, (one, other)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_marks_can_be_seen(theme: str):
+    at = THEMES[theme]
+    for mark in ("gain2", "gain3", "loss2", "loss3", "k0", "k1", "k2", "k3", "k4", "k5", "zero"):
+        assert contrast(COLORS[mark][at], COLORS["raised"][at]) >= 2.5, mark

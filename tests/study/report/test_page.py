@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from kinrank import KnnRanker, SingleRanker
+from kinrank.datasets import make_two_camps
+from kinrank.measure import NDCG
+from kinrank.study.comparison import compare
+from kinrank.study.entrants import ranked_entrant
+from kinrank.study.report import Findings, collect, render, write_page
+from kinrank.study.report.kinship import MOST_SHOWN
+from kinrank.study.report.words import conventions, headline
+from tests.study.report.conftest import HOSTILE
+
+MOST_BYTES = 5_000_000
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes, and the text of each element."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self._open.append(tag)
+
+    def handle_data(self, data):
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def of(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def elements(page: str) -> Elements:
+    return Elements(page)
+
+
+def test_the_answer_comes_first(page: str, elements: Elements, findings: Findings):
+    difference = findings.difference.paired.mean_difference
+    assert headline(findings) == f"Per-query ranking gains {difference:+.4f} NDCG@10"
+    headings = [text for tag, text in elements.texts if tag in ("h1", "h2")]
+    assert headings[0] == headline(findings)
+    assert f"measured on {len(findings.names)} test queries" in page
+
+
+def test_every_part_is_there(elements: Elements):
+    sections = {attributes["id"] for attributes in elements.of("section")}
+    wanted = {"measures", "queries", "map", "weights", "difficulty", "neighbors", "advance", "latency", "method"}
+    assert sections == {"answer"} | wanted
+    assert [link["href"] for link in elements.of("a")][1:] == [f"#{each}" for each in _in_order(elements, wanted)]
+
+
+def _in_order(elements: Elements, wanted: set[str]) -> list[str]:
+    return [attributes["id"] for attributes in elements.of("section") if attributes["id"] in wanted]
+
+
+def test_nothing_is_loaded_from_anywhere(page: str, elements: Elements):
+    loading = {"src", "srcset", "data", "poster", "action", "formaction", "background", "xlink:href"}
+    for tag, attributes in elements.tags:
+        assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form", "video", "audio", "source"}
+        assert not loading & set(attributes), (tag, attributes)
+        assert attributes.get("href", "#").startswith("#")
+    assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest|WebSocket|import\(|sendBeacon", page)
+    # The one address in the file is the name of SVG's vocabulary, which is no load.
+    assert set(re.findall(r"https?://[^\s\"')]+", page)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_the_policy_allows_one_style_sheet_and_one_script(page: str, elements: Elements):
+    (policy,) = [meta["content"] for meta in elements.of("meta") if "http-equiv" in meta]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for tag in ("style", "script"):
+        (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert not [attributes for _, attributes in elements.tags if "style" in attributes]
+    assert not [name for _, attributes in elements.tags for name in attributes if name.startswith("on")]
+
+
+def test_whatever_a_query_says_is_text(page: str, elements: Elements, findings: Findings):
+    assert [attributes.get("type") for attributes in elements.of("script")] == ["application/json", None]
+    assert "<script>document" not in page
+    assert "<b>reference</b>" not in page
+    assert "A <i>generated" not in page
+    assert "&lt;i&gt;generated&lt;/i&gt;" in page
+    data = json.loads(next(text for tag, text in elements.texts if tag == "script"))
+    assert data["names"][: len(HOSTILE) - 2] == list(HOSTILE[:-2])
+    assert data["names"][len(HOSTILE) - 2] == "\u202eright to left [31mcontrol"
+
+
+def test_ids_are_unique_and_everything_seen_is_told(elements: Elements):
+    ids = Counter(attributes["id"] for _, attributes in elements.tags if "id" in attributes)
+    assert set(ids.values()) == {1}
+    for attributes in elements.of("svg"):
+        assert attributes.get("aria-label") or attributes.get("aria-hidden") == "true"
+    for attributes in elements.of("th"):
+        assert attributes.get("scope") in {"col", "row", "rowgroup"}
+    assert len(elements.of("caption")) == len(elements.of("table"))
+    for _, attributes in elements.tags:
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert attributes.get(name, "headline") in ids
+
+
+def test_every_chart_has_a_table(elements: Elements):
+    # Rankers, difficulty, kinds, k, ratios, times, won and lost, heat; the map's queries are in won and lost.
+    assert len(elements.of("table")) >= 9
+    order = [tag for tag, _ in elements.tags if tag in ("h1", "h2", "h3")]
+    assert order[0] == "h1"
+    assert order.count("h1") == 1
+
+
+def test_the_size_is_said_and_true(page: str):
+    said = re.search(r"This file is (\d+) KB", page)
+    assert said is not None
+    assert abs(int(said[1]) - len(page.encode("utf-8", "replace")) / 1000) <= 1
+
+
+def test_the_largest_report_stays_small(findings: Findings):
+    kinship = findings.kinship
+    assert kinship is not None
+    assert kinship.weights is not None
+    rng = np.random.default_rng(0)
+    n = 20_000
+    name = "漢" * 80
+    entrants = tuple(
+        replace(
+            entrant,
+            evaluation=replace(
+                entrant.evaluation,
+                per_query={measure: rng.random(n) for measure in findings.comparison.measures},
+            ),
+        )
+        for entrant in findings.comparison.entrants
+    )
+    shown = np.sort(rng.choice(n, MOST_SHOWN, replace=False))
+    shares = rng.normal(size=(MOST_SHOWN, 8))
+    halves = np.array_split(rng.permutation(MOST_SHOWN), len(kinship.weights.kinds))
+    kinds = tuple(replace(kind, members=members) for kind, members in zip(kinship.weights.kinds, halves, strict=True))
+    large = replace(
+        findings,
+        comparison=replace(findings.comparison, entrants=entrants),
+        names=(name,) * n,
+        levels=np.full(n, "normal"),
+        kinship=replace(
+            kinship,
+            shown=shown,
+            places=rng.random((MOST_SHOWN, 2)),
+            kin=((name,) * 3,) * MOST_SHOWN,
+            weights=replace(kinship.weights, shares=shares, kinds=kinds),
+        ),
+    )
+    page = render(large)
+    assert "Shown are 4,000 of the 20,000 queries" in page
+    assert len(page.encode()) < MOST_BYTES
+
+
+def test_conventions_are_named(page: str, findings: Findings):
+    for measure in findings.comparison.measures:
+        assert conventions(measure) in page
+
+
+@pytest.mark.parametrize(("shift", "start"), [(0.0, "No gain to rely on"), (-0.3, "Per-query ranking loses")])
+def test_the_headline_is_honest(findings: Findings, shift: float, start: str):
+    difference = findings.difference
+    paired = replace(difference.paired, mean_difference=shift or 0.0001)
+    changed = replace(difference, paired=paired, p_holm=0.4 if not shift else 1e-9)
+    others = tuple(changed if each is difference else each for each in findings.comparison.differences)
+    told = replace(findings, comparison=replace(findings.comparison, differences=others))
+    assert headline(told).startswith(start)
+    assert f"<title>{'A &lt;i&gt;generated&lt;/i&gt; world'}: {start}" in render(told)
+
+
+def test_the_same_findings_make_the_same_page(page: str, findings: Findings):
+    assert render(findings) == page
+
+
+def test_a_page_is_written_whole(tmp_path, page: str, findings: Findings):
+    target = tmp_path / "report.html"
+    target.write_text("what was there")
+    assert write_page(target, findings) == target.stat().st_size
+    assert target.read_text("utf-8") == page
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def small(ranker, measure, n_test: int = 12) -> Findings:
+    camps = make_two_camps(n_queries=40 + n_test, seed=0)
+    train, test = camps[:40], camps[40:]
+    rankers = {"one": SingleRanker("rankrls"), "other": ranker}
+    entrants = [ranked_entrant(name, each.fit(train), test, [measure]) for name, each in rankers.items()]
+    return collect(compare(test, entrants, n_resamples=99))
+
+
+@pytest.mark.parametrize(
+    ("ranker", "absent"),
+    [
+        (SingleRanker("ranksvm"), {"map", "weights", "neighbors", "advance"}),
+        (KnnRanker(radius=0.5), {"neighbors", "advance"}),
+        (KnnRanker(5, mode="offline-1"), {"neighbors"}),
+    ],
+    ids=["no neighbors", "radius", "offline"],
+)
+def test_what_cannot_be_told_has_no_section(ranker, absent: set[str]):
+    elements = Elements(render(small(ranker, NDCG @ 10)))
+    sections = {attributes["id"] for attributes in elements.of("section")}
+    everything = {"answer", "measures", "queries", "difficulty", "latency", "method"}
+    assert sections == everything | ({"map", "weights", "neighbors", "advance"} - absent)
+
+
+def test_queries_that_a_measure_leaves_out_are_left_out():
+    measure = NDCG(no_relevant="skip") @ 10
+    findings = small(KnnRanker(5), measure, n_test=8)
+    queries = findings.comparison.queries
+    grades = queries.grades.copy()
+    grades[: queries.offsets[3]] = 0
+    blank = queries.replace(y=grades)
+    entrants = [ranked_entrant(e.name, e.ranker, blank, [measure]) for e in findings.comparison.entrants]
+    page = render(collect(compare(blank, entrants, n_resamples=99)))
+    assert "measured on 5 test queries" in page
+    data = json.loads(next(text for tag, text in Elements(page).texts if tag == "script"))
+    assert data["before"].count(None) == 3

@@ -1,0 +1,47 @@
+"""Reports of real collections, in small, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.common import letor_folds
+from benchmarks.report_pages import VIEWS, letor_rankers, looked_at, made, movie_rankers, movies
+
+pytestmark = [pytest.mark.data, pytest.mark.browser, pytest.mark.slow, pytest.mark.usefixtures("data_dir")]
+
+
+def checked(file: Path) -> str:
+    seen = looked_at(file)
+    assert seen == {"console": [], "loads": 0, "overflow": dict.fromkeys(VIEWS, 0)}
+    page = file.read_text("utf-8")
+    assert len(page.encode()) < 1_000_000
+    return page
+
+
+def names_in(page: str) -> list[str]:
+    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    names: list[str] = json.loads(data)["names"]
+    return names
+
+
+def test_movie_search(tmp_path: Path):
+    file = tmp_path / "msrd.html"
+    train, vali, test = movies()
+    rankers = movie_rankers()
+    del rankers["LightGBM"]  # grows for half a minute
+    made(file, "Movie search", (train[:1500], vali[:100], test[:200]), rankers)
+    page = checked(file)
+    assert names_in(page) == test.query_columns["text"][:200].tolist()
+
+
+def test_letor_has_ids_for_names(tmp_path: Path):
+    file = tmp_path / "mq2007.html"
+    train, vali, test = next(letor_folds("MQ2007"))
+    made(file, "LETOR MQ2007", (train[:400], vali[:80], test[:150]), letor_rankers())
+    page = checked(file)
+    assert "No gain to rely on" in page
+    assert names_in(page) == [str(qid) for qid in test.qid[:150].tolist()]
