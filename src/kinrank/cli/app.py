@@ -10,6 +10,7 @@ import kinrank
 from kinrank.cli.convert import convert
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
+from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.train import train
 
@@ -19,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (convert, train, rank, evaluate):
+for _verb in (log, convert, train, rank, evaluate):
     app.command()(reported(_verb))
 
 
