@@ -12,6 +12,7 @@ from kinrank.cli.convert import convert
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
 from kinrank.cli.headroom import headroom
+from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
 from kinrank.cli.train import train
@@ -27,6 +28,7 @@ app = typer.Typer(
 for _verb in (convert, headroom, tune, train, rank, evaluate, compare):
 for _verb in (convert, train, rank, evaluate, weights):
 for _verb in (convert, headroom, tune, train, rank, evaluate, compare, report):
+for _verb in (log, convert, train, rank, evaluate):
     app.command()(reported(_verb))
 
 

@@ -3,7 +3,7 @@
 Columns are told apart by name first, then by type:
 
 - ``qid``, ``y``, ``doc_id``: the query, the grade, the document (other names by parameter);
-- ``query.NAME``: column NAME of the query, numbers or text;
+- ``query.NAME``: column NAME of the query, numbers, text, or vectors (lists of numbers of one length);
 - other numbers: features, in the order of the table; a null is NaN;
 - other text: a column of the query, under its own name.
 """
@@ -75,7 +75,9 @@ def from_table(table: pa.Table | pd.DataFrame, *, qid: str = "qid", y: str = "y"
         feature_names=list(features),
     )
     query_columns = {
-        name.removeprefix(QUERY_PREFIX): _one_per_query(name, column, queries)
+        name.removeprefix(QUERY_PREFIX): (_vector_per_query if _is_vector(name, column.type) else _one_per_query)(
+            name, column, queries
+        )
         for name, column in columns.items()
         if name not in features
     }
@@ -84,6 +86,8 @@ def from_table(table: pa.Table | pd.DataFrame, *, qid: str = "qid", y: str = "y"
 
 def to_table(queries: QuerySet) -> pa.Table:
     """As an Arrow table that `from_table` reads back: qid, y, doc_id, the features, ``query.NAME`` columns.
+
+    The vector of a query is in its first row, null in the others: it would be most of the table if repeated.
 
     Examples
     --------
@@ -103,7 +107,9 @@ def to_table(queries: QuerySet) -> pa.Table:
     for i, name in enumerate(queries.feature_names):
         columns[name] = pa.array(np.ascontiguousarray(queries.X[:, i]))
     for name, values in queries.query_columns.items():
-        columns[QUERY_PREFIX + name] = pa.array(values).take(query_of_row)
+        columns[QUERY_PREFIX + name] = (
+            pa.array(values).take(query_of_row) if values.ndim == 1 else _vectors_once(values, queries)
+        )
     return pa.table(columns)
 
 
@@ -135,6 +141,12 @@ def _is_number(kind: pa.DataType) -> bool:
 def _is_text(kind: pa.DataType) -> bool:
     is_text: bool = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     return is_text
+
+
+def _is_vector(name: str, kind: pa.DataType) -> bool:
+    t = pa.types
+    listed = t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
+    return bool(listed and name.startswith(QUERY_PREFIX) and _is_number(kind.value_type))
 
 
 def _is_feature(name: str, kind: pa.DataType) -> bool:
@@ -174,6 +186,36 @@ def _one_per_query(name: str, column: pa.ChunkedArray, queries: QuerySet) -> NDA
     return one_each
 
 
+def _vector_per_query(name: str, column: pa.ChunkedArray, queries: QuerySet) -> NDArray[Any]:
+    """The vector of each query, from the rows that have one; there must be no two different ones."""
+    row_of = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    lists = column.drop_null().combine_chunks()
+    lengths = np.unique(pc.list_value_length(lists).to_numpy(zero_copy_only=False))
+    if len(lengths) > 1:
+        raise DataError(f"column {name!r} has vectors of lengths {lengths[:2].tolist()}: all must be of one length")
+    vectors = pc.list_flatten(lists).to_numpy(zero_copy_only=False).reshape(len(row_of), -1)
+    place = np.arange(queries.n_rows) if queries.row_order is None else np.argsort(queries.row_order)
+    query = queries.query_of_row[place[row_of]]
+    known, first = np.unique(query, return_index=True)
+    if len(known) < len(queries):
+        lacking = np.setdiff1d(np.arange(len(queries)), known)[0]
+        raise DataError(f"column {name!r} has no vector for query {queries.qid[lacking].item()!r}: give one to each")
+    one_each: NDArray[Any] = vectors[first]
+    differs = (vectors != one_each[query]).any(axis=1)
+    if differs.any():
+        other = queries.qid[query[np.argmax(differs)]].item()
+        raise DataError(f"column {name!r} has two different vectors for query {other!r}: keep one of them")
+    return one_each
+
+
+def _vectors_once(vectors: NDArray[Any], queries: QuerySet) -> pa.Array:
+    """The vector of each query in its first row, null elsewhere."""
+    place = np.full(queries.n_rows, -1)
+    place[queries.offsets[:-1]] = np.arange(len(queries))
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    return lists.take(pa.array(place, mask=place < 0))
+
+
 def _encoded(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """A column as codes into its different values; null text is empty, a null number NaN."""
     if not len(column):
@@ -193,6 +235,7 @@ def _refuse_nulls(name: str, column: pa.ChunkedArray) -> None:
 
 def _refuse_kinds(columns: dict[str, pa.ChunkedArray], y: str) -> None:
     for name, column in columns.items():
-        if not _is_number(column.type) and (name == y or not _is_text(column.type)):
+        known = _is_number(column.type) or _is_text(column.type) or _is_vector(name, column.type)
+        if not known or (name == y and not _is_number(column.type)):
             expected = "numbers" if name == y else "numbers or text"
             raise DataError(f"column {name!r} is {column.type}, expected {expected}: convert or drop it")

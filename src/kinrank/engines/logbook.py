@@ -1,0 +1,154 @@
+"""A long log that can be stopped at any time and goes on where it was: finished parts lie in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from kinrank.data.parquet import read_parquet, write_parquet
+from kinrank.data.queryset import QuerySet
+from kinrank.data.stream import write_folder
+from kinrank.data.tables import to_table
+from kinrank.data.textfile import PathLike
+from kinrank.engines.logger import FeatureLogger, LogCounts
+from kinrank.engines.patience import PatientPool
+from kinrank.errors import DataError, ParameterError
+
+QUERIES_PER_PART = 250
+
+
+class LogBook:
+    """The parts of a log, beside the file that it becomes.
+
+    A part is a fixed slice of the judged queries: its features as Parquet, its counts as JSON. The counts are written
+    last, so a part that has them is whole. What the log depends on is kept, too; another log is refused.
+
+    Parameters
+    ----------
+    out
+        What the log becomes: ``NAME.parquet``, or a folder. The parts lie in ``OUT.parts``.
+    judged
+        The queries to log.
+    logger
+        Who logs them.
+    """
+
+    def __init__(self, out: PathLike, judged: QuerySet, logger: FeatureLogger) -> None:
+        self.out = Path(out)
+        self.folder = self.out.with_name(f"{self.out.name}.parts")
+        self.judged = judged
+        self.logger = logger
+        self.n_parts = -(-len(judged) // QUERIES_PER_PART)
+
+    def write(self, pool: PatientPool, advance: Callable[[int], None]) -> LogCounts:
+        """Log what is not logged yet, put the parts together, and count all of it.
+
+        Parameters
+        ----------
+        pool
+            Who asks the engine.
+        advance
+            Told the number of queries after each query, those of earlier runs at once.
+        """
+        self._open()
+        for part in range(self.n_parts):
+            queries = self.judged[part * QUERIES_PER_PART : (part + 1) * QUERIES_PER_PART]
+            if self._counts_file(part).exists():
+                advance(len(queries))
+            else:
+                self._write_part(part, queries, pool, advance)
+        total = LogCounts()
+        for part in range(self.n_parts):
+            total.add(LogCounts(**json.loads(self._counts_file(part).read_text())))
+        if not total.documents:
+            raise DataError(
+                f"none of the {total.absent_documents:,} candidates is in the index: check that the judgments name "
+                "documents by the ids of the index"
+            )
+        self._put_together()
+        shutil.rmtree(self.folder)
+        return total
+
+    def _open(self) -> None:
+        asked = {
+            "features": list(self.logger.engine.feature_names),
+            "settings": self.logger.settings,
+            "judgments": _fingerprint(self.judged),
+            "queries_per_part": QUERIES_PER_PART,
+        }
+        definition = getattr(self.logger.engine, "feature_set", None)
+        if definition is not None:
+            asked["definitions"] = definition.fingerprint
+        file = self.folder / "log.json"
+        if file.exists():
+            kept = json.loads(file.read_text())
+            if kept != asked:
+                changed = [name for name in asked if asked[name] != kept.get(name)]
+                raise ParameterError(
+                    f"{self.folder} holds parts of another log ({' and '.join(changed)} differ): finish that one, or "
+                    "delete the folder to start anew"
+                )
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write_text(file, json.dumps(asked))
+
+    def _write_part(self, part: int, queries: QuerySet, pool: PatientPool, advance: Callable[[int], None]) -> None:
+        counts = LogCounts()
+        logged = []
+        for query, counted in self.logger.log(queries, pool):
+            counts.add(counted)
+            if query is not None:
+                logged.append(query)
+            advance(1)
+        if logged:
+            write_parquet(QuerySet.concat(logged), self._part_file(part))
+        _write_text(self._counts_file(part), json.dumps(asdict(counts)))
+
+    def _put_together(self) -> None:
+        if self.out.suffix != ".parquet":
+            write_folder(self._parts(), self.out)
+            return
+        staging = self.out.with_name(f".{os.getpid()}.{self.out.name}")
+        try:
+            writer: Any = None
+            for part in self._parts():
+                table = to_table(part)
+                writer = writer or pq.ParquetWriter(staging, table.schema, compression="zstd")
+                writer.write_table(table)
+            writer.close()
+            staging.replace(self.out)
+        finally:
+            staging.unlink(missing_ok=True)
+
+    def _parts(self) -> Iterator[QuerySet]:
+        files = map(self._part_file, range(self.n_parts))
+        return (read_parquet(file) for file in files if file.exists())
+
+    def _part_file(self, part: int) -> Path:
+        return self.folder / f"part-{part:06}.parquet"
+
+    def _counts_file(self, part: int) -> Path:
+        return self.folder / f"part-{part:06}.json"
+
+
+def _fingerprint(judged: QuerySet) -> str:
+    digest = hashlib.sha256()
+    arrays = [judged.qid, judged.offsets, judged.doc_id, judged.y, *judged.query_columns.values()]
+    for array in arrays:
+        digest.update(b"" if array is None else str(array.dtype).encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _write_text(file: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    staging = file.with_name(f".{file.name}")
+    staging.write_text(text)
+    staging.replace(file)

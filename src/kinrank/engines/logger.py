@@ -1,0 +1,157 @@
+"""Features of judged queries logged from an engine: what candidates, which features, and what was missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.data.grouping import as_ids, offsets_of
+from kinrank.data.queryset import Float32, QuerySet
+from kinrank.data.vectors import VECTORS
+from kinrank.engines.base import Engine
+from kinrank.engines.patience import PatientPool
+from kinrank.errors import DataError, ParameterError
+
+TEXT = "text"
+"""The query column that holds what the user typed."""
+
+Candidates = Literal["judged", "top", "both"]
+
+
+@dataclass
+class LogCounts:
+    """What was logged, and exactly what was not.
+
+    Attributes
+    ----------
+    queries, documents : int
+        In the result.
+    empty_queries : int
+        Queries left out, since none of their candidates is in the index.
+    absent_documents : int
+        Judged documents left out, since they are not in the index.
+    unfound_documents : int
+        Judged documents left out, since they are not among the engine's first and only those are candidates.
+    unjudged_documents : int
+        Candidates of the engine that are not judged; they are in the result with grade 0.
+    missing : dict of str to int
+        For each feature the documents of the result that lack it.
+    """
+
+    queries: int = 0
+    documents: int = 0
+    empty_queries: int = 0
+    absent_documents: int = 0
+    unfound_documents: int = 0
+    unjudged_documents: int = 0
+    missing: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: LogCounts) -> None:
+        """Count what another part has counted."""
+        for name, value in vars(other).items():
+            if name == "missing":
+                for feature, count in value.items():
+                    self.missing[feature] = self.missing.get(feature, 0) + count
+            else:
+                setattr(self, name, getattr(self, name) + value)
+
+
+@dataclass(frozen=True, eq=False)
+class _LoggedQuery:
+    values: Float32
+    doc_id: NDArray[np.str_]
+    grade: Float32
+    counts: LogCounts
+
+
+class FeatureLogger:
+    """Logs the features of judged queries.
+
+    Parameters
+    ----------
+    engine
+        Where to.
+    candidates : {"judged", "top", "both"}
+        The judged documents, the engine's first ones, or both.
+    top
+        How many of the engine's first.
+    timeout
+        Seconds that one answer may take.
+    """
+
+    def __init__(self, engine: Engine, *, candidates: Candidates = "judged", top: int = 100, timeout: float = 30.0):
+        if candidates not in get_args(Candidates):
+            raise ParameterError(f"candidates must be 'judged', 'top' or 'both', got {candidates!r}")
+        if top < 1:
+            raise ParameterError(f"top must be at least 1, got {top}")
+        self.engine = engine
+        self.candidates = candidates
+        self.top = top
+        self.timeout = timeout
+
+    def log(self, judged: QuerySet, pool: PatientPool) -> Iterator[tuple[QuerySet | None, LogCounts]]:
+        """Log query by query, in the order of `judged`: the query with its features, or None where nothing is left.
+
+        Parameters
+        ----------
+        judged
+            Queries with document ids, grades and the query column "text"; "vector" where features compare vectors.
+            Features they may have are not read.
+        pool
+            Who asks the engine.
+        """
+        if TEXT not in judged.query_columns:
+            raise DataError(f"the queries have no column {TEXT!r}: the engine is asked what the user typed")
+        if judged.doc_id is None:
+            raise DataError("the judged documents have no ids, by which the engine knows them: pass doc_id=")
+        for query, logged in zip(judged, pool.map(self._log_one, judged), strict=True):
+            yield (self._as_queries(query, logged) if len(logged.doc_id) else None), logged.counts
+
+    def _log_one(self, query: QuerySet) -> _LoggedQuery:
+        text = str(query.query_columns[TEXT][0])
+        vectors = query.query_columns.get(VECTORS)
+        vector = None if vectors is None else vectors[0]
+        documents = as_ids([] if query.doc_id is None else query.doc_id, "doc_id").astype(np.str_)
+        grade_of: dict[str, float] = dict(zip(documents.tolist(), query.grades.tolist(), strict=True))
+        counts = LogCounts()
+        doc_ids = list(grade_of)
+        if self.candidates != "judged":
+            hits = self.engine.search(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
+            if self.candidates == "top":
+                counts.unfound_documents = len(set(doc_ids).difference(hits))
+                doc_ids = hits
+            else:
+                doc_ids = list(dict.fromkeys(doc_ids + hits))
+        logged = self.engine.log(text, doc_ids, vector=vector, timeout=self.timeout)
+        kept = [doc_id for doc_id, there in zip(doc_ids, logged.found.tolist(), strict=True) if there]
+        values = logged.values[logged.found]
+        counts.queries = int(bool(kept))
+        counts.empty_queries = int(not kept)
+        counts.documents = len(kept)
+        counts.absent_documents = len(doc_ids) - len(kept)
+        counts.unjudged_documents = sum(doc_id not in grade_of for doc_id in kept)
+        lacking = np.isnan(values).sum(axis=0).tolist()
+        counts.missing = dict(zip(self.engine.feature_names, lacking, strict=True))
+        grades = np.array([grade_of.get(doc_id, 0.0) for doc_id in kept], dtype=np.float32)
+        return _LoggedQuery(values, np.array(kept, dtype=np.str_), grades, counts)
+
+    def _as_queries(self, query: QuerySet, logged: _LoggedQuery) -> QuerySet:
+        return QuerySet(
+            X=logged.values,
+            y=logged.grade,
+            offsets=offsets_of([len(logged.doc_id)]),
+            qid=query.qid,
+            doc_id=logged.doc_id,
+            feature_names=self.engine.feature_names,
+            query_columns=query.query_columns,
+        )
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the result depends on, beside the engine, its features and the judgments."""
+        settings: dict[str, Any] = {"candidates": self.candidates}
+        return settings if self.candidates == "judged" else {**settings, "top": self.top}

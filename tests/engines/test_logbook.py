@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import QuerySet, read_parquet
+from kinrank.engines import logbook
+from kinrank.engines.logbook import LogBook
+from kinrank.engines.logger import Candidates, FeatureLogger, LogCounts
+from kinrank.engines.patience import PatientPool
+from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, ParameterError
+from tests.engines.toy import ToyEngine, toy_judgments
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logbook, "QUERIES_PER_PART", 2)
+
+
+def write(
+    out: Path,
+    engine: ToyEngine,
+    judged: QuerySet | None = None,
+    candidates: Candidates = "judged",
+    patience: float = 5.0,
+) -> LogCounts:
+    book = LogBook(out, judged or toy_judgments(), FeatureLogger(engine, candidates=candidates, top=4))
+    return book.write(PatientPool(3, patience=patience, first_pause=0.001), lambda _: None)
+
+
+@pytest.mark.parametrize("name", ["logged.parquet", "logged"])
+def test_judged_documents_are_logged_and_what_is_missing_is_counted(tmp_path: Path, name: str):
+    counts = write(tmp_path / name, ToyEngine())
+    assert counts == LogCounts(7, 14, absent_documents=7, missing={"number": 0, "even": 7})
+    logged = read_parquet(tmp_path / name) if name.endswith("parquet") else QuerySet.open(tmp_path / name)
+    assert logged.qid.tolist() == [f"q{i}" for i in range(7)]
+    assert logged.doc_id is not None
+    assert logged.doc_id.tolist() == ["d0", "d3"] * 7
+    assert logged.grades.tolist() == [1, 0] * 7
+    np.testing.assert_array_equal(logged.X, [[0, 1], [3, np.nan]] * 7)
+    assert logged.query_columns["text"].tolist() == [f"text {i}" for i in range(7)]
+    assert not list(tmp_path.glob("*.parts"))
+
+
+def test_the_engines_first_documents_are_candidates(tmp_path: Path):
+    top = write(tmp_path / "top.parquet", ToyEngine(), candidates="top")
+    assert (top.documents, top.unfound_documents, top.unjudged_documents) == (28, 7, 14)
+    both = write(tmp_path / "both.parquet", ToyEngine(), candidates="both")
+    assert (both.documents, both.absent_documents, both.unjudged_documents) == (28, 7, 14)
+    assert read_parquet(tmp_path / "both.parquet")[0].grades.tolist() == [1, 0, 0, 0]
+
+
+def test_a_busy_engine_loses_and_doubles_nothing(tmp_path: Path):
+    plain = write(tmp_path / "plain.parquet", ToyEngine())
+    trouble = {f"text {i}": [EngineBusyError("429"), EngineTimeoutError("slow")] for i in range(0, 7, 2)}
+    assert write(tmp_path / "busy.parquet", ToyEngine(trouble)) == plain
+    assert (tmp_path / "busy.parquet").read_bytes() == (tmp_path / "plain.parquet").read_bytes()
+
+
+def test_a_log_that_was_stopped_goes_on_where_it_was(tmp_path: Path):
+    out = tmp_path / "logged.parquet"
+    with pytest.raises(EngineRefusedError, match="index is gone"):
+        write(out, ToyEngine({"text 5": [EngineRefusedError("index is gone")]}))
+    assert not out.exists()
+    again = ToyEngine()
+    counts = write(out, again)
+    assert sorted(again.asked) == ["text 4", "text 5", "text 6"]
+    assert counts == LogCounts(7, 14, absent_documents=7, missing={"number": 0, "even": 7})
+    write(tmp_path / "plain.parquet", ToyEngine())
+    assert out.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
+
+
+def test_parts_of_another_log_are_refused(tmp_path: Path):
+    out = tmp_path / "logged.parquet"
+    with pytest.raises(EngineRefusedError, match="gone"):
+        write(out, ToyEngine({"text 5": [EngineRefusedError("gone")]}))
+    with pytest.raises(ParameterError, match=r"parts of another log \(settings differ\).*delete the folder"):
+        write(out, ToyEngine(), candidates="top")
+    with pytest.raises(ParameterError, match=r"parts of another log \(judgments differ\)"):
+        write(out, ToyEngine(), toy_judgments(6))
+
+
+def test_queries_without_a_document_in_the_index_are_left_out_and_counted(tmp_path: Path):
+    judged = toy_judgments()
+    assert judged.doc_id is not None
+    elsewhere = judged.replace(doc_id=np.where(np.arange(21) < 6, "d77", judged.doc_id))
+    counts = write(tmp_path / "some.parquet", ToyEngine(), elsewhere)
+    assert (counts.queries, counts.empty_queries, counts.documents) == (5, 2, 10)
+    nowhere = judged.replace(doc_id=np.full(21, "d77"))
+    with pytest.raises(DataError, match="none of the 7 candidates is in the index"):
+        write(tmp_path / "none.parquet", ToyEngine(), nowhere)
+
+
+def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path):
+    with pytest.raises(DataError, match="no column 'text'"):
+        write(tmp_path / "x.parquet", ToyEngine(), toy_judgments().replace(query_columns={}))
+    with pytest.raises(DataError, match="judged documents have no ids"):
+        write(tmp_path / "y.parquet", ToyEngine(), toy_judgments().replace(doc_id=None))
+    with pytest.raises(ParameterError, match="candidates must be"):
+        FeatureLogger(ToyEngine(), candidates="all")  # type: ignore[arg-type]
