@@ -10,7 +10,9 @@ import kinrank
 from kinrank.cli.convert import convert
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
+from kinrank.cli.key import key
 from kinrank.cli.rank import rank
+from kinrank.cli.serve import serve
 from kinrank.cli.train import train
 
 app = typer.Typer(
@@ -19,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (convert, train, rank, evaluate):
+for _verb in (convert, train, rank, evaluate, serve, key):
     app.command()(reported(_verb))
 
 
