@@ -75,6 +75,7 @@ def make_client(models: Path, tmp_path: Path, log: io.StringIO) -> Iterator[Call
     from kinrank.serve.http.app import create_app
     from kinrank.serve.http.logs import JsonLog
     from kinrank.serve.http.metrics import Metrics
+    from kinrank.serve.search import Searcher
     from tests.serve.asgi import Client
 
     closing: list[Callable[[], None]] = []
@@ -92,7 +93,8 @@ def make_client(models: Path, tmp_path: Path, log: io.StringIO) -> Iterator[Call
         )
         service.start()
         ring = KeyRing(tmp_path / "keys") if keys else None
-        client = Client(create_app(service, metrics=metrics, log=writer, keys=ring, engine=engine), key)
+        searcher = None if engine is None else Searcher(service, engine, titles={"d1": "One"}, texts={"0": "zero"})
+        client = Client(create_app(service, metrics=metrics, log=writer, keys=ring, searcher=searcher), key)
         closing.extend([client.runner.close, service.close, writer.close])
         return client
 

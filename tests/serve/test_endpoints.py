@@ -217,6 +217,7 @@ def test_search_shows_both_orders_and_why(make_client: Callable[..., Client]):
     assert found["engine_ids"] == ["d2", "d0", "d3"]
     assert found["ids"] == ["d1", "d3", "d0"]
     assert found["explanation"]["neighbors"]
+    assert found["titles"] == {"d1": "One"}
     assert client.post("/v1/search", {"query": "down"}).json["ids"] == ["d2", "d0", "d3", "d1"]
     assert client.post("/v1/search", {"query": "nothing like it"}).json["ids"] == []
     weights = client.post("/v1/weights", {"query": "up"}).json

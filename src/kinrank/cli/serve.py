@@ -20,6 +20,18 @@ def serve(
     judgments: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Take new judgments, and keep them here.")
     ] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A search engine, as for kinrank log: adds search.")
+    ] = None,
+    features: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The features to ask of the engine, as for kinrank log.")
+    ] = None,
+    titles: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Lines ID<tab>TEXT: documents, on the page.")
+    ] = None,
+    texts: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Lines ID<tab>TEXT: judged queries, on the page.")
+    ] = None,
     deadline: Annotated[float, typer.Option(metavar="MS", help="Milliseconds that a ranking may take.")] = 50.0,
     far: Annotated[
         float, typer.Option(help="Leave queries to the engine that are this far from all judged ones; 1 is usual.")
@@ -40,6 +52,10 @@ def serve(
             workers=workers,
             keys=keys,
             judgments=judgments,
+            engine=engine,
+            features=features,
+            titles=titles,
+            texts=texts,
             open_to_all=open_to_all,
             drain_seconds=drain,
             settings=Settings(deadline=deadline / 1000, far=far, in_flight=in_flight),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 
 from kinrank.data.queryset import Float32
 from kinrank.engines import Engine
-from kinrank.errors import EngineError
+from kinrank.errors import EngineError, FileFormatError
 from kinrank.serve.messages import Candidates, Fallback, Ranking, Weights
 from kinrank.serve.service import Service
 
@@ -44,11 +45,22 @@ class Searcher:
         What ranks.
     engine
         What finds candidates and computes their features.
+    titles, texts
+        For people: the titles of documents and the texts of judged queries, by id. What has none is shown by its id.
     """
 
-    def __init__(self, service: Service, engine: Engine) -> None:
+    def __init__(
+        self,
+        service: Service,
+        engine: Engine,
+        *,
+        titles: Mapping[str, str] | None = None,
+        texts: Mapping[str, str] | None = None,
+    ) -> None:
         self.service = service
         self.engine = engine
+        self.titles = titles or {}
+        self._texts = texts or {}
 
     def search(
         self,
@@ -94,6 +106,8 @@ class Searcher:
         ranking = self.service.rank(candidates, model=model)
         ranked = ranking.fallback is None or ranking.fallback is Fallback.FAR
         explanation = self.service.explain(candidates, model=model) if explain and ranked else None
+        for neighbor in [] if explanation is None else explanation["neighbors"]:
+            neighbor["text"] = self._texts.get(neighbor["qid"])
         return Found(ranking, ids, explanation)
 
     def weights(
@@ -117,6 +131,10 @@ class Searcher:
         known = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
         return found, self.engine.apply_request(query, known, size=size, vector=vector, window=window)
 
+    def close(self) -> None:
+        """Give the engine's connections back."""
+        self.engine.close()
+
     def _ids(self, query: str, window: int, vector: Float32 | None) -> list[str]:
         start = time.perf_counter()
         hits = self.engine.search(query, size=window, vector=vector, timeout=self.service.settings.engine_seconds)
@@ -131,3 +149,17 @@ class Searcher:
         rows = self.engine.features(query, ids, vector=vector, timeout=self.service.settings.engine_seconds)
         self.service.observer.stage("engine-features", time.perf_counter() - start)
         return Candidates(ids, rows, self.engine.feature_names, vector, columns or {})
+
+
+def read_labels(path: str | os.PathLike[str] | None) -> dict[str, str]:
+    """Texts by id, from a file of lines ``ID<tab>TEXT``."""
+    if path is None:
+        return {}
+    labels = {}
+    with open(path, encoding="utf-8") as stream:
+        for number, line in enumerate(stream, 1):
+            name, tab, text = line.rstrip("\n").partition("\t")
+            if not tab:
+                raise FileFormatError(path, number, "expected an id, a tab and a text")
+            labels[name] = text
+    return labels

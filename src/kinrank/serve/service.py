@@ -49,6 +49,8 @@ class Service:
         A folder for the journals of new judgments, one per model; without it none are taken.
     watch
         Further things to look at every `Settings.watch` seconds.
+    coming
+        How many rankings the transport is about to ask for, or waits for; see `Settings.linger`.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class Service:
         observer: Observer = _SILENT,
         judgments: str | os.PathLike[str] | None = None,
         watch: Iterable[Callable[[], None]] = (),
+        coming: Callable[[], int] = lambda: 0,
     ) -> None:
         if not models:
             raise ParameterError("a service needs at least one model: give it a name and a folder")
@@ -93,6 +96,7 @@ class Service:
         self._rankers = {
             name: BatchRanker(slot, far=self.settings.far, observer=observer) for name, slot in self.slots.items()
         }
+        self.coming = coming
         self._batchers: dict[str, Batcher] = {}
         self._watched = [self._refresh, *watch]
         self._stop = threading.Event()
@@ -117,7 +121,14 @@ class Service:
                 if strict:
                     raise
         self._batchers = {
-            name: Batcher(ranker, backlog=self.settings.backlog, batch=self.settings.batch, name=f"rank-{name}")
+            name: Batcher(
+                ranker,
+                backlog=self.settings.backlog,
+                batch=self.settings.batch,
+                linger=self.settings.linger,
+                coming=lambda: self.coming(),
+                name=f"rank-{name}",
+            )
             for name, ranker in self._rankers.items()
         }
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)

@@ -21,6 +21,8 @@ class Settings:
         Queries that may wait for one model. Beyond it they go out in the engine's order at once.
     batch : int
         Queries that are ranked in one go, when more than one wait.
+    linger : float
+        Seconds that a query may be made to wait for others that are on their way, so that they are ranked together.
     watch : float
         Seconds between two looks at the model folders, the judgments and the keys.
     in_flight : int
@@ -44,6 +46,7 @@ class Settings:
     far: float = 3.0
     backlog: int = 64
     batch: int = 16
+    linger: float = 0.002
     watch: float = 1.0
     in_flight: int = 128
     body_bytes: int = 8 << 20

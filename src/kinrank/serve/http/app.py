@@ -14,7 +14,6 @@ from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 import kinrank
-from kinrank.engines import Engine
 from kinrank.errors import KinrankError
 from kinrank.serve.http.endpoints import MODEL_HEADER, Endpoints
 from kinrank.serve.http.guard import Guard
@@ -47,7 +46,7 @@ def create_app(
     metrics: Metrics,
     log: JsonLog,
     keys: KeyRing | None = None,
-    engine: Engine | None = None,
+    searcher: Searcher | None = None,
     drain_seconds: float = 5.0,
 ) -> Guard:
     """The ASGI application over a service.
@@ -60,12 +59,12 @@ def create_app(
         What is counted and written; `metrics` should be the service's observer.
     keys
         Who may ask; None leaves queries open and keeps operators out.
-    engine
-        A search engine for /v1/search and the page.
+    searcher
+        A search engine for /v1/search and the page; closed with the application.
     drain_seconds
         After SIGTERM: how long to go on answering while /readyz sends the load balancer elsewhere.
     """
-    endpoints = Endpoints(service, Door(keys), metrics, Searcher(service, engine) if engine is not None else None)
+    endpoints = Endpoints(service, Door(keys), metrics, searcher)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -75,8 +74,8 @@ def create_app(
         yield
         await asyncio.to_thread(service.close)
         endpoints.threads.close()
-        if engine is not None:
-            engine.close()
+        if searcher is not None:
+            searcher.close()
         log.write("ended")
         log.close()
 

@@ -48,6 +48,8 @@ class Endpoints:
         self._metrics = metrics
         self._searcher = searcher
         self.threads = SideThreads()
+        self._rankings = 0  # under way
+        service.coming = lambda: self._rankings
         self.draining: Callable[[], bool] = lambda: False
 
     # --- for queries ----------------------------------------------------------------------------------------------
@@ -56,11 +58,15 @@ class Endpoints:
         """Rank candidates by their features. Whatever goes wrong, they come back in the order they came in."""
         self._door.let_in(request, Role.QUERY)
         packed = _media_type(request) == bodies.MSGPACK
-        raw = await self._body(request)
-        start = time.perf_counter()
-        candidates, teams = bodies.parse_rank(raw, packed=packed)
-        self._metrics.stage("parse", time.perf_counter() - start)
-        ranking = await self._ranking(request, candidates, teams)
+        self._rankings += 1
+        try:
+            raw = await self._body(request)
+            start = time.perf_counter()
+            candidates, teams = bodies.parse_rank(raw, packed=packed)
+            self._metrics.stage("parse", time.perf_counter() - start)
+            ranking = await self._ranking(request, candidates, teams)
+        finally:
+            self._rankings -= 1
         self._service.count(ranking)
         told = request.scope["kinrank"]
         told["model"] = ranking.model
@@ -118,7 +124,15 @@ class Endpoints:
         answer = msgspec.to_builtins(found.ranking)
         answer["ids"] = answer["ids"][: body.size]
         answer["scores"] = answer["scores"] and answer["scores"][: body.size]
-        return _json({**answer, "engine_ids": found.engine_ids[: body.size], "explanation": found.explanation})
+        answer["engine_ids"] = found.engine_ids[: body.size]
+        if body.explain:
+            answer["explanation"] = found.explanation
+            answer["titles"] = {
+                document: searcher.titles[document]
+                for document in dict.fromkeys(answer["ids"] + answer["engine_ids"])
+                if document in searcher.titles
+            }
+        return _json(answer)
 
     # --- for operators --------------------------------------------------------------------------------------------
 

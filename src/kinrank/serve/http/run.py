@@ -11,12 +11,14 @@ from ipaddress import ip_address
 import msgspec
 import uvicorn
 
+from kinrank.engines import connect
 from kinrank.errors import ParameterError
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.guard import Guard
 from kinrank.serve.http.logs import JsonLog, LogHandler
 from kinrank.serve.http.metrics import MULTIPROCESS, Metrics
 from kinrank.serve.keys import KeyRing
+from kinrank.serve.search import Searcher, read_labels
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 
@@ -40,6 +42,10 @@ class Options:
         The file of keys.
     judgments
         The folder for new judgments.
+    engine, features
+        The address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
+    titles, texts
+        Files of lines ``ID<tab>TEXT``: what the page shows of documents and of judged queries.
     open_to_all
         Listen beyond this machine without keys.
     drain_seconds
@@ -54,6 +60,10 @@ class Options:
     workers: int = 1
     keys: str | None = None
     judgments: str | None = None
+    engine: str | None = None
+    features: str | None = None
+    titles: str | None = None
+    texts: str | None = None
     open_to_all: bool = False
     drain_seconds: float = 5.0
     settings: Settings = field(default_factory=Settings)
@@ -76,6 +86,9 @@ def run(options: Options) -> None:
     service = Service(options.models, settings=options.settings, judgments=options.judgments)
     service.start()
     service.close()
+    searcher = _searcher(service, options)
+    if searcher is not None:
+        searcher.close()
     with tempfile.TemporaryDirectory(prefix="kinrank-metrics-") as metrics:
         if options.workers > 1:
             os.environ[MULTIPROCESS] = metrics
@@ -114,8 +127,16 @@ def app_of_worker() -> Guard:
         metrics=metrics,
         log=log,
         keys=keys,
+        searcher=_searcher(service, options),
         drain_seconds=options.drain_seconds,
     )
+
+
+def _searcher(service: Service, options: Options) -> Searcher | None:
+    if options.engine is None:
+        return None
+    engine = connect(options.engine, options.features)
+    return Searcher(service, engine, titles=read_labels(options.titles), texts=read_labels(options.texts))
 
 
 def _loopback(host: str) -> bool:
