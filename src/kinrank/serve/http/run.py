@@ -24,6 +24,7 @@ from kinrank.serve.settings import Settings
 
 _OPTIONS = "KINRANK_SERVE"  # how the options reach worker processes
 _KEEP_ALIVE = 75  # seconds; longer than load balancers keep theirs, so that they are the ones to close
+_PATIENCE = 60  # seconds until a worker that says nothing is taken for dead; a machine out of breath must not lose more
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,7 @@ def run(options: Options) -> None:
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE,
+            timeout_worker_healthcheck=_PATIENCE,
             timeout_graceful_shutdown=10,
         )
 
