@@ -26,6 +26,8 @@ EXTRAS = re.compile(
 )
 _MODULES = "catboost|clarabel|faiss|ir_measures|lightgbm|matplotlib|optuna|pandas|piqp|playwright|xgboost"
 EXTRAS = re.compile(rf"^(?:import|from) (?:{_MODULES})\b", re.M)
+_NAMES = "clarabel faiss ir_measures lightgbm matplotlib msgspec pandas piqp schemathesis tests.serve.asgi"
+EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _NAMES.split()))})\b", re.M)
 
 collect_ignore = [str(file) for file in HERE.rglob("test_*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
 

@@ -8,6 +8,11 @@
     │   └── LeakError                        test queries that were seen in training
     ├── ParameterError (also ValueError)     a setting that makes no sense
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── ServiceError                         a service that cannot do what it was asked
+    │   ├── UnknownModelError                it has no model of this name
+    │   ├── UnableModelError                 its model is of a kind that cannot do this
+    │   ├── RefusedModelError                an offered model is not taken; the one in use stays
+    │   └── NotKeptError                     judgments could not be written to disk
     ├── EngineError                          a search engine that does not do what it was asked
     │   ├── EngineUnreachableError           no node of it can be reached
     │   ├── EngineTimeoutError               it did not answer in time
@@ -90,6 +95,26 @@ class EngineRefusedError(EngineError):
 
 class MissingIndexError(EngineRefusedError):
     """The index that was asked is not there."""
+
+
+class ServiceError(KinrankError):
+    """A service that cannot do what it was asked."""
+
+
+class UnknownModelError(ServiceError):
+    """The service has no model of this name."""
+
+
+class UnableModelError(ServiceError):
+    """The model is of a kind that cannot do what was asked: no weights, no judgments without fitting again."""
+
+
+class RefusedModelError(ServiceError):
+    """A model that was offered is not taken into use; the one in use stays."""
+
+
+class NotKeptError(ServiceError):
+    """Judgments could not be written to disk, so they are not kept; asking again may help."""
 
 
 class StoreError(KinrankError):

@@ -15,6 +15,9 @@ from kinrank.cli.headroom import headroom
 from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
+from kinrank.cli.key import key
+from kinrank.cli.rank import rank
+from kinrank.cli.serve import serve
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
 from kinrank.cli.weights import weights
@@ -29,6 +32,7 @@ for _verb in (convert, headroom, tune, train, rank, evaluate, compare):
 for _verb in (convert, train, rank, evaluate, weights):
 for _verb in (convert, headroom, tune, train, rank, evaluate, compare, report):
 for _verb in (log, convert, train, rank, evaluate):
+for _verb in (convert, train, rank, evaluate, serve, key):
     app.command()(reported(_verb))
 
 

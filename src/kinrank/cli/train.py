@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kinrank.rankers import Ranker
 
 DEFAULT_RANKER = "knn"
+EXAMPLES = 20
+"""Training queries kept in the model folder with their scores, for the self-test of a service."""
 
 
 def _ranker_names(incomplete: str) -> list[str]:
@@ -77,7 +79,7 @@ def train(
     with messages.working(f"learning {name}"):
         learner.fit(queries)
     seconds = time.perf_counter() - start
-    learner.save(model)
+    learner.save(model, examples=queries[:EXAMPLES])
     messages.say(f"{model}: ranker {name!r}, learnt in {seconds:.1f} s")
     if held_out is not None:
         with messages.working("validating"):

@@ -6,11 +6,12 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -28,6 +29,23 @@ from kinrank.rankers import RANKERS
 from kinrank.store import ModelRecord, decode, encode, read_model, write_model
 
 PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Scores of candidates, and how far their queries lie from what was judged.
+
+    Attributes
+    ----------
+    scores : float64 array of shape (rows,)
+        As `Ranker.predict` gives them.
+    farness : float64 array of shape (queries,), or None
+        The distance to the nearest judged query, 1.0 being that which 99% of the judged queries have to their nearest
+        other at most. None where a ranker knows no distance between queries.
+    """
+
+    scores: Float64
+    farness: Float64 | None = None
 
 
 class Ranker(BaseEstimator, ABC):
@@ -112,6 +130,17 @@ class Ranker(BaseEstimator, ABC):
         scores = self._predict(queries)
         return scores if isinstance(X, QuerySet) else queries.in_caller_order(scores)
 
+    def scored(self, queries: QuerySet) -> Scored:
+        """The scores of grouped queries and, from the same pass, how far each is from what was judged: for a service.
+
+        Beyond the names of the features nothing is checked, which is most of what `predict` costs on a single query.
+        """
+        self._check_features(queries, fitting=False)
+        return self._score_and_place(queries)
+
+    def _score_and_place(self, queries: QuerySet) -> Scored:
+        return Scored(self._predict(queries))
+
     def weights(
         self,
         X: ArrayLike | QuerySet,
@@ -146,12 +175,29 @@ class Ranker(BaseEstimator, ABC):
         queries = self._take(X, y, qid, group, query_vectors)
         return (NDCG @ 10).mean(self._predict(queries), queries.grades, queries.offsets)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted ranker as a folder that `kinrank.load` reads."""
+    def copy(self) -> Self:
+        """A fitted ranker that shares what this one has learnt, and learns further by itself."""
+        check_is_fitted(self)
+        other: Self = clone(self)
+        other.feature_names_, other.n_features_in_ = self.feature_names_, self.n_features_in_
+        return other.set_state(self.get_state())
+
+    def save(self, path: str | os.PathLike[str], *, examples: QuerySet | None = None) -> None:
+        """Write the fitted ranker as a folder that `kinrank.load` reads.
+
+        Parameters
+        ----------
+        path
+            The folder; a model already there is replaced.
+        examples
+            A few queries, kept in the folder with their scores. A service ranks them before it takes the model into
+            use, and refuses it where they score otherwise than here.
+        """
         check_is_fitted(self)
         params = encode(self.get_params(deep=False), PARTS)
         name = RANKERS.name_of(type(self))
-        write_model(path, ModelRecord(name, params, self.feature_names_, kinrank.__version__, self.get_state()))
+        record = ModelRecord(name, params, self.feature_names_, kinrank.__version__, self.get_state())
+        write_model(path, record, None if examples is None else (examples, self.predict(examples)))
 
     @classmethod
     def from_record(cls, record: ModelRecord) -> Self:
@@ -249,7 +295,11 @@ def load(path: str | os.PathLike[str]) -> Ranker:
     kinrank.errors.StoreError
         Where the folder is not a model, is from a newer kinrank, or has changed since it was written.
     """
-    record = read_model(path)
+    return from_record(read_model(path))
+
+
+def from_record(record: ModelRecord) -> Ranker:
+    """The fitted ranker that a model folder holds."""
     ranker: Ranker = RANKERS[record.ranker].from_record(record)
     return ranker
 

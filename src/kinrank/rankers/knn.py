@@ -21,6 +21,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import Float64, Learner, State
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex, as_index
+from kinrank.rankers.base import Scored
 from kinrank.rankers.explain import Explanation, explain_query
 from kinrank.rankers.local import LocalRanker, Prior
 from kinrank.rankers.memory import Int64
@@ -175,6 +176,24 @@ class KnnRanker(LocalRanker):
         if self.mode == "offline-2":
             return [int(near[0]) if len(near) else -1 for some in in_blocks(points) for near, _ in self.near(some, 1)]
         return [self._offline.most_overlapping(members) for some in in_blocks(points) for members, _ in self.near(some)]
+
+    def _score_and_place(self, queries: QuerySet) -> Scored:
+        points = self._points(queries)
+        if self.mode == "online":
+            learnt = [self._learn_near(some) for some in in_blocks(points)]
+            near = Neighborhoods.concat(some for some, _ in learnt)
+            models = [model for _, some in learnt for model in some]
+        else:
+            near, models = self.near(points, 1), self._models(queries, points)
+        return Scored(self._score_by(models, queries), self._farness(near))
+
+    def _farness(self, near: Neighborhoods) -> Float64:
+        """The distance to the nearest member, in units of what is usual; infinite where there is none."""
+        nearest = np.array([distances[0] if len(distances) else np.inf for _, distances in near])
+        usual = self.usual_distances_[(len(self.usual_distances_) - 1) * 99 // 100]
+        # Where all judged queries lie on one point, everything beside it is far.
+        farness: Float64 = nearest / max(usual, np.finfo(np.float32).tiny)
+        return farness
 
     def explain(
         self,

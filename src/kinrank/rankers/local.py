@@ -87,9 +87,13 @@ class LocalRanker(Ranker):
         return Pull(self.prior_strength, self.global_.coef_)
 
     def _predict(self, queries: QuerySet) -> Float64:
+        return self._score_by(self._models(queries, self._points(queries)), queries)
+
+    def _score_by(self, models: list[Learner], queries: QuerySet) -> Float64:
+        """The scores of each query's candidates by its own model."""
         X = self._prepared(queries)
         scores = np.empty(queries.n_rows)
-        for query, model in enumerate(self._models(queries, self._points(queries))):
+        for query, model in enumerate(models):
             rows = slice(queries.offsets[query], queries.offsets[query + 1])
             scores[rows] = model.predict(X[rows])
         return scores

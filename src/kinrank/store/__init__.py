@@ -1,7 +1,17 @@
 """A model is a folder: manifest and arrays, memory-mapped, no pickle, written atomically."""
 
-from kinrank.store.model import ModelRecord, read_model, write_model
+from kinrank.store.model import Examples, ModelRecord, read_model, read_model_and_examples, write_model
 from kinrank.store.params import decode, encode
 from kinrank.store.state import nest, unnest
 
-__all__ = ["ModelRecord", "decode", "encode", "nest", "read_model", "unnest", "write_model"]
+__all__ = [
+    "Examples",
+    "ModelRecord",
+    "decode",
+    "encode",
+    "nest",
+    "read_model",
+    "read_model_and_examples",
+    "unnest",
+    "write_model",
+]

@@ -9,9 +9,15 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kinrank import folder
+from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError
 
 KIND = "model"
+_EXAMPLES = "examples."  # what the files of stored examples begin with
+_COLUMN = "column."
+
+Examples = tuple[QuerySet, NDArray[Any]]
+"""Queries, and the scores of their candidates when the model was written."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class ModelRecord:
     arrays: dict[str, NDArray[Any]]
 
 
-def write_model(path: str | os.PathLike[str], record: ModelRecord) -> None:
+def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
     """Write a model folder atomically; a model already there is replaced."""
     meta = {
         "ranker": record.ranker,
@@ -47,13 +53,41 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord) -> None:
         "feature_names": list(record.feature_names),
         "version": record.version,
     }
-    folder.write(path, KIND, meta, record.arrays)
+    stored = {f"{_EXAMPLES}{name}": array for name, array in _arrays_of(examples).items()}
+    folder.write(path, KIND, meta, {**record.arrays, **stored})
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelRecord:
     """Read a model folder, every byte checked, arrays memory-mapped."""
+    return read_model_and_examples(path)[0]
+
+
+def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, Examples | None]:
+    """Read a model folder, and the examples stored in it; None where there are none."""
     meta, arrays = folder.read(path, KIND)
+    stored = {name: array for name, array in arrays.items() if name.startswith(_EXAMPLES)}
+    learnt = {name: array for name, array in arrays.items() if name not in stored}
     try:
-        return ModelRecord(meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], arrays)
+        record = ModelRecord(meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learnt)
+        return record, _examples_of(stored, record.feature_names)
     except (KeyError, TypeError) as error:
         raise DamagedFolderError(f"{os.fspath(path)}: the manifest lacks {error}: not written by kinrank") from None
+
+
+def _arrays_of(examples: Examples | None) -> dict[str, NDArray[Any]]:
+    if examples is None:
+        return {}
+    queries, scores = examples
+    columns = {f"{_COLUMN}{name}": values for name, values in queries.query_columns.items()}
+    return {"X": queries.X, "offsets": queries.offsets, "qid": queries.qid, "scores": scores, **columns}
+
+
+def _examples_of(stored: dict[str, NDArray[Any]], feature_names: tuple[str, ...]) -> Examples | None:
+    if not stored:
+        return None
+    arrays = {name.removeprefix(_EXAMPLES): array for name, array in stored.items()}
+    columns = {name.removeprefix(_COLUMN): array for name, array in arrays.items() if name.startswith(_COLUMN)}
+    queries = QuerySet(
+        arrays["X"], None, arrays["offsets"], arrays["qid"], feature_names=feature_names, query_columns=columns
+    )
+    return queries, arrays["scores"]

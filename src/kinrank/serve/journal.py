@@ -1,0 +1,138 @@
+"""A log of judgments that is only ever appended to: what was acknowledged is there after any crash.
+
+A record is a line: the CRC-32 of the text in eight hex digits, a space, the text, a newline. The text is JSON, which
+holds no newline, so a line without its end was cut off while it was written, and was never acknowledged.
+Several processes may append and read at the same time; a lock on the file keeps them apart.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from kinrank.errors import DamagedFolderError, NotKeptError
+
+_CHUNK = 1 << 16
+
+
+class Journal:
+    """Lines of text in a file, each acknowledged only when it is on disk.
+
+    Parameters
+    ----------
+    path
+        The file; made where it is not there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = Journal(Path(folder) / "judgments.log")
+    ...     journal.append(["one", "two"])
+    ...     texts, end = journal.read()
+    ...     journal.append(["three"])
+    ...     texts, journal.read(end)[0]
+    (['one', 'two'], ['three'])
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        _sync_folder(self.path.parent)
+
+    def append(self, texts: Sequence[str]) -> None:
+        """Write lines and wait until they are on disk; all of them are kept, or none.
+
+        Raises
+        ------
+        NotKeptError
+            Where the disk does not take them; the file is then as it was.
+        """
+        record = b"".join(_line(text) for text in texts)
+        with self._locked(fcntl.LOCK_EX) as descriptor:
+            end = _mend(descriptor)
+            try:
+                os.lseek(descriptor, end, os.SEEK_SET)
+                _write(descriptor, record)
+                os.fsync(descriptor)
+            except OSError as error:
+                os.ftruncate(descriptor, end)
+                raise NotKeptError(f"{self.path}: {error.strerror}; nothing of this was kept, ask again") from error
+
+    def read(self, start: int = 0) -> tuple[list[str], int]:
+        """The lines from a position on, and the position after them.
+
+        Raises
+        ------
+        DamagedFolderError
+            Where a line that was once whole has changed.
+        """
+        with self._locked(fcntl.LOCK_SH) as descriptor:
+            size = os.fstat(descriptor).st_size
+            if size <= start:
+                return [], start
+            with open(descriptor, "rb", closefd=False) as stream:
+                stream.seek(start)
+                raw = stream.read(size - start)
+        whole = raw[: raw.rfind(b"\n") + 1]
+        texts = []
+        at = start
+        for line in whole.split(b"\n")[:-1]:
+            text = line[9:]
+            if line[:9] != b"%08x " % zlib.crc32(text):
+                raise DamagedFolderError(
+                    f"{self.path}: the record at byte {at} has changed since it was written; restore the file from a "
+                    "copy, or cut it there and send again what follows"
+                )
+            texts.append(text.decode())
+            at += len(line) + 1
+        return texts, at
+
+    @contextmanager
+    def _locked(self, kind: int) -> Iterator[int]:
+        descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, kind)
+            yield descriptor
+        finally:
+            os.close(descriptor)  # gives the lock back, as the end of the process does
+
+
+def _line(text: str) -> bytes:
+    raw = text.encode()
+    return b"%08x %s\n" % (zlib.crc32(raw), raw)
+
+
+def _write(descriptor: int, raw: bytes) -> None:
+    rest = memoryview(raw)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _mend(descriptor: int) -> int:
+    """Cut off a line that has no end, which a killed process left, and say where the file ends."""
+    size = os.fstat(descriptor).st_size
+    end = size
+    while end:
+        start = max(0, end - _CHUNK)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end != size:
+        os.ftruncate(descriptor, end)
+    return end
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""New judgments for a model in use: kept in a journal, learnt without fitting again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinrank.data.queryset import Float32, QuerySet
+from kinrank.errors import DataError
+from kinrank.serve.messages import Candidates, Judged, as_query_set
+
+
+@runtime_checkable
+class Extensible(Protocol):
+    """A ranker that learns from single queries, and forgets them, without fitting again."""
+
+    qid_: NDArray[Any]
+
+    def add(self, X: QuerySet) -> Self:
+        """Learn from further judged queries."""
+
+    def remove(self, qid: ArrayLike) -> Self:
+        """Forget judged queries."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A judged query of the journal.
+
+    Attributes
+    ----------
+    base : str
+        The version of the model that was in use when it came.
+    judged : Judged
+        The query.
+    """
+
+    base: str
+    judged: Judged
+
+    def dump(self) -> str:
+        """As a line of JSON."""
+        asked = self.judged.candidates
+        record = {
+            "base": self.base,
+            "qid": self.judged.qid,
+            "ids": asked.ids,
+            "feature_names": asked.feature_names,
+            # JSON has no NaN: a missing value is null.
+            "features": [[None if value != value else value for value in row] for row in asked.features.tolist()],
+            "grades": self.judged.grades,
+            "vector": None if asked.vector is None else asked.vector.tolist(),
+            "columns": dict(asked.columns),
+        }
+        return json.dumps(record, allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str) -> Entry:
+        """What `dump` wrote."""
+        record = json.loads(text)
+        vector = record["vector"]
+        asked = Candidates(
+            record["ids"],
+            np.array(record["features"], dtype=np.float32),
+            tuple(record["feature_names"]),
+            None if vector is None else np.array(vector, dtype=np.float32),
+            record["columns"],
+        )
+        return cls(record["base"], Judged(record["qid"], asked, record["grades"]))
+
+
+def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray[Any]) -> tuple[Any, int]:
+    """A ranker that has also learnt from the journal, and how many of its entries did not fit.
+
+    The later entry of a query counts. An entry that an older model was given does not replace a query that this model
+    was fitted on: it is the model that is newer.
+
+    Parameters
+    ----------
+    ranker
+        An `Extensible` ranker; it is not changed.
+    entries
+        In the order of the journal.
+    version, base_qid
+        The model as it was fitted, and the queries it was fitted on.
+    """
+    latest = {entry.judged.qid: entry for entry in entries}
+    fitted = set(base_qid.tolist())
+    some: list[tuple[Entry, QuerySet]] = []
+    unfit = 0
+    for qid, entry in latest.items():
+        try:
+            if entry.base != version and as_qid(qid, base_qid) in fitted:
+                continue
+            some.append((entry, judged_set([entry.judged], ranker.feature_names_, base_qid)))
+        except DataError:  # of a model with other features or ids
+            unfit += 1
+    groups: dict[tuple[object, ...], list[QuerySet]] = {}
+    for entry, queries in some:
+        groups.setdefault(entry.judged.candidates.kind, []).append(queries)
+    taught = ranker
+    for group in groups.values():
+        queries = QuerySet.concat(group)
+        pupil = taught.copy()
+        known = queries.qid[np.isin(queries.qid, pupil.qid_)]
+        try:
+            if len(known):
+                pupil.remove(known)
+            taught = pupil.add(queries)
+        except DataError:
+            unfit += len(queries)
+    return taught, unfit
+
+
+def judged_set(some: Sequence[Judged], names: tuple[str, ...], like: NDArray[Any]) -> QuerySet:
+    """Judged queries of one kind with the features of a model, their ids of the model's type."""
+    rows: list[Float32] = [each.candidates.aligned(names) for each in some]
+    queries = as_query_set([each.candidates for each in some], rows, names)
+    grades = np.array([grade for each in some for grade in each.grades], dtype=np.float32)
+    qid = np.array([as_qid(each.qid, like) for each in some])
+    return queries.replace(y=grades, qid=qid)
+
+
+def as_qid(qid: str, like: NDArray[Any]) -> str | int:
+    """The id of a query in the type that a model's own have."""
+    if like.dtype.kind == "U":
+        return qid
+    try:
+        return int(qid)
+    except ValueError:
+        raise DataError(f"the model has numbers for query ids, got {qid!r}") from None

@@ -1,0 +1,113 @@
+"""API keys: hashed at rest, compared in constant time, one role each."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from kinrank.errors import FileFormatError, ParameterError
+
+_PREFIX = "kr_"  # so that a key in the wrong place is recognised, by people and by scanners for secrets
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9_-]{1,64}) (?P<role>query|admin) (?P<digest>[0-9a-f]{64})\Z")
+
+
+class Role(StrEnum):
+    """What a key is for. Neither includes the other: the key of a web tier cannot change models."""
+
+    QUERY = "query"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key as it is kept: never itself.
+
+    Attributes
+    ----------
+    name : str
+        Whose it is; goes into logs.
+    role : Role
+        What it may do.
+    digest : str
+        Its SHA-256. A key has 256 random bits, so it needs no slow hash.
+    """
+
+    name: str
+    role: Role
+    digest: str
+
+
+class KeyRing:
+    """The keys of a file: lines ``NAME ROLE SHA256``, ``#`` for comments.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "keys"
+    ...     secret = add_key(file, "web", Role.QUERY)
+    ...     ring = KeyRing(file)
+    ...     ring.find(secret).name, ring.find("kr_guessed")
+    ('web', None)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._seen: tuple[int, ...] | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file again where it has changed; keys come and go without a restart."""
+        stat = self.path.stat()
+        seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if seen != self._seen:
+            self._keys = _read(self.path)
+            self._seen = seen
+
+    def find(self, secret: str) -> Key | None:
+        """The key that a caller shows, or None; takes as long for any."""
+        shown = digest_of(secret)
+        found = None
+        for key in self._keys:
+            if hmac.compare_digest(key.digest, shown):
+                found = key
+        return found
+
+
+def add_key(path: str | os.PathLike[str], name: str, role: Role) -> str:
+    """Make a key, add its digest to a file and return it: it is kept nowhere else."""
+    file = Path(path)
+    if not _NAME.match(name):
+        raise ParameterError(f"the name of a key has letters, digits, '-' and '_', at most 64, got {name!r}")
+    if file.exists() and any(key.name == name for key in _read(file)):
+        raise ParameterError(f"{file} has a key {name!r} already: delete its line first, or choose another name")
+    secret = _PREFIX + secrets.token_urlsafe(32)
+    descriptor = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    with open(descriptor, "a", encoding="ascii") as stream:
+        stream.write(f"{name} {role} {digest_of(secret)}\n")
+    return secret
+
+
+def digest_of(secret: str) -> str:
+    """The SHA-256 of a key."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _read(path: Path) -> list[Key]:
+    keys = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        match = _LINE.match(text)
+        if match is None:
+            raise FileFormatError(path, number, "expected NAME ROLE SHA256, role query or admin: see kinrank key")
+        keys.append(Key(match["name"], Role(match["role"]), match["digest"]))
+    return keys

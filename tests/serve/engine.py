@@ -1,0 +1,61 @@
+"""A small engine in this process that keeps the contract, and can be stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from kinrank.engines import Engine, Health, Hits, Logged
+from kinrank.errors import EngineUnreachableError
+
+
+class ShelfEngine(Engine):
+    """Documents with a value; it ranks by value ascending, whatever the query, and finds those of the query's camp.
+
+    The query is "up" or "down"; the features are those of `kinrank.datasets.make_two_camps`.
+    """
+
+    feature_names = ("value", "camp")
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self.values = np.array(values, dtype=np.float32)
+        self.running = True
+        self.logging = True
+
+    def search(self, query: str, *, size: int, vector: Any = None, timeout: float | None = None) -> Hits:
+        self._check(self.running)
+        if query not in ("up", "down"):
+            return Hits(np.array([], dtype=np.str_), np.array([]))
+        order = np.argsort(self.values)[:size]
+        return Hits(np.array([f"d{i}" for i in order]), -self.values[order].astype(np.float64))
+
+    def log(self, query: str, doc_ids: Sequence[str], *, vector: Any = None, timeout: float | None = None) -> Logged:
+        self._check(self.running and self.logging)
+        rows = self.values[[int(doc_id[1:]) for doc_id in doc_ids]]
+        camp = np.full(len(rows), 1 if query == "up" else -1, dtype=np.float32)
+        return Logged(np.column_stack([rows, camp]), np.ones(len(rows), dtype=np.bool_))
+
+    def apply_request(self, query: str, weights: Any, **_: Any) -> dict[str, Any]:
+        return {"query": query, "weights": np.asarray(weights).tolist()}
+
+    def apply(self, query: str, weights: Any, *, size: int, **_: Any) -> Hits:
+        hits = self.search(query, size=size)
+        scores = self.features(query, hits.doc_id.tolist()) @ np.asarray(weights)
+        order = np.argsort(-scores, kind="stable")
+        return Hits(hits.doc_id[order], scores[order])
+
+    def index(self, documents: Iterable[Any], *, settings: Mapping[str, Any] | None = None) -> int:
+        return len(self.values)
+
+    def health(self) -> Health:
+        self._check(self.running)
+        return Health("shelf 1", "green", 1, len(self.values))
+
+    def close(self) -> None:
+        self.running = False
+
+    def _check(self, up: bool) -> None:
+        if not up:
+            raise EngineUnreachableError("no node of the engine answers; start one")

@@ -1,0 +1,51 @@
+"""Servers forked from one warm process, so that a hundred of them cost no more than a few that start from nothing.
+
+python -m tests.serve.rounds MODEL KEYS JUDGMENTS: for every line on stdin, fork a server and write its port and process
+to stdout; it serves until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+import sys
+
+import uvicorn
+
+from kinrank.serve import Service, Settings
+from kinrank.serve.http.app import create_app
+from kinrank.serve.http.logs import JsonLog
+from kinrank.serve.http.metrics import Metrics
+from kinrank.serve.keys import KeyRing
+
+
+def serve(listener: socket.socket, model: str, keys: str, judgments: str) -> None:
+    log = JsonLog(io.StringIO())
+    metrics = Metrics(log)
+    service = Service(
+        {"default": model}, settings=Settings(deadline=60.0, watch=0.2), observer=metrics, judgments=judgments
+    )
+    app = create_app(service, metrics=metrics, log=log, keys=KeyRing(keys))
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
+    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+
+
+def main() -> None:
+    model, keys, judgments = sys.argv[1:]
+    for _ in sys.stdin:
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        child = os.fork()
+        if child == 0:
+            serve(listener, model, keys, judgments)
+            os._exit(0)
+        sys.stdout.write(f"{listener.getsockname()[1]} {child}\n")
+        sys.stdout.flush()
+        listener.close()
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Real servers in processes of their own, and clients that keep asking them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+UP = json.dumps({"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}).encode()
+RANKED = ["b", "c", "a"]
+PATIENCE = 300.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """``kinrank serve`` in a process of its own."""
+
+    def __init__(self, log: Path, *args: str, **popen: Any) -> None:
+        self.port = free_port()
+        self.log = log
+        code = "from kinrank.cli import main; main()"
+        command = [sys.executable, "-c", code, "serve", *args, "--port", str(self.port)]
+        with log.open("a") as stream:
+            self.process = subprocess.Popen(command, stdout=stream, stderr=stream, **popen)
+        try:
+            self.wait_until(lambda: self.ask("GET", "/readyz")[0] == 200)
+        except BaseException:
+            self.end()
+            raise
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                if holds():
+                    return
+            except OSError:
+                pass
+            assert self.process.poll() is None, f"the server has ended:\n{self.log.read_text()[-3000:]}"
+            assert time.monotonic() < end, f"did not happen:\n{self.log.read_text()[-3000:]}"
+            time.sleep(0.05)
+
+    def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
+        """One request on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"} if raw is not None else {}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        try:
+            connection.request(method, path, raw, headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    @property
+    def workers(self) -> list[int]:
+        """The processes that answer."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (folder / "cmdline").read_bytes()
+            except OSError:  # it has ended meanwhile
+                continue
+            if parent == self.process.pid and b"spawn_main" in command:
+                found.append(int(folder.name))
+        return sorted(found)
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(log: Path, *args: str, **popen: Any) -> Iterator[Server]:
+    server = Server(log, *args, **popen)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.end()
+
+
+class Load:
+    """Clients that ask without a pause, as a load balancer passes requests on: a broken connection is tried once more.
+
+    Parameters
+    ----------
+    port
+        Says which server to ask, before every request.
+    check
+        Whether the answers must be those of `UP`.
+    """
+
+    def __init__(
+        self,
+        port: Callable[[], int],
+        *,
+        path: str = "/v1/rank",
+        body: bytes = UP,
+        key: str | None = None,
+        check: bool = True,
+    ) -> None:
+        self._port = port
+        self._path = path
+        self._body = body
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        self._check = check
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self.statuses: Counter[int] = Counter()
+        self.fallbacks: Counter[str | None] = Counter()
+        self.wrong: list[Any] = []
+        self.lost: list[str] = []
+        self.repeated = 0
+        self._threads = [threading.Thread(target=self._run) for _ in range(4)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    @property
+    def answered(self) -> int:
+        return sum(self.statuses.values())
+
+    def wait_for(self, more: int) -> None:
+        """Until so many further requests are answered."""
+        target, end = self.answered + more, time.monotonic() + PATIENCE
+        while self.answered < target:
+            assert time.monotonic() < end, (self.statuses, self.lost)
+            time.sleep(0.02)
+
+    def _run(self) -> None:
+        connections: dict[int, http.client.HTTPConnection] = {}
+        while not self._stop.is_set():
+            for turn in (1, 2):
+                port = self._port()
+                connection = connections.setdefault(port, http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+                try:
+                    connection.request("POST", self._path, self._body, self._headers)
+                    answer = connection.getresponse()
+                    self._note(answer.status, json.loads(answer.read()))
+                    break
+                except (OSError, http.client.HTTPException) as error:
+                    connection.close()
+                    with self._lock:
+                        self.repeated += 1
+                        if turn == 2:
+                            self.lost.append(repr(error))
+        for connection in connections.values():
+            connection.close()
+
+    def _note(self, status: int, said: Any) -> None:
+        with self._lock:
+            self.statuses[status] += 1
+            if status == 200 and self._check:
+                self.fallbacks[said["fallback"]] += 1
+                if sorted(said["ids"]) != sorted(RANKED) or (said["fallback"] is None and said["ids"] != RANKED):
+                    self.wrong.append(said)
+
+
+def one_thread() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -1,0 +1,89 @@
+"""A hundred servers killed while they take judgments: what was acknowledged is there."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kinrank.serve.journal import Journal
+from kinrank.serve.keys import Role, add_key
+from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
+
+ROUNDS = 100
+BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "grades": [0, 2, 1]}
+
+
+@pytest.mark.slow
+def test_acknowledged_judgments_are_there_after_kill_9(models: Path, tmp_path: Path):
+    key = add_key(tmp_path / "keys", "ops", Role.ADMIN)
+    command = [sys.executable, "-m", "tests.serve.rounds", models / "knn", tmp_path / "keys", tmp_path / "j"]
+    root = Path(__file__).parents[2]
+    acknowledged: list[str] = []
+    learnt = 0
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        for number in range(ROUNDS):
+            parent.stdin.write("\n")
+            parent.stdin.flush()
+            port, child = map(int, parent.stdout.readline().split())
+            learnt = judgments_learnt(port, key)
+            assert learnt >= len(acknowledged)
+            # Killed a little later every time, so that every moment of a request is hit.
+            killer = threading.Timer(0.002 + 0.0004 * number, os.kill, (child, signal.SIGKILL))
+            killer.start()
+            acknowledged += judge_until_it_dies(port, key, number)
+            killer.join()
+        parent.stdin.close()
+    texts, _ = Journal(tmp_path / "j" / "default.log").read()
+    there = {json.loads(text)["qid"] for text in texts}
+    assert len(acknowledged) > ROUNDS / 2  # or nothing was tested
+    assert set(acknowledged) <= there
+
+
+def judge_until_it_dies(port: int, key: str, number: int) -> list[str]:
+    kept = []
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        for turn in range(1000):
+            qid = str(10_000 + 1000 * number + turn)
+            connection.request(
+                "POST",
+                "/v1/judgments",
+                json.dumps({"queries": [{"qid": qid, **BODY}]}),
+                {"Authorization": f"Bearer {key}"},
+            )
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200
+            kept.append(qid)
+    except (OSError, http.client.HTTPException):
+        pass
+    finally:
+        connection.close()
+    return kept
+
+
+def judgments_learnt(port: int, key: str) -> int:
+    """As soon as it answers."""
+    end = time.monotonic() + 60
+    while True:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        try:
+            connection.request("GET", "/v1/model", headers={"Authorization": f"Bearer {key}"})
+            said = json.loads(connection.getresponse().read())
+            return int(said["models"]["default"]["loaded"]["judgments_learnt"])
+        except (OSError, http.client.HTTPException):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        finally:
+            connection.close()

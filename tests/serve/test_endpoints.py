@@ -1,0 +1,263 @@
+"""The service over HTTP, called in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kinrank.serve import Settings
+from kinrank.serve.http.openapi import EXAMPLES
+from tests.serve.asgi import Client
+from tests.serve.conftest import PATIENT
+from tests.serve.engine import ShelfEngine
+
+UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
+PACKED = "application/msgpack"
+
+
+def packed(body: dict, **more: object) -> bytes:
+    features = np.array(body["features"], dtype="<f4").tobytes()
+    return msgspec.msgpack.encode({**body, "features": features, **more})
+
+
+def test_rank(client: Client):
+    answer = client.post("/v1/rank", UP)
+    assert answer.status == 200
+    assert answer.json["ids"] == ["b", "c", "a"]
+    assert (answer.json["model"], answer.json["fallback"]) == ("knn", None)
+    assert answer.json["scores"] == sorted(answer.json["scores"], reverse=True)
+
+
+def test_json_and_messagepack_say_the_same(client: Client):
+    plain = client.post("/v1/rank", UP).json
+    answer = client.post("/v1/rank", packed(UP), content_type=PACKED, accept=PACKED)
+    assert answer.headers["content-type"] == PACKED
+    assert msgspec.msgpack.decode(answer.body) == plain
+    assert client.post("/v1/rank", packed(UP), content_type=PACKED).json == plain
+
+
+def test_a_model_by_header_and_two_in_turns(client: Client):
+    assert client.post("/v1/rank", UP, x_kinrank_model="single").json["model"] == "single"
+    unknown = client.post("/v1/rank", UP, x_kinrank_model="nobody")
+    assert (unknown.status, unknown.json["ids"], unknown.json["fallback"]) == (200, UP["ids"], "no-model")
+    body = {**UP, "interleave": ["knn", "single"]}
+    first = client.post("/v1/rank", body, x_request_id="r1").json
+    assert set(first["teams"]) == {"knn", "single"}
+    assert client.post("/v1/rank", body, x_request_id="r1").json == first
+
+
+@pytest.mark.parametrize(
+    ("features", "names", "reason"),
+    [
+        ([[0.2, None], [0.9, 1], [0.5, 1]], None, "not-finite"),
+        ([[1], [2], [3]], None, "unknown-feature"),
+        ([[1], [2], [3]], ["price"], "unknown-feature"),
+        ([[1e9, 1], [2, 1], [3, 1]], None, "far-query"),
+    ],
+)
+def test_what_cannot_be_ranked_comes_back_as_it_came(client: Client, features, names, reason: str):
+    answer = client.post("/v1/rank", {"ids": UP["ids"], "features": features, "feature_names": names})
+    assert (answer.status, answer.json["ids"], answer.json["fallback"]) == (200, UP["ids"], reason)
+    assert f'kinrank_fallbacks_total{{model="knn",reason="{reason}"}} 1.0' in client.get("/metrics").body.decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/v1/rank", b"{", 422, "invalid"),
+        ("/v1/rank", b"[" * 100_000, 422, "invalid"),
+        ("/v1/rank", b"\xff\xfe", 422, "invalid"),
+        ("/v1/rank", b'{"ids":["a"],"features":[[NaN]]}', 422, "invalid"),
+        ("/v1/rank", {"ids": ["a", "a"], "features": [[1, 1], [2, 1]]}, 422, "invalid"),
+        ("/v1/rank", {"ids": ["a", "b"], "features": [[1, 1], [2]]}, 422, "invalid"),
+        ("/v1/rank", {"ids": ["a"], "features": [[1, 1], [2, 1]]}, 422, "invalid"),
+        ("/v1/rank", {"ids": [], "features": []}, 422, "invalid"),
+        ("/v1/rank", {"ids": ["a"], "features": [["1", "2"]]}, 422, "invalid"),
+        ("/v1/rank", {"ids": ["a"], "features": [[True, False]]}, 422, "invalid"),
+        ("/v1/rank", {"ids": ["a"], "features": [[1e39, 0]]}, 422, "invalid"),
+        ("/v1/rank", {"ids": ["x" * 513], "features": [[1, 1]]}, 422, "invalid"),
+        ("/v1/rank", {"ids": [str(i) for i in range(1001)], "features": [[1, 1]] * 1001}, 422, "invalid"),
+        ("/v1/rank", {**UP, "path": "/etc/passwd"}, 422, "invalid"),
+        ("/v1/rank", {**UP, "feature_names": ["value", "value"]}, 422, "invalid"),
+        ("/v1/rank", b" " * ((8 << 20) + 1), 413, "too-large"),
+        ("/v1/weights", {"query": "up"}, 409, "no-engine"),
+        ("/v1/search", {"query": "up"}, 409, "no-engine"),
+        ("/v1/nothing", {}, 404, "http"),
+        ("/healthz", {}, 405, "http"),
+    ],
+)
+def test_what_is_no_request_is_told_so(client: Client, path: str, body, status: int, code: str):
+    answer = client.post(path, body)
+    assert (answer.status, answer.code) == (status, code)
+    assert answer.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\xc1",
+        packed(UP)[:-3],
+        msgspec.msgpack.encode({**UP, "features": b"12345"}),
+        msgspec.msgpack.encode({**UP, "features": b""}),
+        packed(UP, vector=b"123"),
+        packed(UP, ids=["a"] * 3),
+    ],
+)
+def test_what_is_no_messagepack_request_is_told_so(client: Client, raw: bytes):
+    answer = client.post("/v1/rank", raw, content_type=PACKED)
+    assert (answer.status, answer.code) == (422, "invalid")
+
+
+def test_another_type_of_body_is_turned_away(client: Client):
+    assert client.post("/v1/rank", UP, content_type="text/csv").status == 415
+
+
+def test_a_body_that_does_not_end_is_given_up(make_client: Callable[..., Client]):
+    import asyncio
+
+    client = make_client(settings=Settings(deadline=5.0, body_seconds=0.1))
+    sent: list[dict] = []
+
+    async def slow() -> None:
+        turns = iter([b'{"ids":'])
+
+        async def receive() -> dict:
+            for part in turns:
+                return {"type": "http.request", "body": part, "more_body": True}
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+        async def send(message: dict) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/rank", "headers": [], "query_string": b""}
+        await client.app(scope, receive, send)
+
+    client.runner.run(slow())
+    assert sent[0]["status"] == 408
+
+
+def test_too_many_at_once_are_shed_and_health_is_not(make_client: Callable[..., Client]):
+    client = make_client(settings=Settings(deadline=5.0, in_flight=4))
+    raw = json.dumps(UP).encode()
+    answers = client.together(
+        *(client.ask("POST", "/v1/rank", raw) for _ in range(12)), client.ask("GET", "/healthz", b"")
+    )
+    by_status = {status: [a for a in answers if a.status == status] for status in (200, 503)}
+    assert len(by_status[200]) == 5
+    assert {(a.code, a.headers["retry-after"]) for a in by_status[503]} == {("overloaded", "1")}
+    assert "kinrank_shed_total 8.0" in client.get("/metrics").body.decode()
+
+
+def test_every_answer_has_an_id_and_every_request_a_line(make_client: Callable[..., Client], log: io.StringIO, secrets):
+    client = make_client(keys=True, key=secrets["query"])
+    assert client.post("/v1/rank", UP, x_request_id="mine-1").headers["x-request-id"] == "mine-1"
+    assert client.post("/v1/rank", UP, x_request_id='bad"id\n').headers["x-request-id"] != 'bad"id\n'
+    client.post("/v1/rank", {"ids": ["secret-document"], "features": [[1, 1]]}, authorization="Bearer kr_wrong")
+    import time
+
+    time.sleep(0.3)
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [line["status"] for line in requests] == [200, 200, 401]
+    assert (requests[0]["request_id"], requests[0]["key"], requests[0]["model"]) == ("mine-1", "query", "knn")
+    for word in (secrets["query"], "kr_wrong", "secret-document"):
+        assert word not in log.getvalue()
+
+
+def test_metrics_are_readable_and_tell_stages_and_drift(client: Client):
+    client.post("/v1/rank", UP)
+    families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").body.decode())}
+    stages = {sample.labels["stage"] for sample in families["kinrank_stage_seconds"].samples}
+    assert {"parse", "wait", "rank"} <= stages
+    counts = [s.value for s in families["kinrank_query_farness"].samples if s.name.endswith("_count")]
+    assert counts == [1.0]
+    assert "kinrank_model_events" in families
+
+
+def test_models_are_described_and_reloaded(make_client: Callable[..., Client], models: Path, camps, secrets):
+    from kinrank import KnnRanker
+
+    client = make_client(settings=Settings(deadline=5.0, watch=3600), keys=True, key=secrets["admin"])
+    told = client.get("/v1/model").json["models"]
+    assert told["knn"]["loaded"]["feature_names"] == ["value", "camp"]
+    assert (told["knn"]["default"], told["single"]["default"]) == (True, False)
+    KnnRanker(9).fit(camps).save(models / "knn", examples=camps[:5])
+    reloaded = client.post("/v1/model/reload", {"model": "knn"})
+    assert reloaded.json["version"] != told["knn"]["loaded"]["version"]
+    (models / "knn" / "qid.npy").unlink()
+    refused = client.post("/v1/model/reload", b"")
+    assert (refused.status, refused.code) == (409, "refused-model")
+    told = client.get("/v1/model").json["models"]["knn"]
+    assert told["loaded"]["version"] == reloaded.json["version"]
+    assert "qid.npy is missing" in told["refused"]
+    assert client.post("/v1/model/reload", {"model": "nobody"}).status == 404
+
+
+def test_judgments_are_kept(make_client: Callable[..., Client], secrets):
+    client = make_client(keys=True, key=secrets["admin"])
+    query = {"qid": "900", **UP, "grades": [0, 2, 1]}
+    assert client.post("/v1/judgments", {"queries": [query]}).json == {"kept": 1}
+    assert client.post("/v1/judgments", {"queries": [{**query, "grades": [1]}]}).status == 422
+    refused = client.post("/v1/judgments", {"queries": [query], "model": "single"})
+    assert (refused.status, refused.code) == (409, "unable-model")
+
+
+def test_search_shows_both_orders_and_why(make_client: Callable[..., Client]):
+    engine = ShelfEngine([0.3, 0.9, 0.1, 0.6])
+    client = make_client(engine=engine)
+    found = client.post("/v1/search", {"query": "up", "size": 3, "explain": True}).json
+    assert found["engine_ids"] == ["d2", "d0", "d3"]
+    assert found["ids"] == ["d1", "d3", "d0"]
+    assert found["explanation"]["neighbors"]
+    assert found["titles"] == {"d1": "One"}
+    assert client.post("/v1/search", {"query": "down"}).json["ids"] == ["d2", "d0", "d3", "d1"]
+    assert client.post("/v1/search", {"query": "nothing like it"}).json["ids"] == []
+    weights = client.post("/v1/weights", {"query": "up"}).json
+    assert weights["request"]["weights"] == [weights["weights"]["value"], weights["weights"]["camp"]]
+
+
+def test_an_engine_that_is_stopped_and_started(make_client: Callable[..., Client]):
+    engine = ShelfEngine([0.3, 0.9, 0.1, 0.6])
+    client = make_client(engine=engine)
+    engine.logging = False
+    half = client.post("/v1/search", {"query": "up"})
+    assert (half.status, half.json["ids"], half.json["fallback"]) == (200, ["d2", "d0", "d3", "d1"], "engine-down")
+    engine.running = False
+    down = client.post("/v1/search", {"query": "up"})
+    assert (down.status, down.code, down.headers["retry-after"]) == (503, "engine-down", "1")
+    engine.running = engine.logging = True
+    assert client.post("/v1/search", {"query": "up"}).json["ids"] == ["d1", "d3", "d0", "d2"]
+
+
+def test_the_document_describes_every_path_and_its_examples_parse(client: Client):
+    document = client.get("/openapi.json").json
+    assert {"/v1/rank", "/v1/weights", "/v1/search", "/v1/model", "/v1/judgments"} <= document["paths"].keys()
+    assert client.post("/v1/rank", EXAMPLES["RankBody"]).status == 200
+    for name, example in EXAMPLES.items():
+        path = next(p for p, methods in document["paths"].items() if name in json.dumps(methods))
+        assert client.post(path, example).status in (200, 403, 409), name
+
+
+def test_readiness_follows_the_models_and_the_drain(make_client: Callable[..., Client]):
+    client = make_client(settings=PATIENT)
+    assert client.get("/readyz").json == {"status": "ready"}
+    client.app.draining = True
+    draining = client.get("/readyz")
+    assert (draining.status, draining.code, draining.headers["connection"]) == (503, "draining", "close")
+    assert client.post("/v1/rank", UP).status == 200
+
+
+def test_the_page_brings_all_it_needs(client: Client):
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert b"http://" not in page.body.replace(b"http://www.w3.org/2000/svg", b"")
+    assert b"https://" not in page.body

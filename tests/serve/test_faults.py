@@ -1,0 +1,216 @@
+"""Faults under load: none loses a request other than by a documented 503."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import KnnRanker, QuerySet
+from kinrank.serve.journal import Journal
+from kinrank.serve.keys import Role, add_key
+from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
+from tests.serve.servers import Load, Server, one_thread, serving
+
+pytestmark = pytest.mark.slow
+
+PATIENT = ("--deadline", "5000", "--drain", "0.3")
+
+
+def check(load: Load, statuses: set[int] | None = None) -> None:
+    assert load.lost == []
+    assert load.wrong == []
+    assert set(load.statuses) <= (statuses or {200}), load.statuses
+
+
+@pytest.fixture(scope="module")
+def place(camps: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faults")
+    KnnRanker(5).fit(camps).save(folder / "model", examples=camps[:5])
+    for role in Role:
+        (folder / f"{role}.key").write_text(add_key(folder / "keys", role.value, role))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def admin(place: Path) -> str:
+    return (place / "admin.key").read_text()
+
+
+@pytest.fixture(scope="module")
+def query(place: Path) -> str:
+    return (place / "query.key").read_text()
+
+
+@pytest.fixture(scope="module")
+def two_workers(place: Path) -> Iterator[Server]:
+    args = [str(place / "model"), "--workers", "2", "--keys", str(place / "keys"), *PATIENT]
+    with serving(place / "log", *args, "--judgments", str(place / "judgments"), env=one_thread()) as server:
+        server.wait_until(lambda: len(server.workers) == 2)
+        yield server
+
+
+def test_a_worker_killed_under_load(two_workers: Server, query: str):
+    before = two_workers.workers
+    with Load(lambda: two_workers.port, key=query) as load:
+        load.wait_for(50)
+        os.kill(before[0], signal.SIGKILL)
+        load.wait_for(50)
+        two_workers.wait_until(lambda: len(set(two_workers.workers) - {before[0]}) == 2)
+        load.wait_for(50)
+    check(load)
+    assert before[1] in two_workers.workers
+
+
+def test_fifty_swaps_under_load(two_workers: Server, place: Path, camps: QuerySet, query: str, admin: str):
+    rankers = [KnnRanker(k).fit(camps) for k in (5, 7)]
+    versions = set()
+    with Load(lambda: two_workers.port, key=query) as load:
+        for turn in range(50):
+            rankers[turn % 2].save(place / "model", examples=camps[:5])
+            status, said = two_workers.ask("POST", "/v1/model/reload", {}, admin)
+            assert status == 200, said
+            versions.add(said["version"])
+        load.wait_for(50)
+    check(load)
+    assert set(load.fallbacks) == {None}
+    assert len(versions) == 2
+
+
+def test_a_corrupt_model_offered_under_load(two_workers: Server, place: Path, query: str, admin: str, tmp_path: Path):
+    _, told = two_workers.ask("GET", "/v1/model", key=query)
+    version = told["models"]["default"]["loaded"]["version"]
+    good, bad = place / "good", place / "bad"
+    shutil.copytree(place / "model", bad)
+    raw = bytearray((bad / "memory.gram.npy").read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    (bad / "memory.gram.npy").write_bytes(raw)
+    with Load(lambda: two_workers.port, key=query) as load:
+        load.wait_for(20)
+        (place / "model").rename(good)
+        bad.rename(place / "model")
+        status, said = two_workers.ask("POST", "/v1/model/reload", {}, admin)
+        assert (status, said["error"]["code"]) == (409, "refused-model")
+        time.sleep(2.5)  # every worker has looked by itself
+        load.wait_for(50)
+        for _ in range(10):
+            _, told = two_workers.ask("GET", "/v1/model", key=query)
+            assert told["models"]["default"]["loaded"]["version"] == version
+            assert "has changed since it was written" in told["models"]["default"]["refused"]
+        (place / "model").rename(place / "refused")
+        good.rename(place / "model")
+        load.wait_for(50)
+    check(load)
+    assert set(load.fallbacks) == {None}
+
+
+def test_every_worker_learns_from_judgments(two_workers: Server, query: str, admin: str):
+    body = {"queries": [{"qid": "7001", "ids": ["x", "y"], "features": [[0.1, 1], [0.9, 1]], "grades": [0, 1]}]}
+    assert two_workers.ask("POST", "/v1/judgments", body, admin) == (200, {"kept": 1})
+
+    def learnt() -> bool:
+        told = [two_workers.ask("GET", "/v1/model", key=query)[1] for _ in range(8)]
+        return all(each["models"]["default"]["loaded"]["judgments_learnt"] == 1 for each in told)
+
+    two_workers.wait_until(learnt)
+
+
+def test_metrics_are_summed_over_workers(two_workers: Server, query: str):
+    import http.client
+
+    for _ in range(20):
+        assert two_workers.ask("POST", "/v1/rank", {"ids": ["a"], "features": [[1, 1]]}, query)[0] == 200
+    connection = http.client.HTTPConnection("127.0.0.1", two_workers.port)
+    connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {query}"})
+    page = connection.getresponse().read().decode()
+    connection.close()
+    line = next(line for line in page.splitlines() if line.startswith('kinrank_requests_total{endpoint="/v1/rank",'))
+    assert float(line.split()[-1]) >= 20
+
+
+def test_a_drain_sends_load_elsewhere_and_loses_nothing(place: Path):
+    args = [str(place / "model"), "--deadline", "5000", "--drain", "2"]
+    with (
+        serving(place / "a", *args, env=one_thread()) as first,
+        serving(place / "b", *args, env=one_thread()) as second,
+    ):
+        ready = [first.port, second.port]
+        turn = iter(range(10**9))
+        with Load(lambda: ready[next(turn) % len(ready)]) as load:
+            load.wait_for(50)
+            first.process.send_signal(signal.SIGTERM)
+            while first.ask("GET", "/readyz")[0] == 200:  # what a load balancer looks at
+                time.sleep(0.05)
+            ready.remove(first.port)
+            first.process.wait(60)
+            load.wait_for(50)
+        check(load)
+        assert load.repeated == 0
+    assert '"event":"draining"' in (place / "a").read_text()
+
+
+def test_a_full_disk_under_load(place: Path, query: str, admin: str, tmp_path: Path):
+    # The kernel refuses to let a file of the process grow beyond this, as it does when the disk is full.
+    limit = 1 << 20
+    args = [str(place / "model"), "--keys", str(place / "keys"), "--judgments", str(tmp_path / "j"), *PATIENT]
+
+    def limited() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+    rng = np.random.default_rng(0)
+    kept = []
+    with serving(tmp_path / "log", *args, env=one_thread(), preexec_fn=limited) as server:
+        with Load(lambda: server.port, key=query) as load:
+            for turn in range(200):
+                ids = [f"{turn}-{i}" for i in range(500)]
+                rows = np.column_stack([rng.random(500), np.ones(500)]).tolist()
+                judged = {"qid": str(8000 + turn), "ids": ids, "features": rows, "grades": [i % 3 for i in range(500)]}
+                status, said = server.ask("POST", "/v1/judgments", {"queries": [judged]}, admin)
+                if status != 200:
+                    break
+                kept.append(judged["qid"])
+            assert (status, said["error"]["code"]) == (503, "not-kept")
+            load.wait_for(50)
+        check(load)
+    texts, _ = Journal(tmp_path / "j" / "default.log").read()
+    assert [json.loads(text)["qid"] for text in texts] == kept
+    with serving(tmp_path / "log", *args, env=one_thread()) as again:
+        loaded = again.ask("GET", "/v1/model", key=query)[1]["models"]["default"]["loaded"]
+        assert loaded["judgments_learnt"] == len(kept)
+
+
+def test_jumps_of_the_clock(place: Path, tmp_path: Path):
+    library = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+    if not library.exists():
+        pytest.fail(f"{library} is not there: apt-get install libfaketime")
+    clock = tmp_path / "clock"
+    clock.write_text("+0")
+    fake = {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    with serving(tmp_path / "log", str(place / "model"), *PATIENT, env={**one_thread(), **fake}) as server:
+        with Load(lambda: server.port) as load:
+            for jump in ("+1d", "-30d", "+0"):
+                load.wait_for(30)
+                clock.write_text(jump)
+                time.sleep(1.2)
+                load.wait_for(30)
+        check(load)
+        assert set(load.fallbacks) == {None}
+        time.sleep(0.5)
+    days = {
+        json.loads(line)["time"][:10] for line in (tmp_path / "log").read_text().splitlines() if '"request"' in line
+    }
+    assert len(days) >= 3  # the clock did jump

@@ -1,0 +1,124 @@
+"""Requests nobody would write: generated from the OpenAPI document, and broken at random."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from kinrank.serve import Settings
+from kinrank.serve.keys import Role, add_key
+from tests.serve.asgi import Client
+from tests.serve.engine import ShelfEngine
+from tests.serve.servers import one_thread, serving
+
+pytestmark = pytest.mark.slow
+
+CASES = 10_000
+MUTANTS = 100_000
+ADMIN = ("/v1/judgments", "/v1/model/reload")
+ANSWERS = {200, 404, 405, 408, 409, 413, 415, 422, 502, 503}
+
+# Bodies that are right, which mutation makes wrong.
+_ROWS = [[0.2, 1.0], [0.9, 1.0], [0.5, 1.0]]
+_RANK = {"ids": ["a", "b", "c"], "features": _ROWS}
+SEEDS = [
+    ("/v1/rank", _RANK),
+    ("/v1/rank", {**_RANK, "feature_names": ["value", "camp"], "vector": [0.5, 1.5], "columns": {"words": 2}}),
+    ("/v1/rank", {**_RANK, "interleave": ["knn", "single"]}),
+    ("/v1/weights", _RANK),
+    ("/v1/weights", {"query": "up", "size": 5}),
+    ("/v1/search", {"query": "up", "size": 5, "window": 10, "explain": True}),
+    ("/v1/judgments", {"queries": [{"qid": "900", **_RANK, "grades": [0, 2, 1]}], "model": "knn"}),
+    ("/v1/model/reload", {"model": "single"}),
+]
+_TOKENS = [b"null", b"-1", b"1e999", b"NaN", b"{}", b"[]", b'""', b"\x00", b"\xff", b'"' * 3, b"9" * 400, b"[" * 50]
+
+
+def mutated(raw: bytes, rng: random.Random) -> bytes:
+    """Some bytes changed, dropped, doubled or replaced by what parsers trip over."""
+    body = bytearray(raw)
+    for _ in range(rng.randint(1, 4)):
+        place = rng.randrange(len(body) + 1)
+        kind = rng.randrange(5)
+        if kind == 0 and place < len(body):
+            body[place] = rng.randrange(256)
+        elif kind == 1:
+            del body[place : place + rng.randint(1, 20)]
+        elif kind == 2:
+            body[place:place] = body[place : place + rng.randint(1, 40)]
+        elif kind == 3:
+            body[place : place + rng.randint(0, 6)] = rng.choice(_TOKENS)
+        else:
+            body[place:] = b""
+    return bytes(body)
+
+
+def test_mutated_bodies_are_answered(make_client: Callable[..., Client], secrets: dict[str, str]):
+    client = make_client(settings=Settings(deadline=30.0, watch=3600), keys=True, engine=ShelfEngine([0.3, 0.9, 0.1]))
+    packed = {**_RANK, "features": np.array(_ROWS, dtype="<f4").tobytes()}
+    seeds = [(path, json.dumps(body).encode(), "application/json") for path, body in SEEDS]
+    seeds.append(("/v1/rank", msgspec.msgpack.encode(packed), "application/msgpack"))
+    rng = random.Random(0)
+    statuses: Counter[int] = Counter()
+    slowest = 0.0
+
+    async def send_some(count: int) -> None:
+        nonlocal slowest
+        for _ in range(count):
+            path, raw, kind = rng.choice(seeds)
+            key = secrets["admin" if path in ADMIN else "query"]
+            start = time.perf_counter()
+            answer = await client.ask("POST", path, mutated(raw, rng), content_type=kind, authorization=f"Bearer {key}")
+            slowest = max(slowest, time.perf_counter() - start)
+            statuses[answer.status] += 1
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(send_some(MUTANTS // 8) for _ in range(8)))
+
+    client.runner.run(all_of_them())
+    assert set(statuses) <= ANSWERS, statuses
+    assert statuses.total() == MUTANTS
+    assert statuses[200] > 1000  # some mutants live
+    assert statuses[422] > 50_000
+    assert slowest < 30
+    page = client.get("/metrics", authorization=f"Bearer {secrets['query']}").body.decode()
+    assert "kinrank_errors_total{" not in page
+
+
+def test_generated_requests_are_answered(models: Path, tmp_path: Path):
+    keys = {role: add_key(tmp_path / "keys", role.value, role) for role in Role}
+    args = [f"knn={models / 'knn'}", f"single={models / 'single'}", "--keys", str(tmp_path / "keys")]
+    args += ["--judgments", str(tmp_path / "j"), "--deadline", "5000", "--in-flight", "1000", "--drain", "0.1"]
+    with serving(tmp_path / "log", *args, env=one_thread()) as server:
+        run_schemathesis(
+            server.port, keys[Role.QUERY], "^/v1/(rank|weights|search|model)$|^/(healthz|readyz)$", tmp_path
+        )
+        run_schemathesis(server.port, keys[Role.ADMIN], "^/v1/(judgments|model/reload)$", tmp_path)
+        assert server.ask("POST", "/v1/rank", _RANK, keys[Role.QUERY])[1]["ids"] == ["b", "c", "a"]
+    log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    requests = [line for line in log if line["event"] == "request"]
+    assert len(requests) >= CASES
+    assert {line["status"] for line in requests} <= ANSWERS
+    assert "error" not in {line["event"] for line in log}
+
+
+def run_schemathesis(port: int, key: str, paths: str, folder: Path) -> None:
+    """Every finding is a failure."""
+    command = [Path(sys.executable).parent / "schemathesis", "run", f"http://127.0.0.1:{port}/openapi.json"]
+    command += ["--header", f"Authorization: Bearer {key}", "--include-path-regex", paths, "--max-examples", "1800"]
+    command += ["--checks", "not_a_server_error,response_schema_conformance,content_type_conformance", "--seed", "1"]
+    command += ["--phases", "examples,coverage,fuzzing", "--suppress-health-check", "all", "--workers", "2"]
+    command += ["--request-timeout", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=1200)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -1,0 +1,113 @@
+"""What was acknowledged is there; what was not leaves nothing behind."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kinrank.errors import DamagedFolderError
+from kinrank.serve.journal import Journal
+
+TEXTS = st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")))
+
+
+@given(appended=st.lists(TEXTS, max_size=5), data=st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_journal_cut_anywhere_holds_whole_records_and_goes_on(tmp_path: Path, appended: list[list[str]], data):
+    file = tmp_path / "log"
+    file.unlink(missing_ok=True)
+    journal = Journal(file)
+    for texts in appended:
+        journal.append(texts)
+    written = [text for texts in appended for text in texts]
+    assert journal.read()[0] == written
+    raw = file.read_bytes()
+    ends = [0, *(i + 1 for i, byte in enumerate(raw) if byte == ord("\n"))]
+    cut = data.draw(st.integers(0, len(raw)))
+    file.write_bytes(raw[:cut])
+    whole = sum(end <= cut for end in ends) - 1
+    assert journal.read()[0] == written[:whole]
+    journal.append(["after"])
+    assert journal.read()[0] == [*written[:whole], "after"]
+
+
+def test_reading_goes_on_where_it_stopped(tmp_path: Path):
+    journal = Journal(tmp_path / "log")
+    journal.append(["one", "two"])
+    texts, end = journal.read()
+    assert (texts, journal.read(end)) == (["one", "two"], ([], end))
+    journal.append(["three"])
+    assert journal.read(end)[0] == ["three"]
+
+
+@pytest.mark.parametrize("byte", [0, 5, 9, 12])
+def test_a_changed_byte_is_found(tmp_path: Path, byte: int):
+    journal = Journal(tmp_path / "log")
+    journal.append(["some text", "more"])
+    raw = bytearray(journal.path.read_bytes())
+    raw[byte] ^= 1
+    journal.path.write_bytes(raw)
+    with pytest.raises(DamagedFolderError, match="the record at byte 0 has changed"):
+        journal.read()
+
+
+FILL = """
+import resource, signal, sys
+from kinrank.errors import NotKeptError
+from kinrank.serve.journal import Journal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+journal = Journal(sys.argv[1])
+kept = 0
+for round in range(100):
+    try:
+        journal.append([f"record {round} " + "x" * 100] * 3)
+        kept += 3
+    except NotKeptError as error:
+        assert "nothing of this was kept" in str(error), error
+        break
+else:
+    sys.exit("the file never became full")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+journal.append(["there is room again"])
+print(kept)
+"""
+
+
+def test_a_full_disk_loses_nothing_and_is_survived(tmp_path: Path):
+    limit = 5_000  # bytes that the process may write to one file: the kernel then refuses as a full disk does
+    done = subprocess.run(
+        [sys.executable, "-c", FILL, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)),
+    )
+    assert done.returncode == 0, done.stderr
+    texts, _ = Journal(tmp_path / "log").read()
+    assert len(texts) == int(done.stdout) + 1
+    assert texts[-1] == "there is room again"
+
+
+def append_many(path: str, who: int) -> None:
+    journal = Journal(path)
+    for turn in range(50):
+        journal.append([f"{who} {turn}"])
+
+
+def test_processes_append_side_by_side(tmp_path: Path):
+    context = get_context("spawn")
+    writers = [context.Process(target=append_many, args=(str(tmp_path / "log"), who)) for who in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    texts, _ = Journal(tmp_path / "log").read()
+    for who in range(3):
+        assert [text for text in texts if text.startswith(f"{who} ")] == [f"{who} {turn}" for turn in range(50)]

@@ -1,0 +1,47 @@
+"""Keys are kept as digests and found by themselves only."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from kinrank.errors import FileFormatError, ParameterError
+from kinrank.serve.keys import KeyRing, Role, add_key
+
+
+def test_a_key_is_found_by_itself_only_and_is_not_in_the_file(tmp_path: Path):
+    secret = add_key(tmp_path / "keys", "web", Role.QUERY)
+    ring = KeyRing(tmp_path / "keys")
+    found = ring.find(secret)
+    assert found is not None
+    assert (found.name, found.role) == ("web", Role.QUERY)
+    for wrong in (secret[:-1], secret + "x", secret.upper(), "", found.digest, "ключ"):
+        assert ring.find(wrong) is None
+    assert secret not in (tmp_path / "keys").read_text()
+    assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o600
+
+
+def test_keys_come_and_go_without_a_restart(tmp_path: Path):
+    first = add_key(tmp_path / "keys", "one", Role.QUERY)
+    ring = KeyRing(tmp_path / "keys")
+    second = add_key(tmp_path / "keys", "two", Role.ADMIN)
+    ring.refresh()
+    assert ring.find(second) is not None
+    lines = (tmp_path / "keys").read_text().splitlines()
+    (tmp_path / "keys").write_text("# the first one has left\n" + lines[1] + "\n")
+    ring.refresh()
+    assert ring.find(first) is None
+    assert ring.find(second) is not None
+
+
+def test_wrong_files_and_names_are_refused(tmp_path: Path):
+    (tmp_path / "keys").write_text("web query notadigest\n")
+    with pytest.raises(FileFormatError, match="line 1: expected NAME ROLE SHA256"):
+        KeyRing(tmp_path / "keys")
+    with pytest.raises(ParameterError, match="letters, digits"):
+        add_key(tmp_path / "others", "a b", Role.QUERY)
+    add_key(tmp_path / "others", "web", Role.QUERY)
+    with pytest.raises(ParameterError, match="has a key 'web' already"):
+        add_key(tmp_path / "others", "web", Role.ADMIN)
