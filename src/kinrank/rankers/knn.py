@@ -10,20 +10,26 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import Float32, QuerySet
 from kinrank.data.vectors import QueryVectors
-from kinrank.describe import Describer
+from kinrank.describe import Describer, as_describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
+from kinrank.learn import make_learner
 from kinrank.learn.base import Float64, Learner, State
-from kinrank.learn.prepare import Missing, Scale
+from kinrank.learn.prepare import Missing, Preparer, Scale
+from kinrank.learn.rankrls import RankRLS
 from kinrank.neighbors import NeighborIndex, as_index
+from kinrank.neighbors.cells import CellTree
+from kinrank.rankers.cell_training import CellPlan, Map, Summer, add_up, here, plan_cells, rows_per_block
+from kinrank.rankers.cells import CellMemory, nearest_cells
 from kinrank.rankers.explain import Explanation, explain_query
-from kinrank.rankers.local import LocalRanker, Prior
-from kinrank.rankers.memory import Int64
+from kinrank.rankers.judgments import ChangingRanker
+from kinrank.rankers.local import Prior
+from kinrank.rankers.memory import Int64, Memory
 from kinrank.rankers.neighborhoods import Neighborhoods, in_blocks
 from kinrank.rankers.offline import OfflineModels
 from kinrank.store import nest, unnest
@@ -33,7 +39,7 @@ Mode = Literal["online", "offline-1", "offline-2"]
 _SAMPLE = 1000
 
 
-class KnnRanker(LocalRanker):
+class KnnRanker(ChangingRanker):
     """A model per query, learnt from its nearest judged queries.
 
     Parameters
@@ -58,6 +64,10 @@ class KnnRanker(LocalRanker):
         do, in the order given.
     index : str or NeighborIndex
         ``"auto"`` chooses by size.
+    cells : int, optional
+        Keep sums over so many cells of judged queries that are alike, in place of every judged query: learning a
+        local model then costs the same for any number of them. The nearest cells that hold `n_neighbors` queries
+        are learnt from, the last in part. Needs RankRLS and ``mode="online"``; see `kinrank.choose_cells`.
     neighbor_weights : str
         ``"uniform"`` as in the paper, or less with distance: ``"gaussian"``, ``"tricube"``, ``"epanechnikov"``,
         ``"inverse"``.
@@ -73,7 +83,7 @@ class KnnRanker(LocalRanker):
     Attributes
     ----------
     qid_ : array
-        The judged queries, in the order of neighbor positions.
+        The judged queries, in the order of neighbor positions; with cells, the one nearest to the center of each.
     global_ : Learner
         The model of all of them.
 
@@ -95,6 +105,7 @@ class KnnRanker(LocalRanker):
         describe: Spec | Describer = "summaries",
         reference: str | int | None = None,
         index: str | NeighborIndex = "auto",
+        cells: int | None = None,
         neighbor_weights: str = "uniform",
         prior: Prior = "none",
         prior_strength: float = 0.1,
@@ -109,12 +120,50 @@ class KnnRanker(LocalRanker):
         self.describe = describe
         self.reference = reference
         self.index = index
+        self.cells = cells
         self.neighbor_weights = neighbor_weights
         self.prior = prior
         self.prior_strength = prior_strength
         self.scale = scale
         self.missing = missing
         self.n_jobs = n_jobs
+
+    def _fit(self, queries: QuerySet) -> None:
+        if self.cells is None:
+            super()._fit(queries)
+        else:
+            blocks = QuerySetBlocks(queries, rows_per_block(self.cells, queries.n_features))
+            plan = self.plan_cells(blocks, here)
+            self.take_cells(plan, add_up(here(Summer(plan, blocks), range(len(blocks)))))
+
+    def plan_cells(self, blocks: Blocks, run: Map) -> CellPlan:
+        """Settle scaling, description and cells, as these settings say, on a sample of blocks of queries."""
+        self._check_settings()
+        describer = as_describer(self.describe, reference=self.reference)
+        preparer = Preparer(self.scale, self.missing)
+        return plan_cells(blocks, self.cells or 1, self._rankrls(), preparer, describer, run)
+
+    def take_cells(self, plan: CellPlan, memory: CellMemory) -> Self:
+        """Become the ranker of cells that were summed by a plan."""
+        if not memory.pairs.any():
+            raise DataError("in each query all grades are equal: there is nothing to learn an order from")
+        self.learner_, self.preparer_, self.describer_ = plan.learner, plan.preparer, plan.describer
+        self.tree_, self.usual_distances_, self.memory_ = plan.tree, plan.usual_distances, memory
+        self.index_ = as_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
+        return self._learn_again()
+
+    @property
+    def plan_(self) -> CellPlan:
+        """How queries are prepared, described and grouped into cells; what rankers that merge must share."""
+        if self.cells is None:
+            raise ParameterError("this needs cells: fit with cells=, or use add(X, y, qid=qid) and remove(qid)")
+        return CellPlan(self._rankrls(), self.preparer_, self.describer_, self.tree_, self.usual_distances_)
+
+    def _rankrls(self) -> RankRLS:
+        learner = make_learner(self.learner)
+        if not isinstance(learner, RankRLS):
+            raise ParameterError("cells are sums that only RankRLS learns from: set learner='rankrls', or cells=None")
+        return learner
 
     def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         self.qid_ = queries.qid
@@ -129,6 +178,11 @@ class KnnRanker(LocalRanker):
         whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
         if not whole or self.n_neighbors < 1:
             raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
+        if self.cells is not None:
+            if self.cells < 1:
+                raise ParameterError(f"cells must be a whole number from 1, got {self.cells!r}; None keeps every query")
+            if self.mode != "online":
+                raise ParameterError(f"cells need mode='online', got mode={self.mode!r}: set one of them")
         if self.n_jobs is not None and self.n_jobs != -1 and self.n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
         if self.radius is not None and not (isinstance(self.radius, Real) and self.radius > 0):
@@ -159,9 +213,11 @@ class KnnRanker(LocalRanker):
         return near, self._learn_each(near, near.weights(self.neighbor_weights, self.radius))
 
     def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
-        """The judged queries near each point: the nearest `n_neighbors`, or all within the radius."""
+        """The judged queries, or cells of them, near each point: the nearest `n_neighbors`, or all in the radius."""
         if self.radius is not None:
             return Neighborhoods.within(self.index_, points, self.radius)
+        if self.cells is not None:
+            return nearest_cells(self.index_, self.memory_.counts, points, n_neighbors or self.n_neighbors)
         return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.n_neighbors, len(self.qid_)))
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
@@ -205,51 +261,12 @@ class KnnRanker(LocalRanker):
             raise ParameterError("there are no models in advance: fit again with mode='offline-1' or 'offline-2'")
         return self.offline_
 
-    def add(
-        self,
-        X: ArrayLike | QuerySet,
-        y: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-    ) -> Self:
-        """Learn from further judged queries without fitting again.
-
-        Scaling and description stay as they were fitted; the model of every neighborhood, and the global one, are
-        what fitting with that scaling and description on all queries would give. Not while another thread predicts.
-        """
-        queries = self._take(X, y, qid, group, query_vectors)
-        known = np.isin(queries.qid, self.qid_)
-        if known.any():
-            raise DataError(f"query {queries.qid[known][0].item()!r} is known already: remove it first, then add it")
-        if queries.qid.dtype.kind != self.qid_.dtype.kind:
-            raise DataError(f"the judged queries have ids like {self.qid_[0].item()!r}, got {queries.qid[0].item()!r}")
-        # Whatever may be refused comes before the first change.
-        points, prepared = self._points(queries), queries.replace(y=queries.grades, X=self._prepared(queries))
-        self.index_.add(points)
-        self.memory_.add(prepared)
-        self.qid_ = np.concatenate([self.qid_, queries.qid])
-        return self._learn_again()
-
-    def remove(self, qid: ArrayLike) -> Self:
-        """Forget judged queries by id, as if they had never been seen (but for scaling and description)."""
-        check_is_fitted(self)
-        wanted = np.atleast_1d(np.asarray(qid))
-        index = np.flatnonzero(np.isin(self.qid_, wanted))
-        unknown = wanted[~np.isin(wanted, self.qid_)]
-        if len(unknown):
-            raise DataError(f"query {unknown[0].item()!r} is not among the {len(self.qid_)} judged queries")
-        if len(index) == len(self.qid_):
-            raise DataError("cannot remove every judged query: nothing would be left to learn from")
-        self.index_.remove(index)
-        self.memory_.remove(index)
-        self.qid_ = np.delete(self.qid_, index)
-        return self._learn_again()
-
     def _learn_again(self) -> Self:
+        if isinstance(self.memory_, CellMemory):
+            self.qid_ = self.memory_.names
+        else:
+            self._measure_distances()
         self.global_ = self.memory_.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
-        self._measure_distances()
         self._learn_offline()
         return self
 
@@ -257,6 +274,8 @@ class KnnRanker(LocalRanker):
         """Everything learnt."""
         state = super().get_state() | nest(index=self.index_.get_state())
         state |= {"qid": self.qid_, "usual_distances": self.usual_distances_}
+        if self.cells is not None:
+            state |= nest(tree=self.tree_.get_state())
         return state if self.offline_ is None else state | nest(offline=self.offline_.get_state())
 
     def set_state(self, state: State) -> Self:
@@ -265,6 +284,11 @@ class KnnRanker(LocalRanker):
         points = state["index.points"]
         self.index_ = as_index(self.index, *points.shape).set_state(unnest(state, "index"))
         self.qid_, self.usual_distances_ = state["qid"], state["usual_distances"]
+        if self.cells is not None:
+            self.tree_ = CellTree.from_state(unnest(state, "tree"))
         offline = unnest(state, "offline")
         self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None
         return self
+
+    def _restore(self, state: State) -> Memory:
+        return super()._restore(state) if self.cells is None else CellMemory.from_state(self._rankrls(), state)
