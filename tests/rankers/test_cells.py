@@ -18,8 +18,9 @@ from kinrank.describe import Describer
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers import cell_training
-from kinrank.rankers.cell_training import FAN_IN, Summer, add_up, here
+from kinrank.rankers.cell_training import FAN_IN, Summer, add_up
 from kinrank.rankers.cells import CellMemory, covering_shares
+from kinrank.rankers.parallel import Here
 
 SETTINGS = [
     {},
@@ -215,9 +216,9 @@ def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatc
     train, test = queries[:600], queries[600:]
     blocks = QuerySetBlocks(train, 700)
     ranker = KnnRanker(100, cells=10)
-    plan = ranker.plan_cells(blocks, here)
+    plan = ranker.plan_cells(blocks, Here())
     ranker.n_features_in_, ranker.feature_names_ = train.n_features, train.feature_names
-    ranker.take_cells(plan, add_up(here(Summer(plan, blocks), range(len(blocks)))))
+    ranker.take_cells(plan, add_up(map(Summer(plan, blocks), range(len(blocks)))))
     assert len(ranker.tree_) == 10
     assert ranker.memory_.counts.sum() == 600
     assert ranker.score(test) > SingleRanker("rankrls").fit(train).score(test) + 0.03

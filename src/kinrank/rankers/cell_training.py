@@ -6,9 +6,8 @@ numbers, always in the same grouping; so the bytes of the result depend on the d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -25,6 +24,7 @@ from kinrank.neighbors.base import Int64
 from kinrank.neighbors.cells import CellTree
 from kinrank.rankers.cells import CellMemory
 from kinrank.rankers.local import unit_moments
+from kinrank.rankers.parallel import Executor, in_order
 from kinrank.store import nest
 
 SAMPLE_ROWS = 1 << 20
@@ -38,25 +38,6 @@ FAN_IN = 16
 
 _QUERIES_AT_ONCE = 1024  # their statistics stay in the cache: 4.6 MB at 46 features
 _USUAL = 1000  # queries that say how far from its center a query usually is
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-class Map(Protocol):
-    """Calls a function for every item and yields the results in the order of the items.
-
-    What it calls must not depend on anything but the item: it may be called somewhere else, and again.
-    """
-
-    def __call__(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-        """Map."""
-        ...
-
-
-def here(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Map in this process."""
-    return map(function, items)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,11 +104,11 @@ def rows_per_block(n_cells: int, n_features: int) -> int:
 
 
 def plan_cells(
-    blocks: Blocks, n_cells: int, learner: RankRLS, preparer: Preparer, describer: Describer, run: Map
+    blocks: Blocks, n_cells: int, learner: RankRLS, preparer: Preparer, describer: Describer, executor: Executor
 ) -> CellPlan:
     """Fit preparer and describer on a sample of the queries, and find the cells of their descriptions."""
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-    queries = QuerySet.concat(list(run(Picker(blocks, sample), sample.blocks)))
+    queries = QuerySet.concat(list(in_order(executor, Picker(blocks, sample), sample.blocks)))
     targets = None
     preparer.fit(queries)
     if describer.needs_targets:
@@ -137,7 +118,7 @@ def plan_cells(
     wanted = POINTS_PER_CELL * n_cells
     if len(queries) < wanted and sample.share < 1.0:
         more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
-        points = np.concatenate(list(run(Describing(Picker(blocks, more), describer), more.blocks)))
+        points = np.concatenate(list(in_order(executor, Describing(Picker(blocks, more), describer), more.blocks)))
     tree = CellTree(n_cells).fit(points)
     some = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
     return CellPlan(learner, preparer, describer, tree, np.sort(tree.assign(points[some])[1]))

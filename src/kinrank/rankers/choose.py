@@ -14,8 +14,10 @@ from kinrank.learn.base import Float64
 from kinrank.measure import NDCG, Measure
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.local import coefficients
-from kinrank.rankers.memory import Pull, SummedMemory
-from kinrank.rankers.neighborhoods import in_blocks
+from kinrank.rankers.memory import Int64, Pull, SummedMemory
+from kinrank.rankers.parallel import Here, current, in_order
+
+_QUERIES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -91,20 +93,36 @@ def choose_neighbors(
     queries = ranker._take(queries)
     counts = np.unique(np.minimum(n_neighbors, int(memory.counts.sum())))
     pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
-    X = ranker._prepared(queries)
-    scores = np.empty((len(pulls), len(counts), queries.n_rows))
-    offsets = queries.offsets
-    query = 0
-    for some in in_blocks(ranker._points(queries)):
-        for near, _ in ranker.near(some, int(counts[-1])):
-            rows = slice(offsets[query], offsets[query + 1])
-            sums = memory.prefix_sums(near, counts)
-            for row, pull in enumerate(pulls):
-                settings = (memory.learner.penalty, None) if pull is None else pull.applied(memory.learner.penalty)
-                solved = np.where(sums.pairs[:, None] > 0, sums.solve(*settings), coefficients(ranker.global_))
-                scores[row, :, rows] = (X[rows] @ solved.T).T
-            query += 1
-    return _best(queries, scores, counts.tolist(), prior_strengths, measure, ranker.global_.predict(X))
+    trial = _Trial(ranker, memory, queries, counts, pulls)
+    starts = range(0, len(queries), _QUERIES_AT_ONCE)
+    scores = np.concatenate(list(in_order(current(Here()), trial, starts)), axis=2)
+    return _best(queries, scores[:-1], counts.tolist(), prior_strengths, measure, scores[-1, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """The scores of some validation queries under every setting."""
+
+    ranker: KnnRanker
+    memory: SummedMemory
+    queries: QuerySet
+    counts: Int64
+    pulls: list[Pull | None]
+
+    def __call__(self, start: int) -> Float64:
+        """Shape (strengths + 1, counts, rows); the last is the global model's."""
+        some = self.queries[start : start + _QUERIES_AT_ONCE]
+        X, by_global = self.ranker._prepared(some), coefficients(self.ranker.global_)
+        scores = np.empty((len(self.pulls) + 1, len(self.counts), some.n_rows))
+        scores[-1] = X @ by_global
+        penalty = self.memory.learner.penalty
+        for query, (near, _) in enumerate(self.ranker.near(self.ranker._points(some), int(self.counts[-1]))):
+            rows = slice(some.offsets[query], some.offsets[query + 1])
+            sums = self.memory.prefix_sums(near, self.counts)
+            for row, pull in enumerate(self.pulls):
+                solved = sums.solve(*((penalty, None) if pull is None else pull.applied(penalty)))
+                scores[row, :, rows] = (X[rows] @ np.where(sums.pairs[:, None] > 0, solved, by_global).T).T
+        return scores
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral, Real
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
 
 from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import Float32, QuerySet
@@ -24,7 +22,7 @@ from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.rankrls import RankRLS
 from kinrank.neighbors import NeighborIndex, as_index
 from kinrank.neighbors.cells import CellTree
-from kinrank.rankers.cell_training import CellPlan, Map, Summer, add_up, here, plan_cells, rows_per_block
+from kinrank.rankers.cell_training import CellPlan, Summer, add_up, plan_cells, rows_per_block
 from kinrank.rankers.cells import CellMemory, nearest_cells
 from kinrank.rankers.explain import Explanation, explain_query
 from kinrank.rankers.judgments import ChangingRanker
@@ -32,6 +30,7 @@ from kinrank.rankers.local import Prior
 from kinrank.rankers.memory import Int64, Memory
 from kinrank.rankers.neighborhoods import Neighborhoods, in_blocks
 from kinrank.rankers.offline import OfflineModels
+from kinrank.rankers.parallel import Executor, Here, Threads, current, in_order
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]
@@ -133,15 +132,16 @@ class KnnRanker(ChangingRanker):
             super()._fit(queries)
         else:
             blocks = QuerySetBlocks(queries, rows_per_block(self.cells, queries.n_features))
-            plan = self.plan_cells(blocks, here)
-            self.take_cells(plan, add_up(here(Summer(plan, blocks), range(len(blocks)))))
+            executor = current(Here())
+            plan = self.plan_cells(blocks, executor)
+            self.take_cells(plan, add_up(in_order(executor, Summer(plan, blocks), range(len(blocks)))))
 
-    def plan_cells(self, blocks: Blocks, run: Map) -> CellPlan:
+    def plan_cells(self, blocks: Blocks, executor: Executor) -> CellPlan:
         """Settle scaling, description and cells, as these settings say, on a sample of blocks of queries."""
         self._check_settings()
         describer = as_describer(self.describe, reference=self.reference)
         preparer = Preparer(self.scale, self.missing)
-        return plan_cells(blocks, self.cells or 1, self._rankrls(), preparer, describer, run)
+        return plan_cells(blocks, self.cells or 1, self._rankrls(), preparer, describer, executor)
 
     def take_cells(self, plan: CellPlan, memory: CellMemory) -> Self:
         """Become the ranker of cells that were summed by a plan."""
@@ -199,11 +199,10 @@ class KnnRanker(ChangingRanker):
         self.offline_ = None
         if self.mode == "online":
             return
-        # Threads, since search and learning are compiled code without the interpreter's lock; BLAS is told to use one
-        # each. The models do not depend on how many there are.
-        workers = os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs
-        with threadpool_limits(1), ThreadPoolExecutor(workers) as threads:
-            learnt = list(threads.map(self._learn_near, in_blocks(self.index_.points_)))
+        # Threads, since search and learning are compiled code without the interpreter's lock. The models do not depend
+        # on how many there are.
+        threads = Threads(os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs)
+        learnt = list(in_order(current(threads), self._learn_near, in_blocks(self.index_.points_)))
         models = [model for _, some in learnt for model in some]
         self.offline_ = OfflineModels(models, Neighborhoods.concat(near for near, _ in learnt), self.memory_.pairs)
 
