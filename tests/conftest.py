@@ -18,7 +18,7 @@ settings.register_profile("kinrank", deadline=None, derandomize="CI" in os.envir
 settings.load_profile("kinrank")
 # Set by scripts/test-core, whose environment has no extras. Without it a missing dependency is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
-EXTRAS = re.compile(r"^(?:import|from) (?:clarabel|faiss|ir_measures|lightgbm|matplotlib|pandas|piqp)\b", re.M)
+EXTRAS = re.compile(r"^(?:import|from) (?:clarabel|faiss|ir_measures|lightgbm|matplotlib|pandas|piqp|ray)\b", re.M)
 
 collect_ignore = [str(file) for file in HERE.rglob("test_*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
 

@@ -56,7 +56,7 @@ _PUBLIC = {
     "write_qrels": "kinrank.data.trec",
     "write_run": "kinrank.data.trec",
 }
-_MODULES = ("datasets", "measure")
+_MODULES = ("datasets", "measure", "scale")
 
 __all__ = ["__version__", *_MODULES, *_PUBLIC]
 

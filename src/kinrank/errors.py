@@ -7,6 +7,7 @@
     │   └── FileFormatError                  the same, with the file and the line
     ├── ParameterError (also ValueError)     a setting that makes no sense
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── JobError                             a long job that could not be finished; what is done is kept
     └── StoreError                           a folder on disk that cannot be trusted
         ├── DamagedFolderError               it was written by kinrank, and has changed since
         ├── ForeignFolderError               it was not written by kinrank, or is of another kind
@@ -47,6 +48,11 @@ class FileFormatError(DataError):
         super().__init__(f"{where}: {problem}")
         self.path = os.fspath(path)
         self.line = line
+        self._problem = problem
+
+    def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, int, str]]:
+        # An exception comes back from another process by the arguments it was made of.
+        return type(self), (self.path, self.line, self._problem)
 
 
 class ParameterError(KinrankError, ValueError):
@@ -55,6 +61,10 @@ class ParameterError(KinrankError, ValueError):
 
 class MissingExtraError(KinrankError, ImportError):
     """An optional dependency is not installed; the message has the pip line."""
+
+
+class JobError(KinrankError):
+    """A long job that could not be finished; what is done is kept, and the message says how to go on."""
 
 
 class StoreError(KinrankError):

@@ -31,7 +31,7 @@ def test_every_query_is_in_one_block_of_the_right_size(sizes: list[int], rows: i
 def test_a_sample_is_everything_or_a_part_from_all_over(sizes: list[int], rows: int, wanted: int) -> None:
     blocks = QuerySetBlocks(queries(sizes), rows)
     sample = Sample.of_rows(blocks, wanted)
-    picked = [qid for block in sample.blocks for qid in sample.pick(blocks.read(block)).qid.tolist()]
+    picked = [qid for block in sample.blocks for part in sample.pick(blocks.read(block)) for qid in part.qid.tolist()]
     assert picked == sorted(set(picked))
     if sum(sizes) <= wanted:
         assert picked == list(range(len(sizes)))

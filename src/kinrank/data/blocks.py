@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
+from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, ParameterError
+from kinrank.folder import MANIFEST
 
 _SPREAD = 32  # blocks that a sample is taken from at least, so that data in some order still shows all of itself
 
@@ -26,6 +31,10 @@ class Blocks(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """How many blocks there are."""
+
+    @abstractmethod
+    def cut(self, rows_per_block: int) -> Self:
+        """Cut anew into blocks of about so many rows."""
 
     @abstractmethod
     def n_rows(self, block: int) -> int:
@@ -63,11 +72,15 @@ class QuerySetBlocks(Blocks):
     """
 
     def __init__(self, queries: QuerySet, rows_per_block: int) -> None:
-        if rows_per_block < 1:
-            raise ParameterError(f"rows_per_block must be at least 1, got {rows_per_block}")
         self.queries = queries
         self.feature_names = queries.feature_names
-        self.starts = _cut(queries, rows_per_block)
+        self.cut(rows_per_block)
+
+    def cut(self, rows_per_block: int) -> Self:
+        """Cut anew, by queries."""
+        check_rows_per_block(rows_per_block)
+        self.starts = _cut(self.queries, rows_per_block)
+        return self
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -89,6 +102,46 @@ class QuerySetBlocks(Blocks):
         """Sizes, features and the first and last ids: a set that is open is not read for this."""
         ids = self.queries.qid[[0, -1]].tolist() if len(self.queries) else []
         return repr((self.feature_names, self.queries.n_rows, self.starts, ids))
+
+
+class FolderBlocks(QuerySetBlocks):
+    """The blocks of a folder that `QuerySet.save` or `kinrank convert` wrote, mapped into memory by whoever reads.
+
+    Sent to another process it is a path, so the folder must be where every worker can see it.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    rows_per_block
+        See `QuerySetBlocks`.
+    """
+
+    def __init__(self, path: PathLike, rows_per_block: int) -> None:
+        super().__init__(QuerySet.open(path), rows_per_block)
+        self.path = os.fspath(path)
+
+    def cut(self, rows_per_block: int) -> Self:
+        """Cut anew, by queries."""
+        self.rows_per_block = rows_per_block
+        return super().cut(rows_per_block)
+
+    def __reduce__(self) -> tuple[type[FolderBlocks], tuple[str, int]]:
+        return type(self), (self.path, self.rows_per_block)
+
+    def name(self, block: int) -> str:
+        """The folder, and which of its queries."""
+        return f"{self.path}, {super().name(block)}"
+
+    def fingerprint(self) -> str:
+        """What the folder's manifest says, which has the checksum of every file."""
+        return repr(((Path(self.path) / MANIFEST).read_text(), self.starts))
+
+
+def check_rows_per_block(rows_per_block: int) -> None:
+    """Raise where blocks would have no rows."""
+    if rows_per_block < 1:
+        raise ParameterError(f"rows_per_block must be at least 1, got {rows_per_block}")
 
 
 def _cut(queries: QuerySet, rows_per_block: int) -> list[int]:
@@ -133,9 +186,9 @@ class Sample:
         found = sum(rows[block] for block in chosen)
         return cls(tuple(chosen), min(1.0, n_rows / max(found, 1)))
 
-    def pick(self, parts: Iterable[QuerySet]) -> QuerySet:
-        """The queries of one block that are in the sample."""
-        return QuerySet.concat([self._some(part) for part in parts])
+    def pick(self, parts: Iterable[QuerySet]) -> list[QuerySet]:
+        """Of each part of a block the queries that are in the sample; a block may be without any."""
+        return [self._some(part) for part in parts]
 
     def _some(self, part: QuerySet) -> QuerySet:
         if self.share == 1.0:

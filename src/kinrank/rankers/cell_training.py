@@ -6,8 +6,10 @@ numbers, always in the same grouping; so the bytes of the result depend on the d
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -78,16 +80,19 @@ class CellPlan:
                     memory.add(cells, distances, queries.qid, each)
         return memory
 
-    def same_as(self, other: CellPlan) -> bool:
-        """Whether sums made by one plan may be added to those of the other."""
-        mine, theirs = self._arrays(), other._arrays()
-        alike = repr(self.learner) == repr(other.learner) and mine.keys() == theirs.keys()
-        return alike and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+    def digest(self) -> str:
+        """Differs where sums made by one plan must not be added to those of another."""
+        seen = hashlib.sha256(repr(self.learner).encode())
+        for name, array in sorted(self.get_state().items()):
+            seen.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        return seen.hexdigest()
 
-    def _arrays(self) -> State:
-        return nest(
+    def get_state(self) -> State:
+        """As plain arrays."""
+        parts = nest(
             preparer=self.preparer.get_state(), describer=self.describer.get_state(), tree=self.tree.get_state()
         )
+        return parts | {"usual_distances": self.usual_distances}
 
 
 def rows_per_block(n_cells: int, n_features: int) -> int:
@@ -108,7 +113,7 @@ def plan_cells(
 ) -> CellPlan:
     """Fit preparer and describer on a sample of the queries, and find the cells of their descriptions."""
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-    queries = QuerySet.concat(list(in_order(executor, Picker(blocks, sample), sample.blocks)))
+    queries = QuerySet.concat(list(chain.from_iterable(in_order(executor, Picker(blocks, sample), sample.blocks))))
     targets = None
     preparer.fit(queries)
     if describer.needs_targets:
@@ -118,7 +123,8 @@ def plan_cells(
     wanted = POINTS_PER_CELL * n_cells
     if len(queries) < wanted and sample.share < 1.0:
         more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
-        points = np.concatenate(list(in_order(executor, Describing(Picker(blocks, more), describer), more.blocks)))
+        described = in_order(executor, Describing(Picker(blocks, more), describer), more.blocks)
+        points = np.concatenate(list(chain.from_iterable(described)))
     tree = CellTree(n_cells).fit(points)
     some = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
     return CellPlan(learner, preparer, describer, tree, np.sort(tree.assign(points[some])[1]))
@@ -131,7 +137,7 @@ class Picker:
     blocks: Blocks
     sample: Sample
 
-    def __call__(self, block: int) -> QuerySet:
+    def __call__(self, block: int) -> list[QuerySet]:
         """Read the block and pick."""
         return self.sample.pick(self.blocks.read(block))
 
@@ -143,9 +149,9 @@ class Describing:
     picker: Picker
     describer: Describer
 
-    def __call__(self, block: int) -> Float32:
+    def __call__(self, block: int) -> list[Float32]:
         """Read the block, pick and describe."""
-        return self.describer.transform(self.picker(block))
+        return [self.describer.transform(picked) for picked in self.picker(block)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,9 +95,7 @@ class CellMemory(SummedMemory):
 
     def merge(self, other: CellMemory) -> None:
         """Take in the cells of another memory, cell by cell."""
-        for mine, theirs in zip(self._sums(), other._sums(), strict=True):
-            mine += theirs
-        self._name(np.arange(len(other.names)), other.names, other.nearness)
+        self.merge_packed(other.pack())
 
     def _sums(self) -> tuple[NDArray[Any], ...]:
         return self.statistics.gram, self.statistics.moment, self.statistics.pairs, self._counts
@@ -127,6 +125,19 @@ class CellMemory(SummedMemory):
         """What `get_state` gave."""
         statistics = PairStatistics.from_state(state)
         return cls(learner, statistics, state["counts"], state["names"], state["nearness"])
+
+    def pack(self) -> State:
+        """The cells that hold a query, and which they are: what a part of the data has to say."""
+        held = np.flatnonzero(self.counts)
+        return {name: array[held] for name, array in self.get_state().items()} | {"cells": held}
+
+    def merge_packed(self, state: State) -> None:
+        """Take in what `pack` gave."""
+        cells = state["cells"]
+        mine = dict(zip(("gram", "moment", "pairs", "counts"), self._sums(), strict=True))
+        for name, sums in mine.items():
+            sums[cells] += state[name]
+        self._name(cells, state["names"], state["nearness"])
 
     def copy(self) -> Self:
         """Cells that can be changed without changing these, nor the folder they may lie in."""

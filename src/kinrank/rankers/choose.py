@@ -115,13 +115,12 @@ class _Trial:
         X, by_global = self.ranker._prepared(some), coefficients(self.ranker.global_)
         scores = np.empty((len(self.pulls) + 1, len(self.counts), some.n_rows))
         scores[-1] = X @ by_global
-        penalty = self.memory.learner.penalty
         for query, (near, _) in enumerate(self.ranker.near(self.ranker._points(some), int(self.counts[-1]))):
             rows = slice(some.offsets[query], some.offsets[query + 1])
             sums = self.memory.prefix_sums(near, self.counts)
             for row, pull in enumerate(self.pulls):
-                solved = sums.solve(*((penalty, None) if pull is None else pull.applied(penalty)))
-                scores[row, :, rows] = (X[rows] @ np.where(sums.pairs[:, None] > 0, solved, by_global).T).T
+                solved = np.where(sums.pairs[:, None] > 0, self.memory.solve(sums, pull), by_global)
+                scores[row, :, rows] = (X[rows] @ solved.T).T
         return scores
 
 

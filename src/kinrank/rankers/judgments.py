@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from copy import copy
 from typing import Any, Self
 
@@ -14,29 +13,19 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import QueryVectors
 from kinrank.errors import DataError, ParameterError
 from kinrank.neighbors import NeighborIndex
-from kinrank.rankers.cell_training import CellPlan
+from kinrank.rankers.cell_ranker import CellRanker
 from kinrank.rankers.cells import CellMemory
-from kinrank.rankers.local import LocalRanker
 from kinrank.rankers.memory import QueryMemory
 
 
-class ChangingRanker(LocalRanker):
+class ChangingRanker(CellRanker):
     """Base of local rankers whose judged queries may change.
 
-    A subclass keeps ``index_`` and ``qid_`` beside the memory, and implements `_learn_again` and `plan_`.
+    A subclass keeps ``index_`` and ``qid_`` beside the memory.
     """
 
     index_: NeighborIndex
     qid_: NDArray[Any]
-
-    @abstractmethod
-    def _learn_again(self) -> Self:
-        """Bring what is derived from the judged queries up to date."""
-
-    @property
-    @abstractmethod
-    def plan_(self) -> CellPlan:
-        """How queries are prepared, described and grouped into cells."""
 
     def add(
         self,
@@ -134,7 +123,7 @@ class ChangingRanker(LocalRanker):
         """
         check_is_fitted(self)
         check_is_fitted(other)
-        if self.feature_names_ != other.feature_names_ or not self.plan_.same_as(other.plan_):
+        if self.feature_names_ != other.feature_names_ or self.plan_.digest() != other.plan_.digest():
             raise ParameterError(
                 "only rankers with the same scaling, description and cells can be merged: make the second by "
                 "first.fit_alike(queries)"

@@ -10,27 +10,22 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import Float32, QuerySet
 from kinrank.data.vectors import QueryVectors
-from kinrank.describe import Describer, as_describer
+from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
-from kinrank.errors import DataError, ParameterError
-from kinrank.learn import make_learner
+from kinrank.errors import ParameterError
 from kinrank.learn.base import Float64, Learner, State
-from kinrank.learn.prepare import Missing, Preparer, Scale
-from kinrank.learn.rankrls import RankRLS
+from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex, as_index
-from kinrank.neighbors.cells import CellTree
-from kinrank.rankers.cell_training import CellPlan, Summer, add_up, plan_cells, rows_per_block
 from kinrank.rankers.cells import CellMemory, nearest_cells
 from kinrank.rankers.explain import Explanation, explain_query
 from kinrank.rankers.judgments import ChangingRanker
 from kinrank.rankers.local import Prior
-from kinrank.rankers.memory import Int64, Memory
+from kinrank.rankers.memory import Int64
 from kinrank.rankers.neighborhoods import Neighborhoods, in_blocks
 from kinrank.rankers.offline import OfflineModels
-from kinrank.rankers.parallel import Executor, Here, Threads, current, in_order
+from kinrank.rankers.parallel import Threads, current, in_order
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]
@@ -127,44 +122,6 @@ class KnnRanker(ChangingRanker):
         self.missing = missing
         self.n_jobs = n_jobs
 
-    def _fit(self, queries: QuerySet) -> None:
-        if self.cells is None:
-            super()._fit(queries)
-        else:
-            blocks = QuerySetBlocks(queries, rows_per_block(self.cells, queries.n_features))
-            executor = current(Here())
-            plan = self.plan_cells(blocks, executor)
-            self.take_cells(plan, add_up(in_order(executor, Summer(plan, blocks), range(len(blocks)))))
-
-    def plan_cells(self, blocks: Blocks, executor: Executor) -> CellPlan:
-        """Settle scaling, description and cells, as these settings say, on a sample of blocks of queries."""
-        self._check_settings()
-        describer = as_describer(self.describe, reference=self.reference)
-        preparer = Preparer(self.scale, self.missing)
-        return plan_cells(blocks, self.cells or 1, self._rankrls(), preparer, describer, executor)
-
-    def take_cells(self, plan: CellPlan, memory: CellMemory) -> Self:
-        """Become the ranker of cells that were summed by a plan."""
-        if not memory.pairs.any():
-            raise DataError("in each query all grades are equal: there is nothing to learn an order from")
-        self.learner_, self.preparer_, self.describer_ = plan.learner, plan.preparer, plan.describer
-        self.tree_, self.usual_distances_, self.memory_ = plan.tree, plan.usual_distances, memory
-        self.index_ = as_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
-        return self._learn_again()
-
-    @property
-    def plan_(self) -> CellPlan:
-        """How queries are prepared, described and grouped into cells; what rankers that merge must share."""
-        if self.cells is None:
-            raise ParameterError("this needs cells: fit with cells=, or use add(X, y, qid=qid) and remove(qid)")
-        return CellPlan(self._rankrls(), self.preparer_, self.describer_, self.tree_, self.usual_distances_)
-
-    def _rankrls(self) -> RankRLS:
-        learner = make_learner(self.learner)
-        if not isinstance(learner, RankRLS):
-            raise ParameterError("cells are sums that only RankRLS learns from: set learner='rankrls', or cells=None")
-        return learner
-
     def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         self.qid_ = queries.qid
         self.index_ = as_index(self.index, *points.shape).fit(points)
@@ -178,11 +135,8 @@ class KnnRanker(ChangingRanker):
         whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
         if not whole or self.n_neighbors < 1:
             raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
-        if self.cells is not None:
-            if self.cells < 1:
-                raise ParameterError(f"cells must be a whole number from 1, got {self.cells!r}; None keeps every query")
-            if self.mode != "online":
-                raise ParameterError(f"cells need mode='online', got mode={self.mode!r}: set one of them")
+        if self.cells is not None and self.mode != "online":
+            raise ParameterError(f"cells need mode='online', got mode={self.mode!r}: set one of them")
         if self.n_jobs is not None and self.n_jobs != -1 and self.n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
         if self.radius is not None and not (isinstance(self.radius, Real) and self.radius > 0):
@@ -273,8 +227,6 @@ class KnnRanker(ChangingRanker):
         """Everything learnt."""
         state = super().get_state() | nest(index=self.index_.get_state())
         state |= {"qid": self.qid_, "usual_distances": self.usual_distances_}
-        if self.cells is not None:
-            state |= nest(tree=self.tree_.get_state())
         return state if self.offline_ is None else state | nest(offline=self.offline_.get_state())
 
     def set_state(self, state: State) -> Self:
@@ -283,11 +235,6 @@ class KnnRanker(ChangingRanker):
         points = state["index.points"]
         self.index_ = as_index(self.index, *points.shape).set_state(unnest(state, "index"))
         self.qid_, self.usual_distances_ = state["qid"], state["usual_distances"]
-        if self.cells is not None:
-            self.tree_ = CellTree.from_state(unnest(state, "tree"))
         offline = unnest(state, "offline")
         self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None
         return self
-
-    def _restore(self, state: State) -> Memory:
-        return super()._restore(state) if self.cells is None else CellMemory.from_state(self._rankrls(), state)

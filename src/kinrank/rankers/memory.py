@@ -94,9 +94,13 @@ class SummedMemory(Memory):
 
     def learn_each(self, index: Int64, starts: Int64, weights: Float64, pull: Pull | None = None) -> list[RankRLS]:
         """Sum and solve, set after set without leaving compiled code."""
-        penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
         sums = self.statistics.sums(index, starts, self.pair_weights(index, weights))
-        return [self.learner.with_weights(weights) for weights in sums.solve(penalty, prior)]
+        return [self.learner.with_weights(solved) for solved in self.solve(sums, pull)]
+
+    def solve(self, sums: PairStatistics, pull: Pull | None = None) -> Float64:
+        """The weights of each row of summed statistics, with the penalty of the learner."""
+        penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
+        return sums.solve(penalty, prior)
 
     def prefix_sums(self, index: Int64, counts: Int64) -> PairStatistics:
         """The sums over the nearest ``counts[i]`` queries, for every i in one pass; positions are nearest first."""
