@@ -28,6 +28,7 @@ _MODULES = "catboost|clarabel|faiss|ir_measures|lightgbm|matplotlib|optuna|panda
 EXTRAS = re.compile(rf"^(?:import|from) (?:{_MODULES})\b", re.M)
 _NAMES = "clarabel faiss ir_measures lightgbm matplotlib msgspec pandas piqp schemathesis tests.serve.asgi"
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _NAMES.split()))})\b", re.M)
+EXTRAS = re.compile(r"^(?:import|from) (?:clarabel|faiss|ir_measures|lightgbm|matplotlib|pandas|piqp|ray)\b", re.M)
 
 collect_ignore = [str(file) for file in HERE.rglob("test_*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kinrank.data.trec import write_run as write_run
     from kinrank.rankers import load as load
     from kinrank.rankers.atvt import ATVTRanker as ATVTRanker
+    from kinrank.rankers.choose import choose_cells as choose_cells
     from kinrank.rankers.choose import choose_neighbors as choose_neighbors
     from kinrank.rankers.cluster import ClusterRanker as ClusterRanker
     from kinrank.rankers.ensemble import EnsembleRanker as EnsembleRanker
@@ -42,6 +43,7 @@ _PUBLIC = {
     "QueryClassRanker": "kinrank.rankers.query_class",
     "QuerySet": "kinrank.data.queryset",
     "SingleRanker": "kinrank.rankers.single",
+    "choose_cells": "kinrank.rankers.choose",
     "choose_neighbors": "kinrank.rankers.choose",
     "fold_queries": "kinrank.data.split",
     "iter_parquet": "kinrank.data.parquet",
@@ -56,7 +58,7 @@ _PUBLIC = {
     "write_qrels": "kinrank.data.trec",
     "write_run": "kinrank.data.trec",
 }
-_MODULES = ("datasets", "measure")
+_MODULES = ("datasets", "measure", "scale")
 
 __all__ = ["__version__", *_MODULES, *_PUBLIC]
 

@@ -19,6 +19,7 @@
     │   ├── EngineBusyError                  it has too much to do just now: ask again later
     │   └── EngineRefusedError               it refuses: a wrong field, vector, script, key
     │       └── MissingIndexError            the index is not there
+    ├── JobError                             a long job that could not be finished; what is done is kept
     └── StoreError                           a folder on disk that cannot be trusted
         ├── DamagedFolderError               it was written by kinrank, and has changed since
         ├── ForeignFolderError               it was not written by kinrank, or is of another kind
@@ -59,6 +60,11 @@ class FileFormatError(DataError):
         super().__init__(f"{where}: {problem}")
         self.path = os.fspath(path)
         self.line = line
+        self._problem = problem
+
+    def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, int, str]]:
+        # An exception comes back from another process by the arguments it was made of.
+        return type(self), (self.path, self.line, self._problem)
 
 
 class LeakError(DataError):
@@ -115,6 +121,10 @@ class RefusedModelError(ServiceError):
 
 class NotKeptError(ServiceError):
     """Judgments could not be written to disk, so they are not kept; asking again may help."""
+
+
+class JobError(KinrankError):
+    """A long job that could not be finished; what is done is kept, and the message says how to go on."""
 
 
 class StoreError(KinrankError):

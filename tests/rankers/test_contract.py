@@ -27,6 +27,8 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
     "knn by index and describer": partial(
         KnnRanker, 9, index="kdtree", describe=Describer(["mean", "max"], n_components=3)
     ),
+    "knn cells": partial(KnnRanker, 9, cells=8),
+    "knn cells, kernel and prior": partial(KnnRanker, 15, cells=6, neighbor_weights="gaussian", prior="global"),
     "query-class": partial(QueryClassRanker, n_types=4),
 }
 

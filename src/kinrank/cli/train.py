@@ -60,6 +60,21 @@ def train(
     validate: Annotated[
         str | None, typer.Option(metavar="DATA", help="Judged queries to measure on, beside the global model.")
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Work on a Ray cluster: its address, 'auto' or 'local'. Needs cells."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Read DATA block by block, with so many processes. Needs cells.")
+    ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With --ray or --workers: where what is done is kept, seen by all of them.",
+            show_default="MODEL.job",
+        ),
+    ] = None,
     list_rankers: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
         typer.Option("--list", callback=_list_rankers, is_eager=True, help="Show all rankers and their parameters."),
@@ -70,6 +85,11 @@ def train(
 
     name, learner = _unfitted(ranker, settings_file, settings or [])
     _refuse_foreign(model)
+    if ray is not None or workers is not None:
+        from kinrank.cli.large import train_large
+
+        train_large(data, model, ranker, learner, validate, ray, workers, job)
+        return
     queries = _read(data)
     messages.say(f"{data}: {queries!r}")
     held_out = None if validate is None else _read(validate, queries.n_features)

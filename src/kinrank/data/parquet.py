@@ -38,7 +38,7 @@ def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str 
 
 def write_parquet(queries: QuerySet, path: PathLike) -> None:
     """Write as a Parquet file that `read_parquet` and `iter_parquet` read back."""
-    pq.write_table(to_table(queries), path, compression="zstd")
+    pq.write_table(to_table(queries), path, compression="zstd", write_page_checksum=True)
 
 
 def count_rows(path: PathLike) -> int:

@@ -39,7 +39,7 @@ class NeighborIndex(BaseEstimator):
 
     def fit(self, points: ArrayLike) -> Self:
         """Take the points; earlier ones are forgotten."""
-        self._take(_as_points(points))
+        self._take(as_points(points))
         self._build()
         return self
 
@@ -163,13 +163,14 @@ class NeighborIndex(BaseEstimator):
     def _as_queries(self, points: ArrayLike) -> Float32:
         if not hasattr(self, "points_"):
             raise ParameterError(f"this {type(self).__name__} has no points yet: call fit first")
-        queries = _as_points(points)
+        queries = as_points(points)
         if queries.shape[1] != self.points_.shape[1]:
             raise DataError(f"the index has {self.points_.shape[1]} dimensions, got points of {queries.shape[1]}")
         return queries
 
 
-def _as_points(points: ArrayLike) -> Float32:
+def as_points(points: ArrayLike) -> Float32:
+    """Points as an index takes them: float32, two dimensions, no coordinate missing or beyond 1e15."""
     array = np.ascontiguousarray(points, dtype=np.float32)
     if array.ndim != 2 or 0 in array.shape:
         raise DataError(f"points must have two dimensions, rows and coordinates, and none empty, got {array.shape}")

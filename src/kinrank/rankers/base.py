@@ -47,6 +47,8 @@ class Scored:
     scores: Float64
     farness: Float64 | None = None
 
+_QUERIES_AT_ONCE = 4096
+
 
 class Ranker(BaseEstimator, ABC):
     """Base of all rankers.
@@ -305,15 +307,17 @@ def from_record(record: ModelRecord) -> Ranker:
 
 
 def _check_judged(queries: QuerySet) -> None:
-    grades: NDArray[Any] = queries.grades
-    if not len(queries):
+    if not len(queries.grades):
         raise DataError("there is no query to learn from")
-    first = np.repeat(grades[queries.offsets[:-1]], queries.sizes)
-    if np.array_equal(grades, first):
-        raise DataError(
-            f"in each of the {len(queries)} queries all grades are equal, so there is nothing to learn an order from: "
-            "check y and qid"
-        )
+    # Some at a time, and no further than needed: the set may be larger than memory.
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        some = queries[start : start + _QUERIES_AT_ONCE]
+        if not np.array_equal(some.grades, np.repeat(some.grades[some.offsets[:-1]], some.sizes)):
+            return
+    raise DataError(
+        f"in each of the {len(queries)} queries all grades are equal, so there is nothing to learn an order from: "
+        "check y and qid"
+    )
 
 
 def _difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:

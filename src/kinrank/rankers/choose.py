@@ -1,4 +1,4 @@
-"""Choosing k and the strength of the prior on validation queries: every k in one pass of prefix sums."""
+"""Choosing k, the strength of the prior and the number of cells on validation queries."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import clone
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
-from kinrank.learn.base import Float64, pair_weights
+from kinrank.learn.base import Float64
 from kinrank.measure import NDCG, Measure
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.local import coefficients
-from kinrank.rankers.memory import Pull, StatisticsMemory
-from kinrank.rankers.neighborhoods import in_blocks
+from kinrank.rankers.memory import Int64, Pull, SummedMemory
+from kinrank.rankers.parallel import Here, current, in_order
+
+_QUERIES_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -81,29 +84,112 @@ def choose_neighbors(
     """
     memory = ranker.memory_
     uniform = ranker.neighbor_weights == "uniform" and ranker.radius is None
-    if not isinstance(memory, StatisticsMemory) or ranker.mode != "online" or not uniform:
+    if not isinstance(memory, SummedMemory) or ranker.mode != "online" or not uniform:
         raise ParameterError(
             "choose_neighbors needs mode='online', learner='rankrls', uniform neighbor_weights and no radius"
         )
     if not len(n_neighbors) or min(n_neighbors) < 1:
         raise ParameterError(f"n_neighbors must be a list of numbers from 1, got {list(n_neighbors)}")
     queries = ranker._take(queries)
-    counts = np.unique(np.minimum(n_neighbors, len(ranker.qid_)))
+    counts = np.unique(np.minimum(n_neighbors, int(memory.counts.sum())))
     pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
-    X = ranker._prepared(queries)
-    scores = np.empty((len(pulls), len(counts), queries.n_rows))
-    offsets = queries.offsets
-    query = 0
-    for some in in_blocks(ranker._points(queries)):
-        for near, _ in ranker.near(some, int(counts[-1])):
-            rows = slice(offsets[query], offsets[query + 1])
-            weights = pair_weights(memory.pairs[near], memory.learner.balance, None)
-            sums = memory.statistics.prefix_sums(near, counts, weights)
-            for row, pull in enumerate(pulls):
-                solved = np.where(sums.pairs[:, None] > 0, memory.solve(sums, pull), coefficients(ranker.global_))
+    trial = _Trial(ranker, memory, queries, counts, pulls)
+    starts = range(0, len(queries), _QUERIES_AT_ONCE)
+    scores = np.concatenate(list(in_order(current(Here()), trial, starts)), axis=2)
+    return _best(queries, scores[:-1], counts.tolist(), prior_strengths, measure, scores[-1, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """The scores of some validation queries under every setting."""
+
+    ranker: KnnRanker
+    memory: SummedMemory
+    queries: QuerySet
+    counts: Int64
+    pulls: list[Pull | None]
+
+    def __call__(self, start: int) -> Float64:
+        """Shape (strengths + 1, counts, rows); the last is the global model's."""
+        some = self.queries[start : start + _QUERIES_AT_ONCE]
+        X, by_global = self.ranker._prepared(some), coefficients(self.ranker.global_)
+        scores = np.empty((len(self.pulls) + 1, len(self.counts), some.n_rows))
+        scores[-1] = X @ by_global
+        for query, (near, _) in enumerate(self.ranker.near(self.ranker._points(some), int(self.counts[-1]))):
+            rows = slice(some.offsets[query], some.offsets[query + 1])
+            sums = self.memory.prefix_sums(near, self.counts)
+            for row, pull in enumerate(self.pulls):
+                solved = np.where(sums.pairs[:, None] > 0, self.memory.solve(sums, pull), by_global)
                 scores[row, :, rows] = (X[rows] @ solved.T).T
-            query += 1
-    return _best(queries, scores, counts.tolist(), prior_strengths, measure, ranker.global_.predict(X))
+        return scores
+
+
+@dataclass(frozen=True)
+class CellChoice:
+    """What validation says about cells.
+
+    Attributes
+    ----------
+    cells
+        The best number of cells.
+    ranker
+        Fitted with it, and with the best k and prior for it.
+    quality
+        The measure of every number of cells, each with its own best k and prior.
+    neighbors
+        What was found for each number of cells.
+    """
+
+    cells: int
+    ranker: KnnRanker
+    quality: dict[int, float]
+    neighbors: dict[int, NeighborChoice]
+
+
+def choose_cells(
+    ranker: KnnRanker,
+    train: QuerySet,
+    queries: QuerySet,
+    cells: Sequence[int],
+    n_neighbors: Sequence[int],
+    *,
+    prior_strengths: Sequence[float | None] = (None,),
+    measure: Measure = NDCG @ 10,
+) -> CellChoice:
+    """Fit with every number of cells and try every k and prior on judged queries that were not fitted on.
+
+    Parameters
+    ----------
+    ranker
+        The settings; it is not fitted.
+    train
+        What to fit on.
+    queries
+        Validation queries.
+    cells
+        The numbers of cells to try; of equally good ones the smallest is taken.
+    n_neighbors, prior_strengths, measure
+        See `choose_neighbors`.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> camps = make_two_camps(n_queries=80, seed=0)
+    >>> choose_cells(KnnRanker(), camps[:60], camps[60:], [1, 2, 6], [10]).cells
+    2
+    """
+    if not len(cells):
+        raise ParameterError("cells must be a list of numbers from 1, got none")
+    fitted: dict[int, KnnRanker] = {}
+    found: dict[int, NeighborChoice] = {}
+    for count in sorted(set(cells)):
+        fitted[count] = clone(ranker).set_params(cells=count).fit(train)
+        found[count] = choose_neighbors(
+            fitted[count], queries, n_neighbors, prior_strengths=prior_strengths, measure=measure
+        )
+    quality = {count: max(choice.quality.values()) for count, choice in found.items()}
+    best = max(quality, key=quality.__getitem__)
+    return CellChoice(best, found[best].apply(fitted[best]), quality, found)
 
 
 def _best(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -16,7 +17,8 @@ from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.cluster_modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries, Select
 from kinrank.rankers.local import Prior, check_prior, coefficients
-from kinrank.rankers.memory import Pull, remember
+from kinrank.rankers.memory import Int64, Memory, Pull, remember
+from kinrank.rankers.parallel import Here, current
 from kinrank.store import nest, unnest
 
 Mode = Literal["naive", "select", "transform"]
@@ -148,9 +150,10 @@ class ClusterRanker(Ranker):
         self.labels_ = self.mode_.group(judged)
         pull = Pull(self.prior_strength, self.global_coef_) if self.prior == "global" else None
         self.coef_ = np.tile(self.global_coef_, (self.labels_.max() + 1, 1))
-        for cluster in np.unique(self.labels_[memory.pairs > 0]):
-            members = np.flatnonzero(self.labels_ == cluster)
-            self.coef_[cluster] = coefficients(memory.learn(members, np.ones(len(members)), pull))
+        taught = np.unique(self.labels_[memory.pairs > 0])
+        learnt = current(Here()).each(_ClusterLearner(memory, self.labels_, pull), taught.tolist())
+        for position, weights in learnt:
+            self.coef_[taught[position]] = weights
         if isinstance(self.mode_, Select):
             self.mode_.learn(judged, self.labels_, self.coef_)
 
@@ -207,6 +210,19 @@ class ClusterRanker(Ranker):
         self.coef_, self.global_coef_, self.labels_ = models["local"], models["global"], models["labels"]
         self.mode_.set_state(unnest(state, "mode"))
         return self
+
+
+@dataclass(frozen=True, eq=False)
+class _ClusterLearner:
+    """The weights of one cluster's model."""
+
+    memory: Memory
+    labels: Int64
+    pull: Pull | None
+
+    def __call__(self, cluster: int) -> Float64:
+        members = np.flatnonzero(self.labels == cluster)
+        return coefficients(self.memory.learn(members, np.ones(len(members)), self.pull))
 
 
 def _mixed(prepared: QuerySet, weights: Float64) -> Float64:

@@ -26,9 +26,11 @@ class Explanation:
     qid
         The query.
     neighbors : array
-        The judged queries it learnt from, nearest first.
+        The judged queries it learnt from, nearest first; with cells, one that stands for each cell, as text.
     distances : float64 array
-        How far each is.
+        How far each is; with cells, the center of the cell.
+    counts : float64 array
+        How many judged queries each stands for: 1, or what its cell gave.
     unusual : float
         The share of judged queries that have a nearer nearest neighbor than this query: 0.5 is a query like any
         other, 1.0 one that is farther from everything known than all judged queries are from each other.
@@ -42,14 +44,16 @@ class Explanation:
     qid: Any
     neighbors: NDArray[Any]
     distances: Float64
+    counts: Float64
     unusual: float
     feature_names: tuple[str, ...]
     weights: Float64 | None
     global_weights: Float64 | None
 
     def __str__(self) -> str:
+        cells = "" if np.all(self.counts == 1) else f" in {len(self.neighbors)} cells"
         lines = [
-            f"query {self.qid}: learnt from {len(self.neighbors)} judged queries, nearest {self._nearest()}",
+            f"query {self.qid}: learnt from {self.counts.sum():.0f} judged queries{cells}, nearest {self._nearest()}",
             f"  farther from known queries than {self.unusual:.0%} of them are from each other",
         ]
         if self.weights is not None and self.global_weights is not None:
@@ -70,11 +74,14 @@ def explain_query(
 ) -> Explanation:
     """The explanation of one query of a fitted ranker."""
     nearest = distances[0] if len(distances) else np.inf
+    limit = np.inf if ranker.radius is not None else ranker.n_neighbors
+    held = np.minimum(np.cumsum(ranker.memory_.counts[near]), limit)
     unusual = np.searchsorted(ranker.usual_distances_, nearest) / len(ranker.usual_distances_)
     return Explanation(
         qid=queries.qid[query].item(),
         neighbors=ranker.qid_[near],
         distances=distances,
+        counts=np.diff(held, prepend=0.0),
         unusual=float(unusual),
         feature_names=queries.feature_names,
         weights=weights,

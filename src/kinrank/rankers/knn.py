@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from numbers import Integral, Real
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from kinrank.data.queryset import Float32, QuerySet
 from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import ParameterError
 from kinrank.learn.base import Float64, Learner, State
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex, as_index
 from kinrank.rankers.base import Scored
+from kinrank.rankers.cells import CellMemory, nearest_cells
 from kinrank.rankers.explain import Explanation, explain_query
-from kinrank.rankers.local import LocalRanker, Prior
+from kinrank.rankers.judgments import ChangingRanker
+from kinrank.rankers.local import Prior
 from kinrank.rankers.memory import Int64
 from kinrank.rankers.neighborhoods import Neighborhoods, in_blocks
 from kinrank.rankers.offline import OfflineModels
+from kinrank.rankers.parallel import Threads, current, in_order
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]
@@ -34,7 +34,7 @@ Mode = Literal["online", "offline-1", "offline-2"]
 _SAMPLE = 1000
 
 
-class KnnRanker(LocalRanker):
+class KnnRanker(ChangingRanker):
     """A model per query, learnt from its nearest judged queries.
 
     Parameters
@@ -59,6 +59,10 @@ class KnnRanker(LocalRanker):
         do, in the order given.
     index : str or NeighborIndex
         ``"auto"`` chooses by size.
+    cells : int, optional
+        Keep sums over so many cells of judged queries that are alike, in place of every judged query: learning a
+        local model then costs the same for any number of them. The nearest cells that hold `n_neighbors` queries
+        are learnt from, the last in part. Needs RankRLS and ``mode="online"``; see `kinrank.choose_cells`.
     neighbor_weights : str
         ``"uniform"`` as in the paper, or less with distance: ``"gaussian"``, ``"tricube"``, ``"epanechnikov"``,
         ``"inverse"``.
@@ -74,7 +78,7 @@ class KnnRanker(LocalRanker):
     Attributes
     ----------
     qid_ : array
-        The judged queries, in the order of neighbor positions.
+        The judged queries, in the order of neighbor positions; with cells, the one nearest to the center of each.
     global_ : Learner
         The model of all of them.
 
@@ -96,6 +100,7 @@ class KnnRanker(LocalRanker):
         describe: Spec | Describer = "summaries",
         reference: str | int | None = None,
         index: str | NeighborIndex = "auto",
+        cells: int | None = None,
         neighbor_weights: str = "uniform",
         prior: Prior = "none",
         prior_strength: float = 0.1,
@@ -110,6 +115,7 @@ class KnnRanker(LocalRanker):
         self.describe = describe
         self.reference = reference
         self.index = index
+        self.cells = cells
         self.neighbor_weights = neighbor_weights
         self.prior = prior
         self.prior_strength = prior_strength
@@ -130,6 +136,8 @@ class KnnRanker(LocalRanker):
         whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
         if not whole or self.n_neighbors < 1:
             raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
+        if self.cells is not None and self.mode != "online":
+            raise ParameterError(f"cells need mode='online', got mode={self.mode!r}: set one of them")
         if self.n_jobs is not None and self.n_jobs != -1 and self.n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
         if self.radius is not None and not (isinstance(self.radius, Real) and self.radius > 0):
@@ -146,11 +154,10 @@ class KnnRanker(LocalRanker):
         self.offline_ = None
         if self.mode == "online":
             return
-        # Threads, since search and learning are compiled code without the interpreter's lock; BLAS is told to use one
-        # each. The models do not depend on how many there are.
-        workers = os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs
-        with threadpool_limits(1), ThreadPoolExecutor(workers) as threads:
-            learnt = list(threads.map(self._learn_near, in_blocks(self.index_.points_)))
+        # Threads, since search and learning are compiled code without the interpreter's lock. The models do not depend
+        # on how many there are.
+        threads = Threads(os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs)
+        learnt = list(in_order(current(threads), self._learn_near, in_blocks(self.index_.points_)))
         models = [model for _, some in learnt for model in some]
         self.offline_ = OfflineModels(models, Neighborhoods.concat(near for near, _ in learnt), self.memory_.pairs)
 
@@ -160,9 +167,11 @@ class KnnRanker(LocalRanker):
         return near, self._learn_each(near, near.weights(self.neighbor_weights, self.radius))
 
     def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
-        """The judged queries near each point: the nearest `n_neighbors`, or all within the radius."""
+        """The judged queries, or cells of them, near each point: the nearest `n_neighbors`, or all in the radius."""
         if self.radius is not None:
             return Neighborhoods.within(self.index_, points, self.radius)
+        if self.cells is not None:
+            return nearest_cells(self.index_, self.memory_.counts, points, n_neighbors or self.n_neighbors)
         return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.n_neighbors, len(self.qid_)))
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
@@ -224,51 +233,12 @@ class KnnRanker(LocalRanker):
             raise ParameterError("there are no models in advance: fit again with mode='offline-1' or 'offline-2'")
         return self.offline_
 
-    def add(
-        self,
-        X: ArrayLike | QuerySet,
-        y: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-    ) -> Self:
-        """Learn from further judged queries without fitting again.
-
-        Scaling and description stay as they were fitted; the model of every neighborhood, and the global one, are
-        what fitting with that scaling and description on all queries would give. Not while another thread predicts.
-        """
-        queries = self._take(X, y, qid, group, query_vectors)
-        known = np.isin(queries.qid, self.qid_)
-        if known.any():
-            raise DataError(f"query {queries.qid[known][0].item()!r} is known already: remove it first, then add it")
-        if queries.qid.dtype.kind != self.qid_.dtype.kind:
-            raise DataError(f"the judged queries have ids like {self.qid_[0].item()!r}, got {queries.qid[0].item()!r}")
-        # Whatever may be refused comes before the first change.
-        points, prepared = self._points(queries), queries.replace(y=queries.grades, X=self._prepared(queries))
-        self.index_.add(points)
-        self.memory_.add(prepared)
-        self.qid_ = np.concatenate([self.qid_, queries.qid])
-        return self._learn_again()
-
-    def remove(self, qid: ArrayLike) -> Self:
-        """Forget judged queries by id, as if they had never been seen (but for scaling and description)."""
-        check_is_fitted(self)
-        wanted = np.atleast_1d(np.asarray(qid))
-        index = np.flatnonzero(np.isin(self.qid_, wanted))
-        unknown = wanted[~np.isin(wanted, self.qid_)]
-        if len(unknown):
-            raise DataError(f"query {unknown[0].item()!r} is not among the {len(self.qid_)} judged queries")
-        if len(index) == len(self.qid_):
-            raise DataError("cannot remove every judged query: nothing would be left to learn from")
-        self.index_.remove(index)
-        self.memory_.remove(index)
-        self.qid_ = np.delete(self.qid_, index)
-        return self._learn_again()
-
     def _learn_again(self) -> Self:
+        if isinstance(self.memory_, CellMemory):
+            self.qid_ = self.memory_.names
+        else:
+            self._measure_distances()
         self.global_ = self.memory_.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
-        self._measure_distances()
         self._learn_offline()
         return self
 

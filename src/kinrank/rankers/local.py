@@ -19,7 +19,7 @@ from kinrank.learn.base import Float64, Learner, LinearLearner, State
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.statistics import PairStatistics
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.memory import Pull, remember, restore
+from kinrank.rankers.memory import Memory, Pull, remember, restore
 from kinrank.rankers.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
@@ -61,10 +61,10 @@ class LocalRanker(Ranker):
         if not self.learner_.reads_missing:
             self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
             prepared = self.preparer_.apply(queries)
-        self.memory_ = remember(self.learner_, prepared)
+        self.memory_: Memory = remember(self.learner_, prepared)
         self.global_ = self.memory_.learn(np.arange(len(queries)), np.ones(len(queries)))
         self.describer_ = as_describer(self.describe, reference=self.reference)
-        targets = _unit_moments(prepared) if self.describer_.needs_targets else None
+        targets = unit_moments(prepared) if self.describer_.needs_targets else None
         self.describer_.fit(queries, targets=targets)
         self._fit_local(queries, self._points(queries))
 
@@ -122,9 +122,12 @@ class LocalRanker(Ranker):
         if not self.learner_.reads_missing:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
         self.describer_ = as_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
-        self.memory_ = restore(self.learner_, unnest(state, "memory"))
+        self.memory_ = self._restore(unnest(state, "memory"))
         self.global_ = make_learner(self.learner).set_state(unnest(state, "global"))
         return self
+
+    def _restore(self, state: State) -> Memory:
+        return restore(self.learner_, state)
 
 
 def check_prior(prior: str, strength: float) -> None:
@@ -142,7 +145,7 @@ def coefficients(model: Learner) -> Float64:
     return model.coef_
 
 
-def _unit_moments(prepared: QuerySet) -> Float64:
+def unit_moments(prepared: QuerySet) -> Float64:
     """What each query wants from a linear model: the direction of its summed pair differences."""
     moments = PairStatistics.of(prepared).moment.astype(np.float64)
     norms = np.linalg.norm(moments, axis=1, keepdims=True)

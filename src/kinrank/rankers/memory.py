@@ -51,6 +51,24 @@ class Memory(ABC):
         return [self.learn(index[a:b], weights[a:b], pull) for a, b in pairwise(starts.tolist())]
 
     @abstractmethod
+    def get_state(self) -> State:
+        """As plain arrays."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> Float64:
+        """How many pairs there are at each position."""
+
+    @property
+    def counts(self) -> Float64:
+        """How many judged queries there are at each position."""
+        return np.ones(len(self.pairs))
+
+
+class QueryMemory(Memory):
+    """A memory with one position per judged query, so that each can come and go."""
+
+    @abstractmethod
     def add(self, queries: QuerySet) -> None:
         """Remember further queries; they take the positions after the last."""
 
@@ -58,17 +76,8 @@ class Memory(ABC):
     def remove(self, index: Int64) -> None:
         """Forget queries; later ones move up."""
 
-    @abstractmethod
-    def get_state(self) -> State:
-        """As plain arrays."""
 
-    @property
-    @abstractmethod
-    def pairs(self) -> Float64:
-        """How many pairs each query has."""
-
-
-class StatisticsMemory(Memory):
+class SummedMemory(Memory):
     """For RankRLS: a model is a sum and a solve, and no row needs to be kept."""
 
     def __init__(self, learner: RankRLS, statistics: PairStatistics, signs: NDArray[np.int8] | None = None) -> None:
@@ -76,10 +85,9 @@ class StatisticsMemory(Memory):
         self.statistics = statistics
         self.signs = signs
 
-    @classmethod
-    def of(cls, learner: RankRLS, queries: QuerySet) -> Self:
-        """The statistics of each query."""
-        return cls(learner, PairStatistics.of(queries), learner.signs(queries.feature_names))
+    @abstractmethod
+    def pair_weights(self, index: Int64, weights: Float64 | None) -> Float64:
+        """What one pair at each of these positions weighs."""
 
     def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> RankRLS:
         """Sum the statistics and solve."""
@@ -87,14 +95,40 @@ class StatisticsMemory(Memory):
 
     def learn_each(self, index: Int64, starts: Int64, weights: Float64, pull: Pull | None = None) -> list[RankRLS]:
         """Sum and solve, set after set without leaving compiled code."""
-        each = pair_weights(self.pairs[index], self.learner.balance, weights)
-        solved = self.solve(self.statistics.sums(index, starts, each), pull)
-        return [self.learner.with_weights(weights) for weights in solved]
+        sums = self.statistics.sums(index, starts, self.pair_weights(index, weights))
+        return [self.learner.with_weights(solved) for solved in self.solve(sums, pull)]
 
     def solve(self, sums: PairStatistics, pull: Pull | None = None) -> Float64:
         """The weights of each row of summed statistics, with the penalty and the signs of the learner."""
         penalty, prior = (self.learner.penalty, None) if pull is None else pull.applied(self.learner.penalty)
         return sums.solve(penalty, prior, self.signs)
+
+    def prefix_sums(self, index: Int64, counts: Int64) -> PairStatistics:
+        """The sums over the nearest ``counts[i]`` queries, for every i in one pass; positions are nearest first."""
+        return self.statistics.prefix_sums(index, counts, self.pair_weights(index, None))
+
+    def get_state(self) -> State:
+        """The packed statistics, and the signs where there are any."""
+        signs = {} if self.signs is None else {"signs": self.signs}
+        return self.statistics.get_state() | signs
+
+    @property
+    def pairs(self) -> Float64:
+        """How many pairs there are at each position."""
+        return self.statistics.pairs
+
+
+class StatisticsMemory(SummedMemory, QueryMemory):
+    """The statistics of every judged query."""
+
+    @classmethod
+    def of(cls, learner: RankRLS, queries: QuerySet) -> Self:
+        """The statistics of each query."""
+        return cls(learner, PairStatistics.of(queries), learner.signs(queries.feature_names))
+
+    def pair_weights(self, index: Int64, weights: Float64 | None) -> Float64:
+        """As the learner balances pairs and queries."""
+        return pair_weights(self.pairs[index], self.learner.balance, weights)
 
     def add(self, queries: QuerySet) -> None:
         """One block of statistics more."""
@@ -104,23 +138,13 @@ class StatisticsMemory(Memory):
         """Their statistics less."""
         self.statistics = self.statistics[np.delete(np.arange(len(self.statistics)), index)]
 
-    def get_state(self) -> State:
-        """The packed statistics, and the signs where there are any."""
-        signs = {} if self.signs is None else {"signs": self.signs}
-        return self.statistics.get_state() | signs
-
     @classmethod
     def from_state(cls, learner: RankRLS, state: State) -> Self:
         """What `get_state` gave."""
         return cls(learner, PairStatistics.from_state(state), state.get("signs"))
 
-    @property
-    def pairs(self) -> Float64:
-        """How many pairs each query has."""
-        return self.statistics.pairs
 
-
-class PairsMemory(Memory):
+class PairsMemory(QueryMemory):
     """For RankSVM: rows as well, and the statistics to start from."""
 
     def __init__(self, learner: RankSVM, rows: JudgedPairs, statistics: PairStatistics) -> None:
@@ -176,7 +200,7 @@ class PairsMemory(Memory):
         return self.statistics.pairs
 
 
-class RowsMemory(Memory):
+class RowsMemory(QueryMemory):
     """For any other learner: the judged rows, learnt from anew each time."""
 
     def __init__(self, learner: Learner, queries: QuerySet) -> None:
@@ -238,17 +262,17 @@ def memory_class(learner: Learner) -> type[StatisticsMemory | PairsMemory | Rows
     return PairsMemory if isinstance(learner, RankSVM) else RowsMemory
 
 
-def remember(learner: Learner, queries: QuerySet) -> Memory:
+def remember(learner: Learner, queries: QuerySet) -> QueryMemory:
     """Remember judged queries for a learner."""
     made: Any = memory_class(learner)
-    memory: Memory = made.of(learner, queries)
+    memory: QueryMemory = made.of(learner, queries)
     return memory
 
 
-def restore(learner: Learner, state: State) -> Memory:
+def restore(learner: Learner, state: State) -> QueryMemory:
     """The memory that `get_state` was asked of."""
     made: Any = memory_class(learner)
-    memory: Memory = made.from_state(learner, state)
+    memory: QueryMemory = made.from_state(learner, state)
     return memory
 
 

@@ -26,11 +26,14 @@ class Neighborhoods:
         Set i is ``members[starts[i]:starts[i + 1]]``.
     distances : float64 array
         How far each is.
+    shares : float64 array, or None
+        What part of each belongs to the set: less than 1 for the last of a set of cells. None for all of each.
     """
 
     members: Int64
     starts: Int64
     distances: Float64
+    shares: Float64 | None = None
 
     @classmethod
     def nearest(cls, index: NeighborIndex, points: Float32, k: int) -> Neighborhoods:
@@ -63,7 +66,10 @@ class Neighborhoods:
         )
 
     def weights(self, kind: str, radius: float | None) -> Float64:
-        """What each member weighs: by distance, against the farthest of its set or the radius."""
+        """What each member weighs: by distance, against the farthest of its set or the radius, and by its share."""
+        if self.shares is not None:
+            each = [neighbor_weights(distances, kind) for _, distances in self]
+            return np.concatenate(each) * self.shares if each else self.shares
         if radius is not None:
             # One more at distance 0, taken off again: the rule for neighbors that all weigh nothing is for a set, and
             # these are many; sets without weight are ranked globally.

@@ -1,0 +1,128 @@
+"""Learning and ranking with cells costs at most 1.3 times as much at 10^7 judged queries as at 10^4.
+
+One query of 100 candidates at a time, 46 features, one thread, through ``KnnRanker.predict``: 1,000 cells for every
+number m of judged queries, k = m / 25, so that 40 cells are learnt from. Calls of all sizes take turns on the same
+queries. The statistics of m > 10^4 queries are made cell by cell: what a local model costs depends on how many numbers
+there are, not on what they say. Beside them exact KNN at 10^4 (k = 400), and 65,536 cells at 10^7. Resident memory is
+that of a process that loads the model and ranks with it, less that of one that does not: its own, and pages of the
+model's files, which the system takes back at will.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.common import interleaved, say
+from benchmarks.knn_latency import world
+from kinrank import KnnRanker, QuerySet, load
+from kinrank.neighbors.cells import CellTree
+from kinrank.rankers.cell_training import CellPlan
+from kinrank.rankers.cells import CellMemory
+
+FEATURES, CANDIDATES, QUERIES, WARM = 46, 100, 300, 20
+SMALLEST = 10_000
+SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
+CELLS, LEARNT_FROM, MANY = 1_000, 40, 65_536
+
+
+def run() -> dict[str, object]:
+    """Milliseconds and megabytes of every size."""
+    with threadpool_limits(limits=1), tempfile.TemporaryDirectory() as folder:
+        judged = world(SMALLEST, 40, FEATURES, 0)
+        exact = KnnRanker(400, describe="mean", reference=0).fit(judged)
+        rankers = {f"exact KNN, m = {SMALLEST:,}": exact}
+        small = KnnRanker(cells=CELLS, describe="mean", reference=0).fit(judged)
+        for m in SIZES:
+            rankers[f"{CELLS:,} cells, m = {m:,}"] = generated(small, m, CELLS)
+        rankers[f"{MANY:,} cells, m = {SIZES[-1]:,}"] = generated(small, SIZES[-1], MANY)
+        paths = {name: Path(folder) / str(number) for number, name in enumerate(rankers)}
+        for name, ranker in rankers.items():
+            ranker.save(paths[name])
+        say("models written")
+        queries = world(QUERIES, CANDIDATES, FEATURES, 1)
+        times = measure({name: load(path) for name, path in paths.items()}, queries)
+        memory = {name: resident_mb(path) for name, path in paths.items()}
+    figures = {
+        name: {
+            "median ms": round(float(np.median(each)), 3),
+            "p99 ms": round(float(np.quantile(each, 0.99)), 3),
+            "own MB": memory[name][0],
+            "mapped MB": memory[name][1],
+        }
+        for name, each in times.items()
+    }
+    first, last = (np.median(times[f"{CELLS:,} cells, m = {m:,}"]) for m in (SIZES[0], SIZES[-1]))
+    return {**figures, "10^7 against 10^4": round(float(last / first), 3)}
+
+
+def generated(small: KnnRanker, m: int, n_cells: int) -> KnnRanker:
+    """A ranker of m judged queries in so many cells, its sums drawn from those of a small one."""
+    rng = np.random.default_rng(m)
+    tree = small.tree_
+    drawn = np.arange(n_cells) if n_cells == len(tree) else rng.integers(len(tree), size=n_cells)
+    if n_cells != len(tree):
+        centers = tree.centers_[drawn] + 0.1 * rng.standard_normal((n_cells, tree.centers_.shape[1]), dtype=np.float32)
+        tree = CellTree.from_state(
+            {"groups": centers[:1], "starts": np.array([0, n_cells]), "centers": centers.astype(np.float32)}
+        )
+    plan = small.plan_
+    memory = CellMemory.empty(plan.learner, n_cells, FEATURES)
+    known = small.memory_
+    factor = m / known.counts[drawn].sum()
+    for cell, source in enumerate(drawn):
+        memory.statistics.gram[cell] = factor * known.statistics.gram[source]
+        memory.statistics.moment[cell] = factor * known.statistics.moment[source]
+    memory.statistics.pairs[:] = factor * known.pairs[drawn]
+    memory.counts[:] = factor * known.counts[drawn]
+    ranker = KnnRanker(**{**small.get_params(deep=False), "cells": n_cells, "n_neighbors": m * LEARNT_FROM // n_cells})
+    ranker.n_features_in_, ranker.feature_names_ = small.n_features_in_, small.feature_names_
+    return ranker.take_cells(CellPlan(plan.learner, plan.preparer, plan.describer, tree, plan.usual_distances), memory)
+
+
+def measure(rankers: dict[str, KnnRanker], queries: QuerySet) -> dict[str, np.ndarray]:
+    """Milliseconds of each ranker for each query, in turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in rankers}
+    for query in queries:
+        calls = {name: lambda r=ranker, X=query.X: r.predict(X) for name, ranker in rankers.items()}
+        for name, times in interleaved(calls, repeats=1, warm=0).items():
+            seconds[name].extend(times)
+    return {name: 1000 * np.array(times[WARM:]) for name, times in seconds.items()}
+
+
+def resident_mb(model: Path) -> tuple[float, float]:
+    """What a process that has loaded the model and ranked 100 queries holds beyond one that has not: own, mapped."""
+    both = []
+    for path in ("", str(model)):
+        done = subprocess.run(
+            [sys.executable, "-c", _PROCESS, path],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parents[1],
+        )
+        both.append(json.loads(done.stdout))
+    own, mapped = (round(after - before, 1) for before, after in zip(*both, strict=True))
+    return own, mapped
+
+
+_PROCESS = """
+import sys
+from benchmarks.knn_latency import world
+from kinrank import KnnRanker, load
+queries = world(100, 100, 46, 1)
+# Compiled loops are no part of a model.
+KnnRanker(10, describe="mean", reference=0, cells=5).fit(queries).predict(queries.X[:100])
+if sys.argv[1]:
+    ranker = load(sys.argv[1])
+    for query in queries:
+        ranker.predict(query.X)
+kilobytes = dict(line.split(":") for line in open("/proc/self/status"))
+print([int(kilobytes[field].split()[0]) / 1024 for field in ("RssAnon", "RssFile")])
+"""

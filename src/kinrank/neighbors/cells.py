@@ -1,0 +1,146 @@
+"""Cells: points grouped by k-means in two levels, so that finding a point's cell costs the square root of their number.
+
+Flat k-means into C cells costs n C d operations a round and C d for each point assigned. With a first level of about
+√C groups, each split into its share of the cells, both fall by √C: 65,536 cells are found and filled in minutes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from kinrank.errors import DataError, ParameterError
+from kinrank.neighbors.base import Float32, Float64, Int64, as_points
+
+_ROUNDS = 25  # of k-means: cells need not be the best ones, only the same ones every time
+_FLAT = 64  # cells up to which one level does
+
+
+class CellTree:
+    """Groups of points, each split into cells.
+
+    Parameters
+    ----------
+    n_cells
+        How many cells; fewer where there are fewer different points.
+    seed
+        Of the first centers.
+
+    Attributes
+    ----------
+    groups_ : float32 array of shape (groups, dim)
+        The centers of the first level.
+    starts_ : int64 array of shape (groups + 1,)
+        Group i is split into cells ``starts_[i]:starts_[i + 1]``.
+    centers_ : float32 array of shape (cells, dim)
+        The centers of the cells.
+
+    Examples
+    --------
+    >>> tree = CellTree(2).fit([[0.0], [1.0], [9.0], [10.0]])
+    >>> sorted(tree.centers_.ravel().tolist())
+    [0.5, 9.5]
+    >>> cells, distances = tree.assign([[0.2], [20.0]])
+    >>> tree.centers_[cells].ravel().tolist(), distances.round(2).tolist()
+    ([0.5, 9.5], [0.3, 10.5])
+    """
+
+    def __init__(self, n_cells: int, *, seed: int = 0) -> None:
+        self.n_cells = n_cells
+        self.seed = seed
+
+    def fit(self, points: ArrayLike) -> Self:
+        """Find the cells; the same points in the same order give the same cells, to the bit."""
+        if self.n_cells < 1:
+            raise ParameterError(f"there must be at least one cell, got {self.n_cells}")
+        array = as_points(points)
+        wanted = min(self.n_cells, len(array))
+        # One thread: with several, k-means adds up in whatever order they finish.
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than cells: fewer cells
+            self.groups_ = self._centers(array, 1 if wanted <= _FLAT else round(wanted**0.5))
+            members = _assign_flat(array, self.groups_)
+            sizes = np.bincount(members, minlength=len(self.groups_))
+            split = zip(range(len(self.groups_)), _shares(sizes, wanted).tolist(), strict=True)
+            parts = [self._centers(array[members == group], count) for group, count in split]
+        self.starts_: Int64 = np.append(0, np.cumsum([len(part) for part in parts]))
+        self.centers_: Float32 = np.concatenate(parts)
+        return self
+
+    def _centers(self, points: Float32, count: int) -> Float32:
+        """At most `count` centers, none without a point."""
+        if count >= len(points):
+            return np.unique(points, axis=0)
+        found = KMeans(count, n_init=1, max_iter=_ROUNDS, random_state=self.seed).fit(points)
+        centers: Float32 = np.ascontiguousarray(found.cluster_centers_, dtype=np.float32)
+        return centers[np.unique(_assign_flat(points, centers))]
+
+    def assign(self, points: ArrayLike) -> tuple[Int64, Float64]:
+        """The cell of each point, and how far its center is.
+
+        The nearest center of the nearest group. A point's answer does not depend on the others in the call.
+        """
+        array = as_points(points)
+        if array.shape[1] != self.centers_.shape[1]:
+            raise DataError(f"the cells have {self.centers_.shape[1]} dimensions, got points of {array.shape[1]}")
+        cells, squares = np.empty(len(array), dtype=np.int64), np.empty(len(array))
+        _assign(array, self.groups_, self.starts_, self.centers_, cells, squares)
+        return cells, np.sqrt(squares)
+
+    def __len__(self) -> int:
+        return len(self.centers_)
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """As plain arrays."""
+        return {"groups": self.groups_, "starts": self.starts_, "centers": self.centers_}
+
+    @classmethod
+    def from_state(cls, state: dict[str, NDArray[Any]]) -> Self:
+        """What `get_state` gave."""
+        tree = cls(len(state["centers"]))
+        tree.groups_, tree.starts_, tree.centers_ = state["groups"], state["starts"], state["centers"]
+        return tree
+
+
+def _shares(sizes: Int64, total: int) -> Int64:
+    """`total` cells shared out by the sizes of the groups, at least one each."""
+    exact = sizes * (total / sizes.sum())
+    shares: Int64 = np.maximum(1, np.floor(exact)).astype(np.int64)
+    most_lacking = np.argsort(shares - exact, kind="stable")
+    shares[most_lacking[: max(0, total - int(shares.sum()))]] += 1
+    return shares
+
+
+def _assign_flat(points: Float32, centers: Float32) -> Int64:
+    cells, squares = np.empty(len(points), dtype=np.int64), np.empty(len(points))
+    _assign(points, centers[:1], np.array([0, len(centers)]), centers, cells, squares)
+    return cells
+
+
+@numba.njit(cache=True, nogil=True)
+def _assign(points, groups, starts, centers, cells, squares):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """Point by point, so that no batch decides a tie."""
+    for p in range(len(points)):
+        group, _ = _nearest(points[p], groups, 0, len(groups))
+        cells[p], squares[p] = _nearest(points[p], centers, starts[group], starts[group + 1])
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _nearest(point, centers, first, last):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """The nearest of some centers, the first of equals, and its squared distance."""
+    best, least = first, np.inf
+    for c in range(first, last):
+        total = 0.0
+        for j in range(len(point)):
+            gap = np.float64(point[j]) - np.float64(centers[c, j])
+            total += gap * gap
+        if total < least:
+            best, least = c, total
+    return best, least

@@ -1,0 +1,150 @@
+"""Executors beyond this process: a pool of processes, a Ray cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Self, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from kinrank.errors import JobError, ParameterError
+from kinrank.rankers.parallel import Here
+from kinrank.registry import import_extra
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Processes:
+    """Processes of this machine.
+
+    Parameters
+    ----------
+    n_workers
+        How many.
+
+    Examples
+    --------
+    >>> sorted(Processes(2).each(abs, [-1, -2]))
+    [(0, 1), (1, 2)]
+    """
+
+    def __init__(self, n_workers: int) -> None:
+        if n_workers < 1:
+            raise ParameterError(f"n_workers must be at least 1, got {n_workers}")
+        self.n_workers = n_workers
+
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+        """As they finish; no more than two items a worker are under way."""
+        if len(items) < 2:  # not worth starting processes
+            yield from Here().each(function, items)
+            return
+        # Not fork: the threads of BLAS and Arrow do not survive it.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(self.n_workers, context, initializer=_start, initargs=(function,))
+        with pool:
+            under_way: dict[Future[Any], int] = {}
+            following = 0
+            try:
+                while following < len(items) or under_way:
+                    while following < len(items) and len(under_way) < 2 * self.n_workers:
+                        under_way[pool.submit(_call, items[following])] = following
+                        following += 1
+                    for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                        yield under_way.pop(done), done.result()
+            except BrokenProcessPool:
+                raise JobError("a worker process died, of memory perhaps: start again with fewer workers") from None
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _start(function: Callable[[Any], Any]) -> None:
+    """Take the function once, not with every item."""
+    _of_this_worker.append(function)
+    threadpool_limits(1)
+
+
+def _call(item: Any) -> Any:
+    return _of_this_worker[0](item)
+
+
+_of_this_worker: list[Callable[[Any], Any]] = []
+
+
+class RayCluster:
+    """The workers of a Ray cluster.
+
+    A worker or a node that dies is replaced, and its item done again elsewhere. Nothing but small results passes
+    through the driver; no more than `ahead` items for each core are under way, so memory is bounded by the workers.
+
+    Parameters
+    ----------
+    address : str
+        As `ray.init` takes it: ``"auto"``, ``"10.0.0.1:6379"``; ``"local"`` starts one of this machine's cores.
+    retries : int
+        How often an item is tried again whose worker or node died.
+    ahead : int
+        Items submitted for each core.
+    """
+
+    def __init__(self, address: str = "auto", *, retries: int = 20, ahead: int = 2) -> None:
+        self.address = address
+        self.retries = retries
+        self.ahead = ahead
+
+    def __enter__(self) -> Self:
+        self._connect()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import_extra("ray", "ray").shutdown()
+
+    def _connect(self) -> Any:
+        ray = import_extra("ray", "ray")
+        if not ray.is_initialized():
+            try:
+                ray.init(self.address, log_to_driver=False, logging_level="warning", configure_logging=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise JobError(
+                    f"no Ray cluster at {self.address!r} ({error}): start one, or give --ray local"
+                ) from None
+        return ray
+
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+        """As they finish."""
+        ray = self._connect()
+        shared = ray.put(function)  # once for all items; large arrays in it are mapped by workers, not copied
+        call = ray.remote(num_cpus=1, max_retries=self.retries)(_apply)
+        under_way: dict[Any, int] = {}
+        following = 0
+        try:
+            while following < len(items) or under_way:
+                cores = max(1, int(ray.cluster_resources().get("CPU", 1)))  # nodes come and go
+                while following < len(items) and len(under_way) < self.ahead * cores:
+                    under_way[call.remote(shared, items[following])] = following
+                    following += 1
+                for done in ray.wait(list(under_way), num_returns=1, timeout=10)[0]:
+                    position = under_way.pop(done)
+                    yield position, self._result(ray, done, items[position])
+        finally:
+            for task in under_way:
+                ray.cancel(task, force=False)
+
+    def _result(self, ray: Any, task: Any, item: object) -> Any:
+        try:
+            return ray.get(task)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None  # as it was raised, without Ray's account of it
+        except ray.exceptions.RayError as error:
+            raise JobError(
+                f"item {item!r} was given up after {self.retries} retries, its worker died each time "
+                f"({type(error).__name__}): does it need more memory than a worker has? What is done is kept; "
+                "start again to go on"
+            ) from None
+
+
+def _apply(function: Callable[[T], R], item: T) -> R:
+    return function(item)

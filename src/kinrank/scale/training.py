@@ -1,0 +1,249 @@
+"""Training a ranker of cells from blocks of judged queries: one pass, summed in the order of blocks, restartable."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from sklearn.base import clone
+
+import kinrank
+from kinrank.data.blocks import Blocks, FolderBlocks
+from kinrank.data.parquet_blocks import ParquetBlocks
+from kinrank.data.queryset import QuerySet
+from kinrank.data.textfile import PathLike
+from kinrank.errors import DamagedFolderError, DataError, FileFormatError, KinrankError, ParameterError
+from kinrank.folder import MANIFEST
+from kinrank.rankers.cell_training import FAN_IN, CellPlan, rows_per_block
+from kinrank.rankers.cells import CellMemory
+from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.parallel import Executor, Here
+from kinrank.scale.folder import JobFolder, State
+from kinrank.scale.identity import marks_of, refuse_repeated
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One piece of work that is done.
+
+    Attributes
+    ----------
+    level : int
+        0 for the sums of a block, 1 and more for sums of sums.
+    done, total : int
+        How many pieces of the level are done, and how many there are.
+    n_rows : int
+        Rows that were read for it.
+    seconds, cpu_seconds : float
+        What it took where it was done: by the clock, and of a core.
+    peak_mb : float
+        The most memory that the process which did it has ever held.
+    """
+
+    level: int
+    done: int
+    total: int
+    n_rows: int
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+
+
+def train(
+    data: PathLike,
+    model: PathLike,
+    ranker: KnnRanker,
+    *,
+    alike: bool = False,
+    executor: Executor | None = None,
+    job: PathLike | None = None,
+    block_rows: int | None = None,
+    qid: str = "qid",
+    y: str = "y",
+    doc_id: str = "doc_id",
+    progress: Callable[[Batch], None] | None = None,
+) -> KnnRanker:
+    """Learn a ranker of cells from judged queries on disk, however many, and write it as a model folder.
+
+    A sample of the queries settles scales, description and cells. Then the data are read once, block by block, and each
+    block's sums are written to the job's folder. A job that was stopped, by whatever, goes on where it was when it is
+    started again. The model's bytes depend on the data and the settings, not on who did the work, nor on what failed.
+
+    Parameters
+    ----------
+    data
+        A folder of judged queries (`kinrank convert`), or Parquet: a file, a folder, a URI that Arrow or fsspec opens.
+        In Parquet the rows of a query must lie together.
+    model
+        Where to write the model.
+    ranker
+        `KnnRanker` with ``cells=``: the settings. It is not changed.
+    alike
+        Take scaling, description and cells from `ranker`, which must be fitted: the result can be merged with it.
+    executor
+        Who works: this process where not given, ``Processes(n)``, ``RayCluster(address)``.
+    job
+        A folder for what is done, which every worker must see; ``MODEL.job`` where not given. It is removed at the end.
+    block_rows
+        About how many rows a block has; by the number of cells where not given.
+    qid, y, doc_id
+        Columns of Parquet files.
+    progress
+        Told of every piece that is done.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from kinrank.datasets import make_two_camps
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> camps = make_two_camps(n_queries=60, seed=0)
+    >>> camps.save(folder / "judged")
+    >>> train(folder / "judged", folder / "model", KnnRanker(10, cells=2)).score(camps)
+    1.0
+    """
+    if ranker.cells is None:
+        raise ParameterError("the data are summed into cells: give the ranker cells=, such as a tenth of the queries")
+    worker = executor or Here()
+    blocks = open_blocks(data, block_rows, ranker.cells, qid=qid, y=y, doc_id=doc_id)
+    given = ranker.plan_ if alike else None
+    key = repr(
+        (
+            kinrank.__version__,
+            ranker.get_params(),
+            blocks.fingerprint(),
+            FAN_IN,
+            None if given is None else given.digest(),
+        )
+    )
+    folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, key)
+    trained: KnnRanker = clone(ranker)
+    trained.n_features_in_, trained.feature_names_ = len(blocks.feature_names), blocks.feature_names
+    plan = given or _settled(folder, trained, blocks, worker)
+    tree = SumTree(plan, blocks, folder)
+    memory = tree.run(worker, progress or (lambda _: None))
+    refuse_repeated(blocks, tree.marks)
+    trained.take_cells(plan, memory)
+    trained.save(model)
+    folder.delete()
+    return trained
+
+
+def open_blocks(
+    data: PathLike, block_rows: int | None, n_cells: int, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id"
+) -> Blocks:
+    """The data as blocks of about so many rows, or of as many as suit the number of cells."""
+    local = Path(data) if "://" not in os.fspath(data) else None
+    if local is not None and not local.exists():
+        raise DataError(f"{local}: no such file or folder; check the path")
+    blocks: Blocks
+    if local is not None and (local / MANIFEST).exists():
+        blocks = FolderBlocks(data, 1 << 62)
+    else:
+        blocks = ParquetBlocks(data, 1 << 62, qid=qid, y=y, doc_id=doc_id)
+    return blocks.cut(block_rows or rows_per_block(n_cells, len(blocks.feature_names)))
+
+
+def _settled(folder: JobFolder, ranker: KnnRanker, blocks: Blocks, executor: Executor) -> CellPlan:
+    """The plan: settled now, or by the job before it was stopped."""
+    if "plan" not in folder.names():
+        folder.write("plan", ranker.plan_cells(blocks, executor).get_state())
+    return ranker.restore_plan(folder.read("plan"))
+
+
+@dataclass(frozen=True, eq=False)
+class SumTree:
+    """The sums of all blocks, level by level: each piece adds up to `FAN_IN` pieces of the level below, in order.
+
+    A piece is the same whoever makes it and however often. One that is missing or damaged is made again, with
+    whatever lies below it.
+    """
+
+    plan: CellPlan
+    blocks: Blocks
+    folder: JobFolder
+
+    def sizes(self) -> list[int]:
+        """How many pieces each level has; the last has one."""
+        sizes = [len(self.blocks)]
+        while sizes[-1] > 1:
+            sizes.append(-(-sizes[-1] // FAN_IN))
+        return sizes
+
+    def run(self, executor: Executor, progress: Callable[[Batch], None]) -> CellMemory:
+        """Make all pieces that are not there yet, and answer the last."""
+        sizes = self.sizes()
+        there = self.folder.names()
+        wanted = [{_name(level, piece) for piece in range(size)} for level, size in enumerate(sizes)]
+        complete = [level for level, names in enumerate(wanted) if names <= there]
+        for level in range(max(complete, default=-1) + 1, len(sizes)):
+            missing = [piece for piece in range(sizes[level]) if _name(level, piece) not in there]
+            done = sizes[level] - len(missing)
+            for _, (n_rows, seconds, cpu, peak) in executor.each(partial(self.make, level), missing):
+                done += 1
+                progress(Batch(level, done, sizes[level], n_rows, seconds, cpu, peak))
+            if level:
+                self.folder.delete(wanted[level - 1] & self.folder.names())
+        memory = self._empty()
+        memory.merge_packed(self.piece(len(sizes) - 1, 0))
+        return memory
+
+    def make(self, level: int, piece: int) -> tuple[int, float, float, float]:
+        """Write one piece; answer its rows, seconds, seconds of a core, and the peak memory of the process."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        self._made(level, piece)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        n_rows = self.blocks.n_rows(piece) if level == 0 else 0
+        return n_rows, time.perf_counter() - wall, time.process_time() - cpu, peak
+
+    def piece(self, level: int, piece: int) -> State:
+        """One piece, read, or made again where it cannot be."""
+        try:
+            return self.folder.read(_name(level, piece))
+        except DamagedFolderError:
+            return self._made(level, piece)
+
+    def marks(self, block: int) -> np.ndarray:
+        """The marks of a block's queries, sorted."""
+        return self.folder.read(f"ids-{block}")["marks"]
+
+    def _made(self, level: int, piece: int) -> State:
+        if level == 0:
+            made = self._summed(piece)
+        else:
+            memory = self._empty()
+            first, last = piece * FAN_IN, min((piece + 1) * FAN_IN, self.sizes()[level - 1])
+            for below in range(first, last):
+                memory.merge_packed(self.piece(level - 1, below))
+            made = memory.pack()
+        self.folder.write(_name(level, piece), made)
+        return made
+
+    def _summed(self, block: int) -> State:
+        marks: list[np.ndarray] = [np.empty(0, dtype=np.uint64)]
+
+        def noted() -> Iterator[QuerySet]:
+            for part in self.blocks.read(block):
+                marks.append(marks_of(part.qid))
+                yield part
+
+        try:
+            made = self.plan.sums(noted()).pack()
+        except FileFormatError:  # says where
+            raise
+        except KinrankError as error:
+            raise DataError(f"{self.blocks.name(block)}: {error}") from error
+        self.folder.write(f"ids-{block}", {"marks": np.sort(np.concatenate(marks))})
+        return made
+
+    def _empty(self) -> CellMemory:
+        return CellMemory.empty(self.plan.learner, len(self.plan.tree), len(self.blocks.feature_names))
+
+
+def _name(level: int, piece: int) -> str:
+    return f"sums-{level}-{piece}"

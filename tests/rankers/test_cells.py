@@ -1,0 +1,255 @@
+"""KnnRanker with cells: identities with exact KNN, partial cells, learning, forgetting, merging."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kinrank
+from kinrank import KnnRanker, QuerySet, SingleRanker, choose_cells, choose_neighbors
+from kinrank.checks.worlds import plain_world
+from kinrank.data.blocks import QuerySetBlocks
+from kinrank.datasets import make_intents, make_two_camps
+from kinrank.describe import Describer
+from kinrank.errors import DataError, ParameterError
+from kinrank.learn.rankrls import RankRLS
+from kinrank.rankers import cell_training
+from kinrank.rankers.cell_training import FAN_IN, Summer, add_up
+from kinrank.rankers.cells import CellMemory, covering_shares
+from kinrank.rankers.parallel import Here
+
+SETTINGS = [
+    {},
+    {"neighbor_weights": "gaussian"},
+    {"prior": "global", "prior_strength": 0.5},
+    {"learner": RankRLS(balance="queries")},
+    {"describe": Describer(["mean", "max"], n_components=3)},
+    {"describe": Describer("summaries", metric="ridge")},
+    {"scale": "none"},
+]
+
+
+def worlds() -> tuple[QuerySet, QuerySet]:
+    return plain_world(50), plain_world(20, seed=1)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_a_cell_per_query_is_exact_knn(settings: dict[str, object]) -> None:
+    train, test = worlds()
+    exact, cells = KnnRanker(9, **settings).fit(train), KnnRanker(9, cells=len(train), **settings).fit(train)
+    np.testing.assert_allclose(cells.weights(test), exact.weights(test), atol=1e-6)
+    np.testing.assert_allclose(cells.predict(test), exact.predict(test), atol=1e-5)
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 7, 50])
+@pytest.mark.parametrize("settings", SETTINGS[2:4], ids=str)
+def test_all_neighbors_equal_single_whatever_the_cells(n_cells: int, settings: dict[str, object]) -> None:
+    train, test = worlds()
+    single = SingleRanker(settings.get("learner", "rankrls")).fit(train)
+    cells = KnnRanker(10**6, cells=n_cells, **settings).fit(train)
+    np.testing.assert_allclose(cells.weights(test), single.weights(test), atol=1e-6)
+
+
+def test_cells_solve_the_two_camps() -> None:
+    camps = make_two_camps(n_queries=60, seed=0)
+    assert KnnRanker(12, cells=4).fit(camps[:40]).score(camps[40:]) == pytest.approx(1.0)
+
+
+def test_the_last_cell_counts_in_part() -> None:
+    """By hand: sum the nearest cells, and of the last as much as is needed for k."""
+    train, test = worlds()
+    ranker = KnnRanker(13, cells=6).fit(train)
+    prepared = ranker.preparer_.apply(train)
+    own, _ = ranker.tree_.assign(ranker._points(train))
+    each = kinrank.learn.statistics.PairStatistics.of(prepared)
+    for query in test:
+        distances = np.linalg.norm(ranker.tree_.centers_.astype(np.float64) - ranker._points(query)[0], axis=1)
+        left, weights = 13.0, np.zeros(len(train))
+        for cell in np.argsort(distances):
+            members = np.flatnonzero(own == cell)
+            share = min(1.0, left / len(members))
+            weights[members] = share
+            left -= share * len(members)
+            if left <= 0:
+                break
+        expected = each.sum(weights=weights).solve(ranker.learner_.penalty)[0]
+        np.testing.assert_allclose(ranker.weights(query)[0], ranker.preparer_.raw_weights(expected), atol=1e-6)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 40))
+def test_shares_cover_what_was_asked_for_nearest_first(counts: list[int], wanted: int) -> None:
+    held = np.array(counts, dtype=float)
+    shares = covering_shares(held, np.array([wanted]))[0]
+    assert (shares * held).sum() == pytest.approx(min(wanted, held.sum()))
+    some = shares[held > 0]
+    assert np.all(np.diff(some) <= 0)
+    assert np.count_nonzero((some > 0) & (some < 1)) <= 1
+
+
+def test_a_radius_takes_whole_cells() -> None:
+    train, test = worlds()
+    np.testing.assert_allclose(
+        KnnRanker(radius=1e6, cells=5).fit(train).weights(test),
+        SingleRanker("rankrls").fit(train).weights(test),
+        atol=1e-6,
+    )
+    far = KnnRanker(radius=1e-9, cells=5).fit(train)
+    np.testing.assert_allclose(far.weights(test), SingleRanker("rankrls").fit(train).weights(test), atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", SETTINGS[:4], ids=str)
+def test_merging_equals_the_union_and_forgetting_the_rest(settings: dict[str, object]) -> None:
+    world, test = plain_world(60), plain_world(10, seed=1)
+    first = KnnRanker(15, cells=8, **settings).fit(world[:30])
+    second = first.fit_alike(world[30:])
+    union = first.fit_alike(world)
+    alone, other = first.weights(test), second.weights(test)
+    first.merge(second)
+    np.testing.assert_allclose(first.weights(test), union.weights(test), atol=1e-6)
+    assert first.memory_.counts.tolist() == union.memory_.counts.tolist()
+    np.testing.assert_array_equal(second.weights(test), other)
+    first.forget(world[30:])
+    np.testing.assert_allclose(first.weights(test), alone, atol=1e-6)
+    rest = first.fit_alike(world[5:30])
+    first.forget(world[:5])
+    np.testing.assert_allclose(first.weights(test), rest.weights(test), atol=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 39))
+def test_adding_and_forgetting_leave_nothing_behind(seed: int, n: int) -> None:
+    world, test = plain_world(40, seed=seed), plain_world(5, seed=seed + 1)
+    ranker = KnnRanker(7, cells=5).fit(world)
+    before = ranker.weights(test)
+    new = plain_world(n, seed=seed + 2)
+    new = new.replace(qid=np.array([f"new {qid}" for qid in new.qid]))
+    ranker.add(new).forget(new)
+    np.testing.assert_allclose(ranker.weights(test), before, atol=1e-6)
+    assert ranker.memory_.counts.sum() == len(world)
+    assert not any("new" in name for name in ranker.qid_)
+
+
+def test_a_loaded_model_can_learn_and_its_folder_stays(tmp_path: Path) -> None:
+    world, test = plain_world(60), plain_world(10, seed=1)
+    ranker = KnnRanker(15, cells=8).fit(world[:30])
+    ranker.save(tmp_path / "model")
+    loaded = kinrank.load(tmp_path / "model")
+    assert isinstance(loaded, KnnRanker)
+    loaded.add(world[30:]).merge(ranker.fit_alike(world[:3]))
+    np.testing.assert_array_equal(kinrank.load(tmp_path / "model").weights(test), ranker.weights(test))
+    assert loaded.memory_.counts.sum() == 63
+
+
+def test_explanations_name_a_query_of_each_cell() -> None:
+    train, test = worlds()
+    ranker = KnnRanker(20, cells=6).fit(train)
+    first, *_ = ranker.explain(test)
+    assert set(first.neighbors) <= set(train.qid)
+    assert first.counts.sum() == pytest.approx(20)
+    assert np.all(np.diff(first.distances) >= 0)
+    assert f"learnt from 20 judged queries in {len(first.neighbors)} cells" in str(first)
+    named = train[np.isin(train.qid, first.neighbors[:1])]
+    cell, _ = ranker.tree_.assign(ranker._points(named))
+    assert ranker.qid_[cell[0]] == first.neighbors[0]
+    ranker.forget(named)
+    assert ranker.qid_[cell[0]] == f"cell {cell[0]}"
+    assert ranker.explain(test.replace(X=test.X + 1000.0))[0].unusual == 1.0
+
+
+def test_every_k_in_one_pass_equals_each_k_alone() -> None:
+    train, test = worlds()
+    ranker = KnnRanker(5, cells=6).fit(train)
+    choice = choose_neighbors(ranker, test, [3, 10, 33, 999], prior_strengths=[None, 0.5])
+    assert {k for k, _ in choice.quality} == {3, 10, 33, 50}
+    for (k, strength), quality in choice.quality.items():
+        prior = {"prior": "none"} if strength is None else {"prior": "global", "prior_strength": strength}
+        assert quality == pytest.approx(ranker.set_params(n_neighbors=k, **prior).score(test), abs=1e-9)
+
+
+def test_cells_are_chosen_by_validation() -> None:
+    queries = make_intents(400, 100, n_features=8, n_docs=15, spread=1.0)
+    choice = choose_cells(KnnRanker(), queries[:400], queries[400:], [1, 20, 40], [50, 100])
+    assert choice.quality.keys() == {1, 20, 40}
+    assert choice.cells in (20, 40)
+    assert choice.ranker.score(queries[400:]) == pytest.approx(max(choice.quality.values()), abs=1e-9)
+    with pytest.raises(ParameterError, match="list of numbers from 1, got none"):
+        choose_cells(KnnRanker(), queries[:400], queries[400:], [], [50])
+
+
+def test_sums_do_not_depend_on_the_parts_of_a_block() -> None:
+    train, _ = worlds()
+    plan = KnnRanker(cells=6).fit(train).plan_
+    whole = plan.sums([train]).get_state()
+    parts = plan.sums([train[:1], train[1:20], train[20:]]).get_state()
+    for name, array in whole.items():
+        np.testing.assert_array_equal(parts[name], array)
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, FAN_IN, FAN_IN + 1, 3 * FAN_IN, FAN_IN**2 + FAN_IN + 1])
+def test_the_tree_of_sums_is_that_of_adding_level_by_level(n_parts: int) -> None:
+    rng = np.random.default_rng(0)
+    learner = RankRLS()
+
+    def part() -> CellMemory:
+        memory = CellMemory.empty(learner, 2, 1)
+        memory.statistics.gram[:] = rng.standard_normal((2, 1))
+        return memory
+
+    parts = [part() for _ in range(n_parts)]
+    level = [each.copy() for each in parts]
+    while len(level) > 1:
+        groups = [level[start : start + FAN_IN] for start in range(0, len(level), FAN_IN)]
+        for first, *others in groups:
+            for other in others:
+                first.merge(other)
+        level = [group[0] for group in groups]
+    np.testing.assert_array_equal(add_up(parts).statistics.gram, level[0].statistics.gram)
+
+
+def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales from some queries, centers from more of them, sums from all."""
+    monkeypatch.setattr(cell_training, "SAMPLE_ROWS", 500)
+    queries = make_intents(600, 100, n_features=8, n_docs=15, spread=1.0)
+    train, test = queries[:600], queries[600:]
+    blocks = QuerySetBlocks(train, 700)
+    ranker = KnnRanker(100, cells=10)
+    plan = ranker.plan_cells(blocks, Here())
+    ranker.n_features_in_, ranker.feature_names_ = train.n_features, train.feature_names
+    ranker.take_cells(plan, add_up(map(Summer(plan, blocks), range(len(blocks)))))
+    assert len(ranker.tree_) == 10
+    assert ranker.memory_.counts.sum() == 600
+    assert ranker.score(test) > SingleRanker("rankrls").fit(train).score(test) + 0.03
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cells": 0}, "cells must be a whole number from 1, got 0"),
+        ({"cells": 4, "mode": "offline-1"}, "cells need mode='online', got mode='offline-1'"),
+        ({"cells": 4, "learner": "ranksvm"}, "only RankRLS learns from"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        KnnRanker(**settings).fit(plain_world())
+
+
+def test_what_cells_cannot_do_says_what_can() -> None:
+    train, _ = worlds()
+    cells, exact = KnnRanker(5, cells=4).fit(train), KnnRanker(5).fit(train)
+    with pytest.raises(ParameterError, match=r"withdraw judgments by forget"):
+        cells.remove(["q0"])
+    with pytest.raises(ParameterError, match=r"this needs cells: fit with cells="):
+        exact.forget(train[:1])
+    with pytest.raises(ParameterError, match="the same scaling, description and cells"):
+        cells.merge(KnnRanker(5, cells=4).fit(train[:30]))
+    with pytest.raises(DataError, match="cannot be forgotten: its cell does not hold so many"):
+        cells.fit_alike(train[1:]).forget(train)
+    with pytest.raises(DataError, match="cannot forget every judged query"):
+        cells.forget(train)
+    with pytest.raises(DataError, match="all grades are equal"):
+        KnnRanker(cells=3).take_cells(cells.plan_, CellMemory.empty(RankRLS(), 4, 5))
+    assert cells.memory_.counts.sum() == len(train)

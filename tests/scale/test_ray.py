@@ -1,0 +1,195 @@
+"""On a Ray cluster of three nodes: nodes, workers and drivers die, a block is corrupt; the bytes do not change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
+from kinrank.errors import FileFormatError, JobError
+from kinrank.rankers.parallel import using
+from kinrank.scale import Batch, RayCluster, train
+from tests.scale.conftest import BLOCK_ROWS, SETTINGS, model_bytes
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+
+MEMORY = 100 * 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three nodes of one core."""
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
+    for _ in range(2):
+        nodes.add_node(num_cpus=1, object_store_memory=MEMORY)
+    with RayCluster(nodes.address):
+        nodes.wait_for_nodes()
+        yield nodes
+    nodes.shutdown()
+
+
+@pytest.fixture
+def workers(cluster: Cluster) -> RayCluster:
+    return RayCluster(cluster.address)
+
+
+def test_three_nodes_change_no_byte(
+    workers: RayCluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    assert ray.cluster_resources()["CPU"] == 3
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers)
+    assert model_bytes(tmp_path / "model") == undisturbed
+
+
+def test_a_node_is_killed_in_the_middle(
+    cluster: Cluster, workers: RayCluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    doomed = cluster.add_node(num_cpus=2, object_store_memory=MEMORY)
+    cluster.wait_for_nodes()
+    killed: list[int] = []
+
+    def kill(batch: Batch) -> None:
+        if batch.level == 0 and batch.done == 8:
+            for started in (process for some in doomed.all_processes.values() for process in some):
+                os.kill(started.process.pid, signal.SIGKILL)
+                killed.append(started.process.pid)
+
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=kill)
+    assert killed
+    assert model_bytes(tmp_path / "model") == undisturbed
+    cluster.remove_node(doomed, allow_graceful=False)
+
+
+@dataclass
+class Deadly:
+    """Kills the worker that it runs in, the first so many times that it is called."""
+
+    function: Callable[[Any], Any]
+    graves: Path
+    deaths: int
+
+    def __call__(self, item: Any) -> Any:
+        for number in range(self.deaths):
+            try:
+                (self.graves / str(number)).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.function(item)
+
+
+class DeadlyCluster(RayCluster):
+    def __init__(self, address: str, graves: Path, deaths: int, **settings: Any) -> None:
+        super().__init__(address, **settings)
+        self.graves, self.deaths = graves, deaths
+        graves.mkdir()
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        return super().each(Deadly(function, self.graves, self.deaths), items)
+
+
+def test_workers_are_killed_ten_times(
+    cluster: Cluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    deadly = DeadlyCluster(cluster.address, tmp_path / "graves", 10)
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=deadly)
+    assert len(list((tmp_path / "graves").iterdir())) == 10
+    assert model_bytes(tmp_path / "model") == undisturbed
+
+
+def test_a_piece_that_always_kills_its_worker_is_given_up_and_the_rest_kept(
+    cluster: Cluster, judged: Path, tmp_path: Path
+) -> None:
+    deadly = DeadlyCluster(cluster.address, tmp_path / "graves", 1000, retries=1)
+    with pytest.raises(JobError, match=r"item \d+ was given up after 1 retries, its worker died each time"):
+        train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=deadly)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_corrupt_block_is_named_and_mended(
+    workers: RayCluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(judged, data)
+    bad = data / "part-1.parquet"
+    good, times = bad.read_bytes(), bad.stat()
+    damaged = bytearray(good)
+    damaged[pq.ParquetFile(bad).metadata.row_group(9).column(4).data_page_offset + 40] ^= 0xFF
+    bad.write_bytes(damaged)
+    os.utime(bad, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(FileFormatError, match=r"part-1.parquet: row group 9 cannot be read as Parquet"):
+        train(data, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers)
+    bad.write_bytes(good)
+    os.utime(bad, ns=(times.st_atime_ns, times.st_mtime_ns))
+    train(data, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers)
+    assert model_bytes(tmp_path / "model") == undisturbed
+
+
+DRIVER = """
+import sys, time
+from kinrank.scale import RayCluster, train
+from tests.scale.conftest import BLOCK_ROWS, SETTINGS
+address, data, model = sys.argv[1:]
+train(data, model, SETTINGS, block_rows=BLOCK_ROWS, executor=RayCluster(address), progress=lambda _: time.sleep(0.2))
+"""
+
+
+def test_the_driver_is_killed_and_the_job_started_again(
+    cluster: Cluster, workers: RayCluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", DRIVER, cluster.address, str(judged), str(tmp_path / "model")]
+    driver = subprocess.Popen(command, cwd=Path(__file__).parents[2])
+    job = tmp_path / "model.job"
+    patience = time.monotonic() + 120
+    while len(list(job.glob("sums-0-*.npz"))) < 8:
+        assert driver.poll() is None, "the driver ended by itself"
+        assert time.monotonic() < patience
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    assert not (tmp_path / "model").exists()
+    done: list[Batch] = []
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=done.append)
+    assert model_bytes(tmp_path / "model") == undisturbed
+    assert len(done) <= 37 - 8
+
+
+def test_loops_of_rankers_run_on_the_cluster(workers: RayCluster, queries: QuerySet) -> None:
+    train_set, test = queries[:300], queries[600:]
+    rankers = [
+        KnnRanker(30, mode="offline-2", reference="reference"),
+        ClusterRanker(mode="select", n_clusters=5, learner="rankrls", reference="reference", relevant_from=2),
+    ]
+    for ranker in rankers:
+        here = ranker.fit(train_set).predict(test)
+        with using(workers):
+            np.testing.assert_array_equal(ranker.fit(train_set).predict(test), here)
+    online = KnnRanker(30).fit(train_set)
+    with using(workers):
+        choice = choose_neighbors(online, test, [10, 30])
+    assert choice.quality == choose_neighbors(online, test, [10, 30]).quality
+
+
+def test_a_cluster_that_is_not_there_is_said() -> None:
+    code = "from kinrank.scale import RayCluster; RayCluster('127.0.0.1:1').__enter__()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "RAY_gcs_rpc_server_reconnect_timeout_s": "2"},
+    )
+    assert "no Ray cluster at '127.0.0.1:1'" in done.stderr

@@ -1,0 +1,182 @@
+"""Training from blocks: the same model as in memory, the same bytes whoever works, restarts, errors that say where."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kinrank
+from kinrank import KnnRanker, QuerySet
+from kinrank.data.tables import to_table
+from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
+from kinrank.rankers import cell_training
+from kinrank.scale import Batch, Processes, train
+from tests.scale.conftest import BLOCK_ROWS, SETTINGS, model_bytes
+
+
+class Chaotic:
+    """Answers in any order, does some items twice, and may die after some."""
+
+    def __init__(self, seed: int, dies_after: int | None = None) -> None:
+        self.random = random.Random(seed)
+        self.left = dies_after
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        order = list(range(len(items)))
+        self.random.shuffle(order)
+        for position in order:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left = None if self.left is None else self.left - 1
+            if self.random.random() < 0.3:
+                function(items[position])
+            yield position, function(items[position])
+
+
+def test_one_block_gives_the_bytes_of_fitting_in_memory(queries: QuerySet, judged: Path, tmp_path: Path) -> None:
+    KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600]).save(tmp_path / "fitted")
+    train(judged, tmp_path / "trained", SETTINGS)
+    assert model_bytes(tmp_path / "trained") == model_bytes(tmp_path / "fitted")
+    queries[:600].save(tmp_path / "folder")
+    train(tmp_path / "folder", tmp_path / "mapped", SETTINGS)
+    assert model_bytes(tmp_path / "mapped") == model_bytes(tmp_path / "fitted")
+
+
+def test_many_blocks_give_the_model_of_memory(
+    queries: QuerySet, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    batches: list[Batch] = []
+    trained = train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, progress=batches.append)
+    assert model_bytes(tmp_path / "model") == undisturbed
+    fitted = KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600])
+    np.testing.assert_allclose(trained.weights(queries[600:]), fitted.weights(queries[600:]), atol=1e-6)
+    assert trained.memory_.counts.sum() == 600
+    assert [batch.level for batch in batches] == sorted(batch.level for batch in batches)
+    assert sum(batch.n_rows for batch in batches) == 6000
+    assert {batch.total for batch in batches if batch.level == 0} == {33}
+    assert max(batch.level for batch in batches) == 2
+    assert not (tmp_path / "model.job").exists()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_and_repetition_change_no_byte(
+    seed: int, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=Chaotic(seed))
+    assert model_bytes(tmp_path / "model") == undisturbed
+
+
+@pytest.mark.parametrize("dies_after", [0, 3, 33, 34, 40, 68, 69])
+def test_a_job_goes_on_where_it_was(
+    dies_after: int, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
+    with pytest.raises(KeyboardInterrupt):
+        train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(1, dies_after), **settings)
+    done: list[Batch] = []
+    train(judged, tmp_path / "model", SETTINGS, progress=done.append, **settings)
+    assert model_bytes(tmp_path / "model") == undisturbed
+    # 33 blocks are read for the sample and again to be summed, 3 sums of 16 and 1 of those follow.
+    summed = max(0, dies_after - 33)
+    assert len(done) == 37 - summed
+
+
+def test_a_damaged_piece_is_made_again(judged: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
+    with pytest.raises(KeyboardInterrupt):
+        train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(2, 33 + 33 + 1), **settings)
+    pieces = sorted((tmp_path / "job").glob("sums-0-*.npz"))
+    assert len(pieces) == 33
+    damaged = bytearray(pieces[5].read_bytes())
+    damaged[len(damaged) // 2] ^= 0xFF
+    pieces[5].write_bytes(damaged)
+    pieces[7].write_bytes(b"")
+    pieces[9].unlink()
+    train(judged, tmp_path / "model", SETTINGS, **settings)
+    assert model_bytes(tmp_path / "model") == undisturbed
+
+
+@pytest.mark.slow
+def test_processes_change_no_byte(judged: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=Processes(2))
+    assert model_bytes(tmp_path / "model") == undisturbed
+
+
+def test_models_trained_alike_merge(queries: QuerySet, tmp_path: Path) -> None:
+    queries[:300].save(tmp_path / "first")
+    queries[300:600].save(tmp_path / "second")
+    first = train(tmp_path / "first", tmp_path / "a", SETTINGS)
+    second = train(tmp_path / "second", tmp_path / "b", first, alike=True)
+    union = first.fit_alike(queries[:600])
+    np.testing.assert_allclose(first.merge(second).weights(queries[600:]), union.weights(queries[600:]), atol=1e-6)
+    assert isinstance(kinrank.load(tmp_path / "b"), KnnRanker)
+
+
+def test_a_corrupt_block_is_named_and_the_rest_is_kept(
+    judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for file in judged.iterdir():
+        (data / file.name).write_bytes(file.read_bytes())
+    place = pq.ParquetFile(data / "part-1.parquet").metadata.row_group(9).column(4).data_page_offset
+    good = (data / "part-1.parquet").read_bytes()
+    bad = bytearray(good)
+    bad[place + 40] ^= 0xFF
+    (data / "part-1.parquet").write_bytes(bad)
+    with pytest.raises(FileFormatError, match=r"part-1.parquet: row group 9 cannot be read as Parquet"):
+        train(data, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_bad_row_is_named_with_its_block(queries: QuerySet, tmp_path: Path) -> None:
+    X = queries.X.copy()
+    X[3456, 2] = np.nan
+    pq.write_table(to_table(queries.replace(X=X)), tmp_path / "judged.parquet", row_group_size=500)
+    with pytest.raises(DataError, match=r"feature 'f3' is missing \(NaN\) in candidate 7 of query 345"):
+        train(tmp_path / "judged.parquet", tmp_path / "model", SETTINGS, block_rows=500)
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_a_query_in_two_blocks_is_refused(
+    text: bool, queries: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_training, "SAMPLE_ROWS", 2000)  # a sample of everything would notice by itself
+    ids = np.array([f"q{i}" for i in range(len(queries))]) if text else queries.qid.copy()
+    table = to_table(queries.replace(qid=ids))
+    rows = np.r_[0:3000, 4000:4010, 3000:4000, 4010:5000]
+    again = pa.concat_tables([table.take(rows), table.slice(15, 5), table.slice(5000)])
+    pq.write_table(again, tmp_path / "judged.parquet", row_group_size=500)
+    name = "'q1'" if text else "1"
+    with pytest.raises(
+        DataError, match=f"query {name} is in two places, .*row groups 0 to 0 and .*row groups 10 to 10"
+    ):
+        train(tmp_path / "judged.parquet", tmp_path / "model", SETTINGS, block_rows=500)
+
+
+def test_what_makes_no_sense_is_refused_before_any_work(judged: Path, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="give the ranker cells="):
+        train(judged, tmp_path / "model", KnnRanker(5))
+    with pytest.raises(DataError, match="no such file or folder"):
+        train(tmp_path / "nowhere", tmp_path / "model", SETTINGS)
+    with pytest.raises(ParameterError, match="n_workers must be at least 1, got 0"):
+        Processes(0)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "letter.txt").write_text("dear")
+    with pytest.raises(JobError, match="neither empty nor the folder of a job"):
+        train(judged, tmp_path / "model", SETTINGS, job=tmp_path / "job")
+
+
+def test_the_folder_of_another_job_is_refused(judged: Path, tmp_path: Path) -> None:
+    settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
+    with pytest.raises(KeyboardInterrupt):
+        train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(1, 5), **settings)
+    with pytest.raises(JobError, match="the folder of another job"):
+        train(judged, tmp_path / "model", KnnRanker(60, cells=13), **settings)
