@@ -18,17 +18,11 @@ settings.register_profile("kinrank", deadline=None, derandomize="CI" in os.envir
 settings.load_profile("kinrank")
 # Set by scripts/test-core, whose environment has no extras. Without it a missing dependency is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
-EXTRAS = re.compile(
-    r"^(?:import|from) (?:catboost|clarabel|faiss|ir_measures|lightgbm|matplotlib|optuna|pandas|piqp|xgboost)\b", re.M
-    r"^(?:import|from) (?:clarabel|faiss|graphql|ir_measures|jsonschema|lightgbm|matplotlib|pandas|piqp|qdrant_client)"
-    r"\b",
-    re.M,
+_MODULES = (
+    "catboost clarabel elasticsearch faiss graphql ir_measures jsonschema lightgbm matplotlib msgspec opensearchpy "
+    "optuna pandas piqp playwright qdrant_client ray schemathesis tests.serve.asgi xgboost"
 )
-_MODULES = "catboost|clarabel|faiss|ir_measures|lightgbm|matplotlib|optuna|pandas|piqp|playwright|xgboost"
-EXTRAS = re.compile(rf"^(?:import|from) (?:{_MODULES})\b", re.M)
-_NAMES = "clarabel faiss ir_measures lightgbm matplotlib msgspec pandas piqp schemathesis tests.serve.asgi"
-EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _NAMES.split()))})\b", re.M)
-EXTRAS = re.compile(r"^(?:import|from) (?:clarabel|faiss|ir_measures|lightgbm|matplotlib|pandas|piqp|ray)\b", re.M)
+EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)
 
 collect_ignore = [str(file) for file in HERE.rglob("test_*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
 

@@ -9,7 +9,8 @@ import kinrank as library
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
 
-VERBS = ["convert", "train", "rank", "evaluate", "weights"]
+VERBS = ["log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
+VERBS += ["serve", "key"]
 
 
 def test_all_verbs_are_listed(kinrank):

@@ -12,11 +12,10 @@ from kinrank.cli.convert import convert
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
 from kinrank.cli.headroom import headroom
+from kinrank.cli.key import key
 from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
-from kinrank.cli.key import key
-from kinrank.cli.rank import rank
 from kinrank.cli.serve import serve
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
@@ -28,11 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (convert, headroom, tune, train, rank, evaluate, compare):
-for _verb in (convert, train, rank, evaluate, weights):
-for _verb in (convert, headroom, tune, train, rank, evaluate, compare, report):
-for _verb in (log, convert, train, rank, evaluate):
-for _verb in (convert, train, rank, evaluate, serve, key):
+for _verb in (log, convert, headroom, tune, train, rank, evaluate, compare, report, weights, serve, key):
     app.command()(reported(_verb))
 
 

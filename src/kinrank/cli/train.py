@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
 
-DEFAULT_RANKER = "knn"
+DEFAULT_RANKER = "kin"
 EXAMPLES = 20
 """Training queries kept in the model folder with their scores, for the self-test of a service."""
 
@@ -88,7 +88,7 @@ def train(
     if ray is not None or workers is not None:
         from kinrank.cli.large import train_large
 
-        train_large(data, model, ranker, learner, validate, ray, workers, job)
+        train_large(data, model, name, learner, validate, ray, workers, job)
         return
     queries = _read(data)
     messages.say(f"{data}: {queries!r}")

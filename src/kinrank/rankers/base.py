@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -46,6 +46,7 @@ class Scored:
 
     scores: Float64
     farness: Float64 | None = None
+
 
 _QUERIES_AT_ONCE = 4096
 

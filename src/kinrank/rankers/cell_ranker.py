@@ -85,7 +85,9 @@ class CellRanker(LocalRanker):
         if not isinstance(learner, RankRLS):
             raise ParameterError("cells are sums that only RankRLS learns from: set learner='rankrls', or cells=None")
         if learner.nonnegative or learner.lower_is_better:
-            raise ParameterError("weights with a sign are not learnt from cells: set cells=None, or leave the signs free")
+            raise ParameterError(
+                "weights with a sign are not learnt from cells: set cells=None, or leave the signs free"
+            )
         return learner
 
     def get_state(self) -> State:
