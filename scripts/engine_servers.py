@@ -2,6 +2,7 @@
 
 scripts/engine install NAME             fetch and unpack it, once
 scripts/engine start NAME [--nodes N]   start what is not running yet, wait until it answers, print its address
+scripts/engine kill NAME --node I       end one node with SIGKILL, as a crash would; start brings it back
 scripts/engine stop NAME                stop all of its nodes and delete their data
 
 NAME is elasticsearch or opensearch. Everything lies in .engines/ of the checkout, or in the folder that the setting
@@ -30,7 +31,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 HEAP = "640m"
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds until nodes that do not answer are given up."""
 UNPRIVILEGED = "nobody"
 """Who runs the nodes where root asks for them: they refuse to be root."""
@@ -292,6 +293,16 @@ def stop(server: Server, port: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def kill(node: Node) -> None:
+    """End a node without a chance to say goodbye."""
+    pid = node.pid
+    if pid is None:
+        fail(f"{node.folder}: no such node is running")
+    os.kill(pid, signal.SIGKILL)
+    while node.pid:
+        time.sleep(0.05)
+
+
 def run(*words: str) -> str:
     """What a command prints; an error where it fails."""
     done = subprocess.run(words, capture_output=True, text=True)
@@ -315,10 +326,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="scripts/engine", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("verb", choices=("install", "start", "stop"))
+    parser.add_argument("verb", choices=("install", "start", "kill", "stop"))
     parser.add_argument("name", choices=SERVERS)
     parser.add_argument("--nodes", type=int, default=1, help="how many nodes make the cluster")
     parser.add_argument("--port", type=int, help="the port of the first node; 9200, opensearch 9210")
+    parser.add_argument("--node", type=int, default=0, help="which node to kill, counted from 0")
     words = parser.parse_args()
     server = SERVERS[words.name]
     port = words.port or server.port
@@ -326,6 +338,8 @@ def main() -> None:
         install(server)
     elif words.verb == "start":
         start(server, words.nodes, port)
+    elif words.verb == "kill":
+        kill(Node(server, port, words.node))
     else:
         stop(server, port)
 

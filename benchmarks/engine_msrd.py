@@ -1,0 +1,340 @@
+"""From a running engine to per-query ranking: MSRD indexed, logged, learnt and ranked in Elasticsearch or OpenSearch.
+
+All features come from the engine (``examples/movies/features.toml``). The engine's own best global ``multi_match`` has
+its boosts and type chosen on the validation queries; so have KNN's and LightGBM's settings. Work is kept in
+``benchmarks/results/engine_msrd``, so that a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import data_dir, say
+from benchmarks.knn_msrd import TREES, per_query, row, table
+from examples.movies.prepare import PARTS, prepare
+from kinrank import KnnRanker, QuerySet, SingleRanker, read_parquet
+from kinrank.describe import Describer
+from kinrank.engines import Engine, FeatureSet, connect
+from kinrank.engines.judgments import read_judgments, read_vectors
+from kinrank.engines.logbook import LogBook
+from kinrank.engines.logger import FeatureLogger
+from kinrank.engines.lucene import LuceneEngine
+from kinrank.engines.patience import PatientPool
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.measure import NDCG
+
+OPTIONS = {"engine": ("elasticsearch", "opensearch"), "queries": ("all", "400", "2000")}
+CHECKOUT = Path(__file__).parents[1]
+MOVIES = CHECKOUT / "examples" / "movies"
+FIELDS = ("title", "characters", "actors", "director", "tags", "genres", "overview")
+BOOSTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+MEASURE = NDCG @ 10
+WORKERS = 4
+CANDIDATES = 50
+PORTS = {"elasticsearch": 9220, "opensearch": 9230}
+
+
+def run(engine: str, queries: str) -> dict[str, object]:
+    """Index, log, learn, rank; what it gains, what it costs."""
+    work = CHECKOUT / "benchmarks" / "results" / "engine_msrd" / f"{engine}-{queries}"
+    work.mkdir(parents=True, exist_ok=True)
+    with running(engine) as address:
+        figures: dict[str, object] = {"engine": engine, "queries": queries}
+        judged = prepared(work, None if queries == "all" else int(queries))
+        with connect(f"{address}/movies", MOVIES / "features.toml", timeout=60.0) as opened:
+            assert isinstance(opened, LuceneEngine)
+            figures["indexing"] = indexed(opened, engine, work)
+            figures["logging against the bare client loop"] = throughput(opened, judged["test"])
+            logged, figures["logging"] = log_all(opened, judged, work)
+            figures["quality"], rankers = quality(logged, judged, address)
+            figures["live re-ranking"] = live(opened, rankers["KNN Online"], logged["test"])
+            figures["weights in the request"] = applied(opened, rankers, logged["test"])
+    return figures
+
+
+@contextmanager
+def running(engine: str, nodes: int = 1) -> Iterator[str]:
+    """A server of our own, gone afterwards."""
+    words = [str(CHECKOUT / "scripts" / "engine")]
+    place = [engine, "--port", str(PORTS[engine])]
+    started = subprocess.run(
+        [*words, "start", *place, "--nodes", str(nodes)], check=True, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield started.stdout.strip()
+    finally:
+        subprocess.run([*words, "stop", *place], check=True)
+
+
+def prepared(work: Path, n_queries: int | None) -> dict[str, QuerySet]:
+    """The judged queries with their texts and vectors."""
+    if not (work / "vectors.parquet").exists():
+        prepare(data_dir() / "text" / "msrd", work, n_queries)
+    return {part: read_vectors(work / "vectors.parquet", read_judgments(work / f"{part}.tsv")) for part in PARTS}
+
+
+def indexed(engine: LuceneEngine, name: str, work: Path) -> dict[str, float]:
+    """Write the movies."""
+    start = time.perf_counter()
+    movies = (json.loads(line) for line in (work / "movies.jsonl").open())
+    settings = json.loads((MOVIES / f"{name}.json").read_text())
+    count = engine.index(((movie.pop("id"), movie) for movie in movies), settings=settings)
+    say(f"{count} movies indexed")
+    return {"movies": count, "seconds": round(time.perf_counter() - start, 1)}
+
+
+# --- logging ---------------------------------------------------------------------------------------------------------
+
+
+def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: int = 10) -> dict[str, object]:
+    """Queries a second of our log and of a loop that sends ready requests by the client, in turns."""
+    seconds: dict[str, list[float]] = {"bare loop": [], "ours, 1 worker": [], f"ours, {WORKERS} workers": []}
+    logger = FeatureLogger(engine)
+    for turn in range(turns + 1):
+        some = judged[(turn * block) % max(1, len(judged) - block) :][:block]
+        requests = [bare_request(engine, query) for query in some]
+        calls = {
+            "bare loop": lambda requests=requests: [send(engine, *request) for request in requests],
+            "ours, 1 worker": lambda some=some: list(logger.log(some, PatientPool(1))),
+            f"ours, {WORKERS} workers": lambda some=some: list(logger.log(some, PatientPool(WORKERS))),
+        }
+        for name in sorted(calls, key=lambda name: (hash(name) + turn) % 3):
+            start = time.perf_counter()
+            calls[name]()
+            if turn:  # the first one warms up
+                seconds[name].append(time.perf_counter() - start)
+    rates = {name: block / float(np.median(times)) for name, times in seconds.items()}
+    figures: dict[str, object] = {f"{name}, queries/s": round(rate, 1) for name, rate in rates.items()}
+    figures |= {
+        f"{name}, ratio": round(float(np.median(np.array(seconds["bare loop"]) / times)), 3)
+        for name, times in seconds.items()
+        if name != "bare loop"
+    }
+    say(str(figures))
+    return figures
+
+
+def bare_request(engine: LuceneEngine, query: QuerySet) -> tuple[str, dict[str, object], object]:
+    """The request that our log sends for a query, caught on its way."""
+    caught: list[tuple[str, dict[str, object], object]] = []
+
+    class CaughtError(Exception):
+        pass
+
+    def catch(_: str, path: str, params: dict[str, object], body: object, __: float) -> object:
+        caught.append((path, params, body))
+        raise CaughtError
+
+    features = engine.features
+    features("warm", ["0"], vector=query.query_columns["vector"][0])  # fields are checked once
+    engine._send = catch  # type: ignore[method-assign]
+    try:
+        features(str(query.query_columns["text"][0]), query.doc_id.tolist(), vector=query.query_columns["vector"][0])
+    except CaughtError:
+        pass
+    finally:
+        del engine._send
+    return caught[0]
+
+
+def send(engine: LuceneEngine, path: str, params: dict[str, object], body: object) -> object:
+    """What the official client alone would do."""
+    if engine.name == "opensearch":
+        return engine.client.transport.perform_request("POST", path, params=params, body=body)
+    headers = {"accept": "application/json", "content-type": "application/json"}
+    return engine.client.perform_request("POST", path, params=params, headers=headers, body=body).body
+
+
+def log_all(engine: Engine, judged: dict[str, QuerySet], work: Path) -> tuple[dict[str, QuerySet], dict[str, object]]:
+    """Features of all judged queries, and how long it took."""
+    figures: dict[str, object] = {"workers": WORKERS}
+    start, n_queries = time.perf_counter(), 0
+    counted: dict[str, int] = {"queries": 0, "documents": 0, "absent_documents": 0}
+    for part in PARTS:
+        out = work / f"{part}.parquet"
+        if not out.exists():
+            pool = PatientPool(WORKERS)
+            counts = LogBook(out, judged[part], FeatureLogger(engine)).write(pool, lambda _: None)
+            n_queries += len(judged[part])
+            for name in counted:
+                counted[name] += getattr(counts, name)
+            say(f"{part}: {counts}")
+    seconds = time.perf_counter() - start
+    if n_queries:
+        figures |= {"minutes": round(seconds / 60, 2), "queries/s": round(n_queries / seconds, 1), **counted}
+    return {part: read_parquet(work / f"{part}.parquet") for part in PARTS}, figures
+
+
+# --- quality ---------------------------------------------------------------------------------------------------------
+
+
+def quality(
+    logged: dict[str, QuerySet], judged: dict[str, QuerySet], address: str
+) -> tuple[dict[str, object], dict[str, SingleRanker | KnnRanker]]:
+    """NDCG@10 on the test queries: the engine alone, one model, a model per query, trees."""
+    train, vali, test = (logged[part] for part in PARTS)
+    tuned = tune_multi_match(vali)
+    say(f"multi_match chosen on validation: {tuned}")
+    own = engine_scores(address, tuned, judged["test"], test)
+    rankers = {
+        "Single RankRLS": SingleRanker("rankrls"),
+        "KNN Online": choose_knn(train, vali),
+        "LightGBM": max(
+            (SingleRanker(LambdaMART(**each)) for each in TREES), key=lambda r: per_query(r.fit(train), vali).mean()
+        ),
+    }
+    values = {"engine, best multi_match": MEASURE.per_query(own, test.grades, test.offsets)}
+    for name, ranker in rankers.items():
+        values[name] = per_query(ranker.fit(train), test)
+        say(f"{name:26} {values[name].mean():.4f}")
+    figures = {
+        "multi_match chosen on validation": tuned,
+        "KNN chosen on validation": repr(rankers["KNN Online"]),
+        "LightGBM chosen on validation": repr(rankers["LightGBM"].learner),
+        "test queries": len(test),
+        "test": table(values),
+        "KNN Online against LightGBM": row(values["KNN Online"], values["LightGBM"]),
+    }
+    return figures, rankers
+
+
+def tune_multi_match(vali: QuerySet) -> dict[str, object]:
+    """Boosts, type and tie breaker by coordinate ascent. Scores of fields are logged, so no engine is asked."""
+    X = vali.X[:, [vali.feature_names.index(field) for field in FIELDS]].astype(np.float64)
+
+    def scores(boosts: list[float], tie: float | None) -> np.ndarray:
+        weighted = X * boosts
+        if tie is None:
+            return weighted.sum(axis=1)
+        best = weighted.max(axis=1)
+        return best + tie * (weighted.sum(axis=1) - best)
+
+    def value(boosts: list[float], tie: float | None) -> float:
+        return MEASURE.mean(scores(boosts, tie), vali.grades, vali.offsets)
+
+    found: dict[str, object] = {"NDCG@10 on validation": 0.0}
+    for tie in (0.0, 0.1, 0.3, None):
+        boosts = [1.0] * len(FIELDS)
+        for _, field in product(range(2), range(len(FIELDS))):
+            tried = [[*boosts[:field], boost, *boosts[field + 1 :]] for boost in BOOSTS]
+            boosts = max((each for each in tried if any(each)), key=lambda each: value(each, tie))
+        reached = value(boosts, tie)
+        if reached > found["NDCG@10 on validation"]:
+            kind = {"type": "most_fields"} if tie is None else {"type": "best_fields", "tie_breaker": tie}
+            fields = [f"{name}^{boost}" for name, boost in zip(FIELDS, boosts, strict=True) if boost]
+            found = {"NDCG@10 on validation": round(reached, 4), "fields": fields, **kind}
+    return found
+
+
+def engine_scores(address: str, tuned: dict[str, object], judged: QuerySet, test: QuerySet) -> np.ndarray:
+    """What the engine itself gives to the judged documents under the chosen multi_match."""
+    kind = ", ".join(f"{name} = {json.dumps(tuned[name])}" for name in ("type", "tie_breaker") if name in tuned)
+    features = FeatureSet.parse(f"[features]\nown = {{ multi_match = {json.dumps(tuned['fields'])}, {kind} }}")
+    with connect(f"{address}/movies", features, timeout=60.0) as engine:
+        parts = [part for part, _ in FeatureLogger(engine).log(judged, PatientPool(WORKERS)) if part is not None]
+    scores = QuerySet.concat(parts)
+    assert np.array_equal(scores.doc_id, test.doc_id)
+    return scores.X[:, 0].astype(np.float64)
+
+
+def choose_knn(train: QuerySet, vali: QuerySet) -> KnnRanker:
+    """Neighbors, kernel and prior that are best on validation queries."""
+    ranker = KnnRanker(describe=Describer("summaries+text", reference="best", n_components=46)).fit(train)
+    grid = product((100, 200, 400, 800), ("uniform", "gaussian"), (None, 0.02, 0.1))
+
+    def reached(settings: tuple[int, str, float | None]) -> float:
+        return float(per_query(ranker.set_params(**knn_settings(*settings)), vali).mean())
+
+    return ranker.set_params(**knn_settings(*max(grid, key=reached)))
+
+
+def knn_settings(k: int, kernel: str, strength: float | None) -> dict[str, object]:
+    """Settings of a KNN ranker."""
+    prior = {"prior": "none"} if strength is None else {"prior": "global", "prior_strength": strength}
+    return {"n_neighbors": min(k, 800), "neighbor_weights": kernel, **prior}
+
+
+# --- live ------------------------------------------------------------------------------------------------------------
+
+
+def live(engine: LuceneEngine, ranker: KnnRanker, test: QuerySet, n_queries: int = 300) -> dict[str, object]:
+    """Milliseconds of the bare search, and of search, features, local model and ranked hits."""
+    bare, whole = [], []
+    for query in test[: n_queries + 10]:
+        text, vector = str(query.query_columns["text"][0]), query.query_columns["vector"][0]
+        start = time.perf_counter()
+        hits = engine.search(text, size=CANDIDATES, vector=vector)
+        middle = time.perf_counter()
+        if not len(hits):
+            continue
+        rerank(engine, ranker, text, vector)
+        bare.append(middle - start)
+        whole.append(time.perf_counter() - middle)
+    return {"candidates": CANDIDATES, "queries": len(bare[10:])} | compared(
+        bare[10:], whole[10:], "search", "re-ranked"
+    )
+
+
+def rerank(engine: LuceneEngine, ranker: KnnRanker, text: str, vector: np.ndarray) -> list[str]:
+    """Candidates of the engine, ranked by the query's own model."""
+    hits = engine.search(text, size=CANDIDATES, vector=vector)
+    X = engine.features(text, hits.doc_id.tolist(), vector=vector)
+    found = QuerySet.from_arrays(
+        X, group=[len(hits)], feature_names=engine.feature_names, query_columns={"vector": vector[None, :]}
+    )
+    ranked: list[str] = hits.doc_id[np.argsort(-ranker.predict(found), kind="stable")].tolist()
+    return ranked
+
+
+def applied(
+    engine: LuceneEngine, rankers: dict[str, SingleRanker | KnnRanker], test: QuerySet, n_queries: int = 1000
+) -> dict[str, object]:
+    """Whether the engine orders documents as our scores do, and what that costs over fixed weights."""
+    some = test[:n_queries]
+    weights = rankers["KNN Online"].weights(some)
+    fixed = rankers["Single RankRLS"].weights(some)
+    same, worst, own, global_ = 0, 0.0, [], []
+    for number, query in enumerate(some):
+        text, vector = str(query.query_columns["text"][0]), query.query_columns["vector"][0]
+        ids = query.doc_id.tolist()
+        hits = engine.apply(text, weights[number], size=len(ids), vector=vector, doc_ids=ids)
+        scores = query.X.astype(np.float64) @ weights[number]
+        ranked = scores[[ids.index(doc_id) for doc_id in hits.doc_id.tolist()]]
+        # By how much of the spread of scores a document stands before a better one.
+        wrong = float(max(0.0, np.max(np.diff(ranked), initial=0.0)) / max(np.ptp(scores), 1e-12))
+        same += wrong <= 1e-5
+        worst = max(worst, wrong)
+        if number < n_queries // 2:
+            for times, each in ((own, weights[number]), (global_, fixed[number])):
+                start = time.perf_counter()
+                engine.apply(text, each, size=CANDIDATES, vector=vector)
+                times.append(time.perf_counter() - start)
+    orders = {
+        "queries": len(some),
+        "same order, ties aside": same,
+        "worst inversion, of the spread": float(f"{worst:.2g}"),
+    }
+    negative = {"share of negative weights": round(float((weights < 0).mean()), 3)}
+    return orders | negative | compared(global_[10:], own[10:], "fixed weights", "own weights")
+
+
+def compared(baseline: list[float], ours: list[float], first: str, second: str) -> dict[str, object]:
+    """Milliseconds of two calls, and their ratio."""
+    figures: dict[str, object] = {}
+    for percentile in (50, 99):
+        one, other = (float(np.percentile(times, percentile)) * 1000 for times in (baseline, ours))
+        figures |= {
+            f"{first}, p{percentile} ms": round(one, 2),
+            f"{second}, p{percentile} ms": round(other, 2),
+            f"added, p{percentile} ms": round(other - one, 2),
+            f"ratio, p{percentile}": round(other / one, 3),
+        }
+    return figures
