@@ -16,7 +16,7 @@ def report(kinrank: Run, workdir: Path) -> Run:
 
 
 def test_a_report_of_two_models(report: Run, workdir: Path):
-    done = report("test", "single", "knn", "--title", "Two camps")
+    done = report("test", "./single", "./knn", "--title", "Two camps")
     assert done.exit_code == 0, done.stderr
     answer, evidence = done.stdout.splitlines()
     assert answer.startswith("Per-query ranking gains +0.")
@@ -32,7 +32,7 @@ def test_a_report_of_two_models(report: Run, workdir: Path):
 def test_rankers_by_name_learn_from_the_training_data(report: Run, workdir: Path):
     (workdir / "models").mkdir()
     done = report(
-        "test.txt", "single", "knn(n_neighbors=5)", "knn", "--train", "train.parquet", "--out", "models/r.html"
+        "test.txt", "single()", "knn(n_neighbors=5)", "./knn", "--train", "train.parquet", "--out", "models/r.html"
     )
     assert done.exit_code == 0, done.stderr
     page = (workdir / "models" / "r.html").read_text("utf-8")
@@ -44,7 +44,7 @@ def test_a_run_takes_part_and_its_gaps_are_told(report: Run, kinrank: Run, workd
     assert kinrank("rank", "single", "test", "--out", "single.run").exit_code == 0
     lines = (workdir / "single.run").read_text().splitlines(keepends=True)
     (workdir / "single.run").write_text("".join(lines[1:]))
-    done = report("test", "single.run", "knn", "--measure", "AP")
+    done = report("test", "single.run", "./knn", "--measure", "AP")
     assert done.exit_code == 0, done.stderr
     page = (workdir / "report.html").read_text("utf-8")
     assert "1 judged candidates are not in the run" in page
@@ -52,7 +52,7 @@ def test_a_run_takes_part_and_its_gaps_are_told(report: Run, kinrank: Run, workd
 
 
 def test_test_queries_that_were_learnt_from_are_warned_of(report: Run, workdir: Path):
-    done = report("train.parquet", "single", "knn")
+    done = report("train.parquet", "./single", "./knn")
     assert "warning: 40 test queries are among those learnt from" in done.stderr
     assert 'class="warning"' in (workdir / "report.html").read_text("utf-8")
 
@@ -60,21 +60,24 @@ def test_test_queries_that_were_learnt_from_are_warned_of(report: Run, workdir: 
 def test_paths_are_called_by_their_last_part_unless_two_are_alike(report: Run, workdir: Path):
     (workdir / "old").mkdir()
     (workdir / "single").rename(workdir / "old" / "knn")
-    done = report("test", "old/knn", "knn")
+    done = report("test", "old/knn", "./knn")
     assert "with old/knn and" in done.stdout
-    assert "with knn," in done.stdout
+    assert "with ./knn," in done.stdout
 
 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["test", "single"], "name two entrants or more"),
-        (["test", "single", "nobody"], "'nobody' is neither a model folder"),
-        (["test", "single", "knn", "--measure", "XDCG"], "XDCG"),
-        (["test", "single", "knn", "--names", "title"], "no query column 'title'"),
-        (["test", "single", "knn(n_neighbors=5)x", "--train", "train.parquet"], "cannot read ranker"),
-        (["nowhere", "single", "knn"], "nowhere: no such file or folder"),
-        (["test", "single", "knn", "--out", "nowhere/r.html"], "nowhere/r.html: there is no such folder to write to"),
+        (["test", "./single"], "name two entrants or more"),
+        (["test", "./single", "nobody"], "'nobody' is neither a model folder"),
+        (["test", "./single", "./knn", "--measure", "XDCG"], "XDCG"),
+        (["test", "./single", "./knn", "--names", "title"], "no query column 'title'"),
+        (["test", "./single", "knn(n_neighbors=5)x", "--train", "train.parquet"], "cannot read ranker"),
+        (["nowhere", "./single", "./knn"], "nowhere: no such file or folder"),
+        (
+            ["test", "./single", "./knn", "--out", "nowhere/r.html"],
+            "nowhere/r.html: there is no such folder to write to",
+        ),
     ],
 )
 def test_what_cannot_be_right_is_said_and_nothing_is_written(report: Run, workdir: Path, args: list[str], said: str):

@@ -112,7 +112,7 @@ def test_neighbors_of_a_part_are_told_where_it_reads_the_same_features():
     _, comparison = two_camps(Mixture("rankrls"))
     kinship = collect(comparison).kinship
     assert kinship is not None
-    assert (kinship.name, kinship.judged) == ("own", 80)
+    assert (kinship.name, kinship.whole, kinship.judged) == ("own", False, 80)
 
 
 def test_a_test_query_that_was_learnt_from_is_told():

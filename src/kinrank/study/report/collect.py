@@ -98,6 +98,7 @@ def _kinship(
                 comparison.queries,
                 gains,
                 measure,
+                whole=ranker is entrant.ranker,
                 judged_names=judged_names,
                 validation=validation,
                 seed=seed,

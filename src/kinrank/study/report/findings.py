@@ -96,6 +96,8 @@ class Kinship:
     ----------
     name : str
         The entrant.
+    whole : bool
+        Whether it learns from neighbors and does nothing else; if not, all this is of the part of it that does.
     judged : int
         How many judged queries it learns from.
     n_neighbors : int or None
@@ -115,6 +117,7 @@ class Kinship:
     """
 
     name: str
+    whole: bool
     judged: int
     n_neighbors: int | None
     shown: NDArray[np.int64]

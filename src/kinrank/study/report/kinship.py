@@ -41,6 +41,7 @@ def kinship_of(
     gains: Float64,
     measure: Measure,
     *,
+    whole: bool = True,
     judged_names: Mapping[Any, str] | None = None,
     validation: QuerySet | None = None,
     seed: int = 0,
@@ -59,6 +60,8 @@ def kinship_of(
         What each gained, which decides whom to show where there are too many.
     measure
         What to try k by.
+    whole
+        Whether that is all there is to the entrant of this name.
     judged_names
         Names of the judged queries by id; the id itself where one has none.
     validation
@@ -72,6 +75,7 @@ def kinship_of(
     known = judged_names or {}
     return Kinship(
         name=name,
+        whole=whole,
         judged=len(ranker.qid_),
         n_neighbors=None if ranker.radius is not None else min(ranker.n_neighbors, len(ranker.qid_)),
         shown=shown,

@@ -67,7 +67,8 @@ def points(findings: Findings) -> list[str]:
     """What else a hurried reader should know, a sentence each."""
     said = [_balance(findings), _kinds(findings)]
     if findings.kinship is not None and findings.kinship.curve is not None:
-        said.append(_neighbors(findings.kinship, findings.kinship.curve))
+        told = _neighbors(findings.kinship, findings.kinship.curve)
+        said.append(told if findings.kinship.whole else f"{told} (Of the part that learns from neighbors.)")
     said.append(_cost(findings))
     return [each for each in said if each]
 
