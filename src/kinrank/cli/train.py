@@ -101,6 +101,8 @@ def train(
     seconds = time.perf_counter() - start
     learner.save(model, examples=queries[:EXAMPLES])
     messages.say(f"{model}: ranker {name!r}, learnt in {seconds:.1f} s")
+    for line in learner.remarks():
+        messages.say(f"{model}: {line}")
     if held_out is not None:
         with messages.working("validating"):
             lines = validation_report(name, learner, queries, held_out)

@@ -83,6 +83,10 @@ class Ranker(BaseEstimator, ABC):
     def set_state(self, state: State) -> Self:
         """Take over a fitted ranker from `get_state`."""
 
+    def remarks(self) -> list[str]:
+        """What fitting found out that whoever trains should read; nothing, for most."""
+        return []
+
     # --- what everyone calls ------------------------------------------------------------------------------------
 
     def fit(

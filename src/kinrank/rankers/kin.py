@@ -18,12 +18,11 @@ from kinrank.learn.base import Float64, State
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.measure import NDCG
-from kinrank.rankers.base import Ranker
+from kinrank.rankers.base import Ranker, Scored
 from kinrank.rankers.blend import best_shares, standardized_columns
 from kinrank.rankers.crossfit import Int64, honest_folds, out_of_fold, rows_of
 from kinrank.rankers.kin_explain import KinExplanation, explain_kin
 from kinrank.rankers.knn import KnnRanker
-from kinrank.rankers.neighborhoods import in_blocks
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global")
@@ -174,7 +173,7 @@ class KinRanker(Ranker):
 
     def _fit_trees(self, queries: QuerySet, fold: Int64) -> None:
         def linear(seen: QuerySet, out: QuerySet, _: int) -> Float64:
-            return _linear_scores(self._local(self.n_neighbors_).fit(seen), out)
+            return _linear_scores(self._local(self.n_neighbors_).fit(seen), out)[0]
 
         scores = np.empty((queries.n_rows, 3))
         scores[:, 1:] = out_of_fold(queries, fold, linear, 2)
@@ -222,25 +221,36 @@ class KinRanker(Ranker):
         standing = [f"deviation of {name}" for name in names] + [f"place by {name}" for name in names]
         return (*names, *standing, "local score", "deviation of local score", "place by local score")
 
+    def remarks(self) -> list[str]:
+        """What each ingredient reached on queries it had not seen, and how much it counts."""
+        if not self.members_:
+            return ["too few queries to hold any out: the global linear model ranks alone"]
+        reached = ", ".join(f"{part} {self.record_[part]:.4f}" for part in (*INGREDIENTS, "blend"))
+        shares = ", ".join(f"{part} {share:.0%}" for part, share in self.shares_.items() if share)
+        return [f"NDCG @ 10 out of fold: {reached}", f"what ranks: {shares}; k = {self.n_neighbors_}"]
+
     # --- ranking --------------------------------------------------------------------------------------------------
 
     def _predict(self, queries: QuerySet) -> Float64:
-        parts, _ = self._ingredients(queries)
-        return parts @ self._shares
+        return self._score_and_place(queries).scores
+
+    def _score_and_place(self, queries: QuerySet) -> Scored:
+        parts, _, farness = self._ingredients(queries)
+        return Scored(parts @ self._shares, farness)
 
     @property
     def _shares(self) -> Float64:
         return np.array([self.shares_[name] for name in INGREDIENTS])
 
-    def _ingredients(self, queries: QuerySet) -> tuple[Float64, Float32 | None]:
-        """The standardized score of each ingredient, and what the trees saw."""
+    def _ingredients(self, queries: QuerySet) -> tuple[Float64, Float32 | None, Float64]:
+        """The standardized score of each ingredient, what the trees saw, and how far each query is."""
         scores = np.zeros((queries.n_rows, 3))
-        scores[:, 1:] = _linear_scores(self.local_, queries)
+        scores[:, 1:], farness = _linear_scores(self.local_, queries)
         table = None
         if self.members_:
             table = self._table(queries, scores[:, 1])
             scores[:, 0] = np.mean([model.predict(table) for model in self.members_], axis=0)
-        return standardized_columns(scores, queries), table
+        return standardized_columns(scores, queries), table, farness
 
     def explain(
         self,
@@ -252,7 +262,7 @@ class KinRanker(Ranker):
     ) -> list[KinExplanation]:
         """Why each query is ranked as it is: its kin, its weights, and what each ingredient adds to each score."""
         queries = self._take(X, None, qid, group, query_vectors)
-        parts, table = self._ingredients(queries)
+        parts, table, _ = self._ingredients(queries)
         return explain_kin(self, queries, parts * self._shares, table)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
@@ -292,18 +302,13 @@ def _trees_to_keep(curves: list[Float64], n_queries: Int64) -> int:
     return min(2 * (int(np.argmax(smooth)) + 1), len(together))
 
 
-def _linear_scores(local: KnnRanker, queries: QuerySet) -> Float64:
-    """Scores of the local and of the global model; the global one's for both where a query has no kin."""
-    X = local._prepared(queries)
-    every = local.global_.predict(X)
-    scores = np.column_stack([every, every])
-    strange = local.usual_distances_[-1]
-    query = 0
-    for points in in_blocks(local._points(queries)):
-        near, models = local._learn_near(points)
-        for (_, distances), model in zip(near, models, strict=True):
-            if distances[0] <= strange:
-                rows = slice(queries.offsets[query], queries.offsets[query + 1])
-                scores[rows, 0] = model.predict(X[rows])
-            query += 1
-    return scores
+def _linear_scores(local: KnnRanker, queries: QuerySet) -> tuple[Float64, Float64]:
+    """Scores of the local and of the global model, and how far each query is from what was judged.
+
+    Where a query has no kin, farther away than any judged query, the global model stands in for the local one.
+    """
+    placed = local._score_and_place(queries)
+    by_global = local.global_.predict(local._prepared(queries))
+    farness = np.zeros(len(queries)) if placed.farness is None else placed.farness
+    strange = rows_of(queries, farness > local.farthest)
+    return np.column_stack([np.where(strange, by_global, placed.scores), by_global]), farness

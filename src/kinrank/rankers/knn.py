@@ -199,10 +199,20 @@ class KnnRanker(ChangingRanker):
     def _farness(self, near: Neighborhoods) -> Float64:
         """The distance to the nearest member, in units of what is usual; infinite where there is none."""
         nearest = np.array([distances[0] if len(distances) else np.inf for _, distances in near])
+        farness: Float64 = nearest / self._unit_distance
+        return farness
+
+    @property
+    def farthest(self) -> float:
+        """The farness of the judged query that is farthest from all others: beyond it nothing was ever judged."""
+        return float(self.usual_distances_[-1] / self._unit_distance)
+
+    @property
+    def _unit_distance(self) -> float:
+        """What 99% of the judged queries have to their nearest other at most."""
         usual = self.usual_distances_[(len(self.usual_distances_) - 1) * 99 // 100]
         # Where all judged queries lie on one point, everything beside it is far.
-        farness: Float64 = nearest / max(usual, np.finfo(np.float32).tiny)
-        return farness
+        return float(max(usual, np.finfo(np.float32).tiny))
 
     def explain(
         self,
