@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinrank.data.grouping import shuffled_within
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.learn.base import Learner, check_query_weight
@@ -59,5 +60,9 @@ class LambdaMART(BoosterMixin, Learner):
         weight = None
         if query_weight is not None:
             weight = np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
-        watched = None if watch is None else {"data": watch.X, "label": watch.grades, "group": watch.sizes}
+        watched = None
+        if watch is not None:
+            # LightGBM's NDCG leaves ties as they lie, and rows often lie sorted by grade.
+            rows = shuffled_within(watch.offsets)
+            watched = {"data": watch.X[rows], "label": watch.grades[rows], "group": watch.sizes}
         return self._boost("lambdarank", queries.X, grades, watch=watched, group=queries.sizes, weight=weight)

@@ -165,7 +165,7 @@ class KinRanker(Ranker):
         ranker = self._local(NEIGHBORS[0]).fit(seen)
         # Past half of the queries a local model is hardly local.
         tried = [k for k in NEIGHBORS if 2 * k <= len(seen)] or [NEIGHBORS[0]]
-        measure = NDCG @ 10
+        measure = NDCG(ties="average") @ 10
         quality = {
             k: measure.mean(ranker.set_params(n_neighbors=k).predict(out), out.grades, out.offsets) for k in tried
         }
@@ -201,7 +201,7 @@ class KinRanker(Ranker):
 
     def _decide(self, queries: QuerySet, scores: Float64) -> None:
         """Shares by the record of each ingredient on queries it had not seen."""
-        measure = NDCG @ 10
+        measure = NDCG(ties="average") @ 10
         parts = standardized_columns(scores, queries)
         record = [measure.mean(part, queries.grades, queries.offsets) for part in parts.T]
         shares, blended = best_shares(parts, queries)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from kinrank.data.grouping import shuffled_within
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
@@ -104,13 +105,13 @@ class Peer(BaseEstimator):
         import_extra(self.library, self.library)
         self._check_grades(queries)
         if validation is not None:
-            self.n_trees_ = self._grow(queries, validation, self.n_trees)
+            self.n_trees_ = self._grow(queries, _without_order(validation), self.n_trees)
         elif self.validation == 0:
             self.n_trees_ = self._grow(queries, None, self.n_trees)
         else:
             shares = (1 - self.validation, self.validation)
             part, held_out = split_queries(queries, shares, group=self.group, seed=self.seed)
-            self.n_trees_ = self._grow(part, held_out, self.n_trees)
+            self.n_trees_ = self._grow(part, _without_order(held_out), self.n_trees)
             if self.refit:
                 self._grow(queries, None, self.n_trees_)
         return self
@@ -136,6 +137,14 @@ class Peer(BaseEstimator):
                 f"{self.library} needs whole grades from 0 to {self.highest_grade}, got {grades[np.argmax(wrong)]}: "
                 "map the grades first"
             )
+
+
+def _without_order(queries: QuerySet) -> QuerySet:
+    """The same judgments, rows of each query shuffled: the libraries' NDCG leaves ties as the rows lie."""
+    rows = shuffled_within(queries.offsets)
+    return QuerySet(
+        queries.X[rows], queries.grades[rows], queries.offsets, queries.qid, feature_names=queries.feature_names
+    )
 
 
 class LightGBMPeer(Peer):
