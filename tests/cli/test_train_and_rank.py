@@ -10,21 +10,33 @@ from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import read_run, run_from_scores
 from kinrank.rankers import RANKERS
+from kinrank.registry import import_extra
 
 
 def test_train_writes_the_model_that_python_would(kinrank, camps: QuerySet, workdir: Path):
-    done = kinrank("train", "train.parquet", "--model", "m", "--set", "n_neighbors=5", "--set", "learner=rankrls")
+    settings = ["--ranker", "knn", "--set", "n_neighbors=5", "--set", "learner=rankrls"]
+    done = kinrank("train", "train.parquet", "--model", "m", *settings)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     assert "QuerySet(40 queries, 400 rows, 2 features, judged)" in done.stderr
     assert "learnt in" in done.stderr
     made = library.load("m")
-    assert type(made) is RANKERS[DEFAULT_RANKER]
+    assert type(made) is RANKERS["knn"]
     np.testing.assert_array_equal(made.predict(camps), library.load("knn").predict(camps))
 
 
+def test_the_default_is_the_ranker_we_recommend_and_says_what_it_found(kinrank, workdir: Path):
+    import_extra("lightgbm", "lightgbm")
+    done = kinrank("train", "train.parquet", "--model", "m")
+    assert done.exit_code == 0, done.stderr
+    assert type(library.load("m")) is RANKERS[DEFAULT_RANKER]
+    assert "m: NDCG @ 10 out of fold: trees" in done.stderr
+    assert "m: what ranks: " in done.stderr
+
+
 def test_validation_stands_beside_the_global_model(kinrank, workdir: Path):
-    done = kinrank("train", "train.parquet", "--model", "m", "--set", "n_neighbors=5", "--validate", "test.txt")
+    settings = ["--ranker", "knn", "--set", "n_neighbors=5"]
+    done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test.txt")
     single = library.load("single").score(QuerySet.open("test"))
     assert f"test.txt: 20 queries, NDCG @ 10: knn 1.0000, global model {single:.4f}\n" in done.stderr
     assert done.stderr.endswith(": a gain\n")
@@ -32,7 +44,8 @@ def test_validation_stands_beside_the_global_model(kinrank, workdir: Path):
 
 def test_no_gain_is_said(kinrank, workdir: Path):
     # Neighbors are all queries, so the local model is the global one.
-    done = kinrank("train", "train.parquet", "--model", "m", "--set", "n_neighbors=40", "--validate", "test")
+    settings = ["--ranker", "knn", "--set", "n_neighbors=40"]
+    done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test")
     assert "no difference to rely on; --ranker single is the simpler model" in done.stderr
 
 

@@ -65,14 +65,17 @@ def test_the_conditions_of_optimality_hold(problem: Problem) -> None:
 
 
 @given(problems(free=False))
-def test_scipy_finds_the_same_weights(problem: Problem) -> None:
+def test_scipy_finds_nothing_better(problem: Problem) -> None:
     matrix, right = problem.system
     unit = np.sqrt(np.diag(matrix))
     root = np.linalg.cholesky(matrix / unit / unit[:, None])
-    theirs, _ = nnls(root.T, np.linalg.solve(root, right / unit), maxiter=1000)
-    ours = problem.solution * unit
-    # The minimum is flat where features are copies of each other, so weights compare by what they miss.
-    np.testing.assert_allclose(root.T @ ours, root.T @ theirs, atol=1e-7 * max(1.0, float(np.abs(theirs).max())))
+    target = np.linalg.solve(root, right / unit)
+    theirs, missed = nnls(root.T, target, maxiter=1000)
+    # The minimum is flat where features are copies of each other, and SciPy stops at a tolerance of its own: what counts
+    # is how far from the target each ends.
+    ours = np.linalg.norm(root.T @ (problem.solution * unit) - target)
+    assert ours <= missed + 1e-9 * max(1.0, float(np.linalg.norm(target)))
+    assert missed - ours <= 1e-6 * max(1.0, float(np.linalg.norm(target)), float(np.abs(theirs).max()))
 
 
 @given(problems())

@@ -12,6 +12,8 @@ from kinrank.learn.base import Float64
 from kinrank.measure import NDCG, Measure
 
 STEPS = 10
+# Trees tie, and judgments often lie sorted by grade: documents that tie share the mean of their places.
+MEASURE = NDCG(ties="average") @ 10
 
 
 def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
@@ -19,9 +21,7 @@ def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
     return np.column_stack([standardized(column, queries.offsets) for column in scores.T])
 
 
-def best_shares(
-    scores: Float64, queries: QuerySet, measure: Measure = NDCG(ties="average") @ 10
-) -> tuple[Float64, float]:
+def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) -> tuple[Float64, float]:
     """The shares, adding up to 1 in steps of a tenth, under which the summed rankings measure best, and how well.
 
     Among equals the one with most of the last ranking wins: it stands for what is given up last.

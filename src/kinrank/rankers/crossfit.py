@@ -18,10 +18,11 @@ Int64 = NDArray[np.int64]
 
 def honest_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
     """The fold of each query; None where the queries are too few for every fold to have something to learn from."""
-    distinct = len(queries) if group is None else len(np.unique(queries.query_columns[group]))
-    if distinct < 2 * n_folds:
+    # By position, not by id: how queries are called must not change what is learnt.
+    together = np.arange(len(queries)) if group is None else queries.query_columns[group]
+    if len(np.unique(together)) < 2 * n_folds:
         return None
-    fold = fold_of_query(queries, n_folds, group=group, seed=seed)
+    fold = fold_of_query(queries, n_folds, group=together, seed=seed)
     pairs = np.bincount(fold, JudgedPairs.of(queries).pairs, n_folds)
     return fold if np.count_nonzero(pairs) > 1 else None
 

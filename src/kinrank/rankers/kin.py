@@ -17,16 +17,15 @@ from kinrank.errors import ParameterError
 from kinrank.learn.base import Float64, State
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.measure import NDCG
 from kinrank.rankers.base import Ranker, Scored
-from kinrank.rankers.blend import best_shares, standardized_columns
+from kinrank.rankers.blend import MEASURE, best_shares, standardized_columns
 from kinrank.rankers.crossfit import Int64, honest_folds, out_of_fold, rows_of
 from kinrank.rankers.kin_explain import KinExplanation, explain_kin
 from kinrank.rankers.knn import KnnRanker
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global")
-NEIGHBORS = (50, 100, 200, 400, 800)
+NEIGHBORS = (10, 25, 50, 100, 200, 400, 800)
 _COMPONENTS = 46
 _PRIOR_STRENGTH = 0.1
 _SMOOTH = 11
@@ -52,7 +51,7 @@ class KinRanker(Ranker):
     Parameters
     ----------
     n_neighbors : int or "auto"
-        k of the local model; ``"auto"`` tries 50 to 800 on queries held out.
+        k of the local model; ``"auto"`` tries 10 to 800 on queries held out.
     n_members : int
         Tree models in the bag, and folds of the cross-fitting.
     trees : LambdaMART, optional
@@ -165,9 +164,8 @@ class KinRanker(Ranker):
         ranker = self._local(NEIGHBORS[0]).fit(seen)
         # Past half of the queries a local model is hardly local.
         tried = [k for k in NEIGHBORS if 2 * k <= len(seen)] or [NEIGHBORS[0]]
-        measure = NDCG(ties="average") @ 10
         quality = {
-            k: measure.mean(ranker.set_params(n_neighbors=k).predict(out), out.grades, out.offsets) for k in tried
+            k: MEASURE.mean(ranker.set_params(n_neighbors=k).predict(out), out.grades, out.offsets) for k in tried
         }
         return max(quality, key=quality.__getitem__)
 
@@ -201,9 +199,8 @@ class KinRanker(Ranker):
 
     def _decide(self, queries: QuerySet, scores: Float64) -> None:
         """Shares by the record of each ingredient on queries it had not seen."""
-        measure = NDCG(ties="average") @ 10
         parts = standardized_columns(scores, queries)
-        record = [measure.mean(part, queries.grades, queries.offsets) for part in parts.T]
+        record = [MEASURE.mean(part, queries.grades, queries.offsets) for part in parts.T]
         shares, blended = best_shares(parts, queries)
         self.shares_ = dict(zip(INGREDIENTS, shares.tolist(), strict=True))
         self.record_ = {**dict(zip(INGREDIENTS, record, strict=True)), "blend": blended}
