@@ -34,6 +34,8 @@ def serve(listener: socket.socket, model: str, keys: str, judgments: str) -> Non
 
 def main() -> None:
     model, keys, judgments = sys.argv[1:]
+    with Service({"default": model}, settings=Settings(deadline=60.0)) as service:
+        service.reload()  # compiles; its threads have ended before the first fork
     for _ in sys.stdin:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))

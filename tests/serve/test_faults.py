@@ -86,8 +86,12 @@ def test_fifty_swaps_under_load(two_workers: Server, place: Path, camps: QuerySe
 
 
 def test_a_corrupt_model_offered_under_load(two_workers: Server, place: Path, query: str, admin: str, tmp_path: Path):
-    _, told = two_workers.ask("GET", "/v1/model", key=query)
-    version = told["models"]["default"]["loaded"]["version"]
+    def versions() -> set[str]:
+        told = [two_workers.ask("GET", "/v1/model", key=query)[1] for _ in range(10)]
+        return {each["models"]["default"]["loaded"]["version"] for each in told}
+
+    two_workers.wait_until(lambda: len(versions()) == 1)  # the last swap has reached both
+    (version,) = versions()
     good, bad = place / "good", place / "bad"
     shutil.copytree(place / "model", bad)
     raw = bytearray((bad / "memory.gram.npy").read_bytes())
