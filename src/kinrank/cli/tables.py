@@ -48,16 +48,17 @@ def cost_table(comparison: Comparison) -> Table:
     """What every entrant took to fit and to rank; nothing where that happened elsewhere."""
     table = Table(box=None, pad_edge=False)
     table.add_column("cost")
-    for heading in ("fit, s", "rank, s", "ms a query", "unjudged of first ten"):
+    runs = any(entrant.coverage is not None for entrant in comparison.entrants)
+    for heading in ("fit, s", "rank, s", "ms a query", *(["unjudged of first ten"] if runs else [])):
         table.add_column(heading, justify="right")
     for entrant in comparison.entrants:
-        fit, rank = entrant.fit_seconds, entrant.rank_seconds
+        fit, rank, covered = entrant.fit_seconds, entrant.rank_seconds, entrant.coverage
         table.add_row(
             entrant.name,
             "" if fit is None else f"{fit:.2f}",
             "" if rank is None else f"{rank:.2f}",
             "" if rank is None else f"{1000 * rank / len(comparison.queries):.2f}",
-            "" if entrant.coverage is None else f"{entrant.coverage.unjudged_top:.1%}",
+            *([] if covered is None else [f"{covered.unjudged_top:.1%}"]),
         )
     return table
 
