@@ -11,7 +11,7 @@ from benchmarks.common import msrd
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.errors import LeakError
-from kinrank.study.leaks import find_leaks
+from kinrank.study.leaks import find_leaks, near_warning
 from kinrank.study.overlap import Items, most_alike
 
 
@@ -42,7 +42,7 @@ def found(train: QuerySet, test: QuerySet, group: str | None = None) -> dict[str
 
 def test_nothing_is_found_where_nothing_leaks(queries: QuerySet):
     assert found(queries[:20], queries[20:], "topic") == {"seen": set(), "near": set()}
-    assert find_leaks(queries[:20], queries[20:]).warning() is None
+    assert near_warning([find_leaks(queries[:20], queries[20:])]) is None
 
 
 def test_the_same_id_text_group_and_rows_are_seen(queries: QuerySet):
@@ -90,7 +90,8 @@ def test_the_message_says_how_many_how_and_which(queries: QuerySet):
         report.refuse(train, test)
     near = find_leaks(train, planted(queries, text="3 number query"))
     near.refuse(train, test)
-    assert "1 of 20 test queries have something very like them" in str(near.warning())
+    assert "1 of 20 test queries have something very like them" in str(near_warning([near]))
+    assert "2 of 40 test queries" in str(near_warning([near, near]))
 
 
 @given(

@@ -49,6 +49,7 @@ def compare(
     """Compare rankers, other libraries, models and runs: quality with tests corrected by Holm, and cost."""
     from kinrank.measure import parse_measure
     from kinrank.study.contest import contest
+    from kinrank.study.leaks import near_warning
     from kinrank.study.records import comparison_record
 
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or ["NDCG@10"]))
@@ -71,9 +72,9 @@ def compare(
             advance=advance,
         )
     comparison = found.comparison
-    for report in found.leaks:
-        if report.near:
-            messages.warn(str(report.warning()))
+    warning = near_warning(found.leaks)
+    if warning is not None:
+        messages.warn(warning)
     for entrant in comparison.entrants:
         if entrant.coverage is not None:
             for gap in gaps(entrant.name, entrant.coverage, comparison.queries.n_rows):

@@ -55,6 +55,7 @@ def headroom(
     """Say whether a model per query would rank better than one model for all, with a test and advice."""
     from kinrank.measure import parse_measure
     from kinrank.study.headroom import headroom as study
+    from kinrank.study.leaks import near_warning
     from kinrank.study.records import headroom_record
 
     wanted = parse_measure(measure)
@@ -77,9 +78,9 @@ def headroom(
             seed=seed,
             advance=advance,
         )
-    for report in found.leaks:
-        if report.near:
-            messages.warn(str(report.warning()))
+    warning = near_warning(found.leaks)
+    if warning is not None:
+        messages.warn(warning)
     if as_json:
         typer.echo(json.dumps(headroom_record(found), indent=2))
         return
@@ -103,10 +104,13 @@ def _show(found: Headroom, group: str | None) -> None:
     n, folds = len(found.comparison.queries), len(found.choices)
     cut = f"{folds} folds by {group or 'query'}" if folds > 1 else "tested on queries of their own"
     messages.show(f"{found.measure!r}, {n:,} queries, {cut}")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column()
+    for table in (_means(found), _differences(found)):
+        messages.show(table)
+        messages.show("")
+    messages.show(found.advice.text)
+
+
+def _means(found: Headroom) -> Table:
     chosen = ", ".join(
         f"{each.n_neighbors}" + ("" if each.prior_strength is None else f" ({each.prior_strength:g})")
         for each in found.choices
@@ -116,30 +120,28 @@ def _show(found: Headroom, group: str | None) -> None:
         "KNN": f"a model per query; k (and pull to the global model) chosen in training: {chosen}",
         "oracle": "the best weights for each query, from its own judgments: unreachable",
     }
+    table = Table(box=None, pad_edge=False, show_header=False)
     for name, mean in found.means.items():
         table.add_row(name, f"{mean:.4f}", said[name])
-    messages.show(table)
-    messages.show("")
+    return table
+
+
+def _differences(found: Headroom) -> Table:
     paired = found.gain.paired
     p = f"paired t p = {paired.p:.2g}, permutation p = {found.gain.p_permutation:.2g}"
-    lines = {
-        "gain of KNN": f"{_difference(paired)}, {p}",
-        "queries that": f"gain {paired.wins:,}, stay {paired.ties:,}, lose {paired.losses:,}",
-        "own judgments": f"{_difference(found.known)} on half of a query's documents, from the other half",
-        "unjudged": "not known: the data has judged documents only (--candidates tells)"
-        if found.unjudged is None
-        else f"{found.unjudged:.1%} of KNN's first ten",
-    }
-    if found.clean is not None:
-        lines["gain elsewhere"] = (
-            f"{_difference(found.clean)} on the {found.clean.n:,} queries without near-duplicates in training"
-        )
+    unjudged = "not known: the data has judged documents only (--candidates tells)"
+    if found.unjudged is not None:
+        unjudged = f"{found.unjudged:.1%} of KNN's first ten"
     table = Table(box=None, pad_edge=False, show_header=False)
-    for name, text in lines.items():
-        table.add_row(name, text)
-    messages.show(table)
-    messages.show("")
-    messages.show(found.advice.text)
+    table.add_row("gain of KNN", f"{_difference(paired)}, {p}")
+    table.add_row("queries that", f"gain {paired.wins:,}, stay {paired.ties:,}, lose {paired.losses:,}")
+    if found.clean is not None:
+        where = f"on the {found.clean.n:,} queries without near-duplicates in training"
+        table.add_row("gain elsewhere", f"{_difference(found.clean)} {where}")
+    where = "on half of a query's documents, from the other half"
+    table.add_row("own judgments", f"{_difference(found.known)} {where}")
+    table.add_row("unjudged", unjudged)
+    return table
 
 
 def _difference(paired: PairedComparison) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,14 +84,17 @@ class LeakReport:
                 "queries: split by a group that keeps them together, or leave them out"
             )
 
-    def warning(self) -> str | None:
-        """A sentence about near-duplicates; None where there are none."""
-        if not self.near:
-            return None
-        return (
-            f"{len(self.near_queries):,} of {self.n_test:,} test queries have something very like them in training "
-            f"({_counts(self.near)}): some of a gain may be that of remembering; a split by group keeps them together"
-        )
+
+def near_warning(reports: Sequence[LeakReport]) -> str | None:
+    """A sentence about the near-duplicates of one test set or of several folds; None where there are none."""
+    near = [leak for report in reports for leak in report.near]
+    if not near:
+        return None
+    queries, tested = sum(len(report.near_queries) for report in reports), sum(report.n_test for report in reports)
+    return (
+        f"{queries:,} of {tested:,} test queries have something very like them in training ({_counts(near)}): some of "
+        "a gain may be that of remembering; a split by group keeps them together"
+    )
 
 
 def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> LeakReport:
