@@ -12,6 +12,7 @@ from kinrank.errors import DataError, MissingExtraError, ParameterError
 from kinrank.measure import NDCG
 from kinrank.study import peers
 from kinrank.study.contest import contest
+from kinrank.study.entrants import make
 from kinrank.study.peers import PEERS
 
 
@@ -61,7 +62,7 @@ def test_the_validation_part_is_cut_by_group(queries: QuerySet, monkeypatch: pyt
     grouped = queries.replace(query_columns={"pair": pairs})
     seen = []
     monkeypatch.setattr(peers.LightGBMPeer, "_grow", lambda self, part, held_out, n: seen.append((part, held_out)) or n)
-    PEERS["lightgbm"](group="pair", refit=False).fit(grouped)
+    PEERS["lightgbm"](group_column="pair", refit=False).fit(grouped)
     part, held_out = seen[0]
     assert not set(part.query_columns["pair"]) & set(held_out.query_columns["pair"])
 
@@ -70,7 +71,8 @@ def test_peers_enter_a_contest_with_the_group_of_its_folds(queries: QuerySet):
     grouped = queries.replace(query_columns={"pair": np.arange(len(queries)) // 2})
     found = contest(["single", "lightgbm(n_trees=5)"], grouped, folds=2, group="pair").comparison
     assert [entrant.origin for entrant in found.entrants] == ["ranker", "peer"]
-    assert found["lightgbm(n_trees=5)"].settings["group"] == "pair"
+    assert found["lightgbm(n_trees=5)"].settings["group_column"] == "pair"
+    assert make("kin", group="pair").get_params()["group_column"] == "pair"
 
 
 def test_what_makes_no_sense_is_refused(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):

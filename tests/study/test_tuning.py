@@ -23,6 +23,7 @@ from kinrank.study.tuning import Plan, nested, tune, values_of
 
 MEASURE = NDCG @ 10
 LINEAR = ("single", "knn")
+SHARED = {"reference": None, "group": None, "missing": "error"}
 
 
 @pytest.fixture(scope="module")
@@ -123,14 +124,14 @@ def test_nested_measures_tuning_on_queries_it_never_saw(tmp_path: Path):
 
 
 def test_the_list_knows_what_the_queries_allow(intents: QuerySet):
-    plain = [repr(each.ranker) for each in first_candidates(intents, ["knn"], None, "error")]
+    plain = [repr(each.ranker) for each in first_candidates(intents, ["knn"], **SHARED)]
     assert not any("text" in each for each in plain)
     vectors = intents.replace(query_columns={"vector": np.eye(160, 4, dtype=np.float32)})
-    assert any("text" in repr(each.ranker) for each in first_candidates(vectors, ["knn"], None, "error"))
+    assert any("text" in repr(each.ranker) for each in first_candidates(vectors, ["knn"], **SHARED))
     assert {"single", "knn"} <= set(usual_families())
     with pytest.raises(ParameterError, match="unknown family 'svm'"):
-        list(first_candidates(intents, ["svm"], None, "error"))
-    keys = [each.key for each in [*first_candidates(intents, LINEAR, None, "error"), *follow_ups(KnnRanker())]]
+        list(first_candidates(intents, ["svm"], **SHARED))
+    keys = [each.key for each in [*first_candidates(intents, LINEAR, **SHARED), *follow_ups(KnnRanker())]]
     assert len(set(keys)) == len(keys)
 
 
@@ -142,3 +143,12 @@ def test_settings_files_hold_parts_and_refuse_what_is_none(tmp_path: Path):
         file.write_text(wrong)
         with pytest.raises(FileFormatError, match="as kinrank tune writes it"):
             read_settings(file)
+
+
+def test_kin_is_a_family_and_keeps_groups_together(tmp_path: Path):
+    camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
+    grouped = camps.replace(query_columns={"topic": np.arange(60) // 2})
+    tuned = tune(grouped, tmp_path, Plan(["kin"], n_trials=1, folds=2, group="topic"))
+    assert tuned.best.family == "kin"
+    assert tuned.best.record["settings"]["group_column"] == "topic"
+    assert tuned.best.quality > 0.9

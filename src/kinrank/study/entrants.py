@@ -62,7 +62,7 @@ def make(text: str, *, group: str | None = None) -> Fittable:
     text
         ``"knn(n_neighbors=400)"``, ``"lightgbm"``.
     group
-        The query column that a ranker which cuts a validation part of its own keeps together, where it names none.
+        The query column that a ranker with folds or a validation part of its own keeps together, where it names none.
 
     Examples
     --------
@@ -71,8 +71,8 @@ def make(text: str, *, group: str | None = None) -> Fittable:
     """
     registry = PEERS if origin_of(text) == "peer" else RANKERS
     made: Any = registry.make(text)
-    if group is not None and made.get_params(deep=False).get("group", group) is None:
-        made.set_params(group=group)
+    if group is not None and made.get_params(deep=False).get("group_column", group) is None:
+        made.set_params(group_column=group)
     fittable: Fittable = made
     return fittable
 

@@ -46,7 +46,7 @@ class Peer(BaseEstimator):
         Further parameters in the library's own words; they win over all others.
     validation : float
         The share of the training queries that decides when to stop; 0 grows all trees.
-    group : str, optional
+    group_column : str, optional
         The query column that the validation part is cut by; by query where not given.
     patience : int
         Trees without a gain before growing stops.
@@ -74,7 +74,7 @@ class Peer(BaseEstimator):
         learning_rate: float = 0.05,
         params: dict[str, Any] | None = None,
         validation: float = 0.15,
-        group: str | None = None,
+        group_column: str | None = None,
         patience: int = 50,
         refit: bool = True,
         n_threads: int = 1,
@@ -84,7 +84,7 @@ class Peer(BaseEstimator):
         self.learning_rate = learning_rate
         self.params = params
         self.validation = validation
-        self.group = group
+        self.group_column = group_column
         self.patience = patience
         self.refit = refit
         self.n_threads = n_threads
@@ -110,7 +110,7 @@ class Peer(BaseEstimator):
             self.n_trees_ = self._grow(queries, None, self.n_trees)
         else:
             shares = (1 - self.validation, self.validation)
-            part, held_out = split_queries(queries, shares, group=self.group, seed=self.seed)
+            part, held_out = split_queries(queries, shares, group=self.group_column, seed=self.seed)
             self.n_trees_ = self._grow(part, _without_order(held_out), self.n_trees)
             if self.refit:
                 self._grow(queries, None, self.n_trees_)

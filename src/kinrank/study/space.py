@@ -13,9 +13,10 @@ from kinrank.data.vectors import VECTORS
 from kinrank.describe import Describer
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.learn.prepare import Missing
 from kinrank.learn.rankrls import RankRLS
-from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker
+from kinrank.rankers.kin import KinRanker
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.settings import ranker_record
 from kinrank.rankers.single import SingleRanker
@@ -24,6 +25,7 @@ Stage = Literal["list", "follow-up", "drawn"]
 
 FAMILIES = ("single", "knn", "lambdamart", "kin")
 """What can be tuned; "lambdamart" is one LightGBM model for all queries."""
+TREES = ("lambdamart", "kin")
 
 
 @dataclass(frozen=True)
@@ -58,16 +60,25 @@ class Candidate:
 
 def usual_families() -> list[str]:
     """The families that this installation can fit."""
-    trees = ["lambdamart"] if importlib.util.find_spec("lightgbm") is not None else []
-    return ["single", "knn", *trees, *(["kin"] if "kin" in RANKERS else [])]
+    return [family for family in FAMILIES if family not in TREES or importlib.util.find_spec("lightgbm") is not None]
 
 
 def first_candidates(
-    queries: QuerySet, families: Sequence[str], reference: str | int | None, missing: str
+    queries: QuerySet, families: Sequence[str], *, reference: str | int | None, group: str | None, missing: Missing
 ) -> Iterator[Candidate]:
-    """The fixed list, cheap and promising ones first."""
+    """The fixed list, cheap and promising ones first.
+
+    Parameters
+    ----------
+    queries
+        Tell which descriptions there can be.
+    families
+        Of `FAMILIES`.
+    reference, group, missing
+        As in `kinrank.study.tuning.Plan`.
+    """
     for family in families:
-        if family not in FAMILIES or (family == "kin" and family not in RANKERS):
+        if family not in FAMILIES:
             raise ParameterError(f"unknown family {family!r}: choose among {', '.join(usual_families())}")
     linear: dict[str, Any] = {"missing": missing}
     if "single" in families:
@@ -78,7 +89,8 @@ def first_candidates(
             describer = Describer(blocks, reference=reference, n_components=components)
             yield Candidate("knn", KnnRanker(describe=describer, **linear), sweep=True)
     if "kin" in families:
-        yield Candidate("kin", RANKERS["kin"]())
+        for bag in (None, LambdaMART(300, 31, 0.05, params={"feature_fraction": 0.5})):
+            yield Candidate("kin", KinRanker(trees=bag, reference=reference, group_column=group))
     if "lambdamart" in families:
         for trees in (
             LambdaMART(200, learning_rate=0.05, n_threads=1),

@@ -161,7 +161,8 @@ def tune(
 def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Candidate]:
     """Candidates that are not in the log: the list, what follows from the best of it, then what a sampler draws."""
     families = list(plan.families or usual_families())
-    yield from _new(first_candidates(queries, families, plan.reference, plan.missing), log)
+    shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
+    yield from _new(first_candidates(queries, families, **shared), log)
     if "knn" not in families:
         return
     listed = [trial for trial in log.trials if trial.family == "knn" and trial.stage == "list"]
