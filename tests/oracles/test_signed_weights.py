@@ -71,8 +71,8 @@ def test_scipy_finds_nothing_better(problem: Problem) -> None:
     root = np.linalg.cholesky(matrix / unit / unit[:, None])
     target = np.linalg.solve(root, right / unit)
     theirs, missed = nnls(root.T, target, maxiter=1000)
-    # The minimum is flat where features are copies of each other, and SciPy stops at a tolerance of its own: what counts
-    # is how far from the target each ends.
+    # The minimum is flat where features are copies of each other, and SciPy stops at a tolerance of its own: what
+    # counts is how far from the target each ends.
     ours = np.linalg.norm(root.T @ (problem.solution * unit) - target)
     assert ours <= missed + 1e-9 * max(1.0, float(np.linalg.norm(target)))
     assert missed - ours <= 1e-6 * max(1.0, float(np.linalg.norm(target)), float(np.abs(theirs).max()))
