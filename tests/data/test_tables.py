@@ -128,3 +128,30 @@ def test_arrow_tables_work_where_pandas_is_not_installed() -> None:
         "QuerySet.from_table(pa.table({'qid': [1], 'f': [1.0], 'text': ['a']})).to_table()\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_vectors_of_queries_travel_once_per_query():
+    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+    queries = QuerySet.from_arrays(
+        [[1.0], [2.0], [3.0]], qid=["a", "b", "b"], query_columns={"vector": vectors, "text": ["x", "y"]}
+    )
+    table = queries.to_table()
+    assert table["query.vector"].null_count == 1
+    for rows in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
+        back = QuerySet.from_table(table.take(rows))
+        by_id = dict(zip(back.qid.tolist(), back.query_columns["vector"].tolist(), strict=True))
+        assert by_id == {"a": [0, 1, 2], "b": [3, 4, 5]}
+
+
+@pytest.mark.parametrize(
+    ("lists", "problem"),
+    [
+        ([[1.0], [2.0, 3.0], None], r"vectors of lengths \[1, 2\]"),
+        ([[1.0], None, None], "no vector for query 'b'"),
+        ([[1.0], [2.0], [3.0]], "two different vectors for query 'b'"),
+    ],
+)
+def test_vectors_that_cannot_be_right_are_refused(lists: list[list[float] | None], problem: str):
+    table = pa.table({"qid": ["a", "b", "b"], "f": [1.0, 2.0, 3.0], "query.vector": lists})
+    with pytest.raises(DataError, match=problem):
+        QuerySet.from_table(table)

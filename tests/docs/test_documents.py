@@ -28,7 +28,7 @@ def test_the_readme_shows_code_that_runs():
     assert ROOT / "README.md" in WITH_CODE
 
 
-@pytest.mark.parametrize("file", map(marked, WITH_CODE))
+@pytest.mark.parametrize("file", [marked(file) for file in WITH_CODE])
 def test_the_code_of_a_document_runs_word_for_word(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ):

@@ -13,6 +13,7 @@ from kinrank.registry import Registry
 
 FORM = "ENGINE+http://HOST:PORT/INDEX"
 _ADDRESS = re.compile(r"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>[^/\s]+)(?P<index>/[^/\s]*)?/?")
+_PORT = re.compile(r":\d+$")
 
 ENGINES = Registry(
     "engine",
@@ -53,7 +54,11 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
             f"{_without_password(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
             f"{', '.join(ENGINES)}"
         )
-    hosts = [f"{match['scheme']}://{host}" for host in match["hosts"].split(",")]
+    port = {"http": 80, "https": 443}[match["scheme"]]
+    hosts = [
+        f"{match['scheme']}://{host}" if _PORT.search(host) else f"{match['scheme']}://{host}:{port}"
+        for host in match["hosts"].split(",")
+    ]
     if features is not None and not isinstance(features, FeatureSet):
         features = FeatureSet.read(features)
     index = (match["index"] or "").strip("/")

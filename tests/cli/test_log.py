@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kinrank import read_parquet
+from kinrank.checks.engine_world import FEATURES, VECTOR, world_documents
+from kinrank.engines import connect
+from tests.engines.conftest import index_body
+from tests.engines.servers import ADDRESSES
+
+LINES = ["qid\tquery\tdoc_id\ty"] + [f"q{i}\tred car\td{j}\t{j % 2}" for i in range(4) for j in (0, 3, 5, 99)]
+
+
+def kinrank(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    code = "from kinrank.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *words], cwd=cwd, capture_output=True, text=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "judgments.tsv").write_text("\n".join(LINES) + "\n")
+    (tmp_path / "features.toml").write_text(FEATURES)
+    pq.write_table(pa.table({"qid": [f"q{i}" for i in range(4)], "vector": [list(VECTOR)] * 4}), tmp_path / "v.parquet")
+    return tmp_path
+
+
+@pytest.mark.engine
+@pytest.mark.xdist_group("engine")
+@pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
+def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
+    address = f"{os.environ.get(f'KINRANK_{name.upper()}', ADDRESSES[name])}/cli-{uuid.uuid4().hex}"
+    words = ["log", "--engine", address, "--features", "features.toml", "--judgments", "judgments.tsv"]
+    with connect(address) as engine:
+        engine.index(world_documents(), settings=index_body(name))
+        try:
+            done = kinrank(*words, "--vectors", "v.parquet", "--out", "out.parquet", cwd=folder)
+        finally:
+            engine.delete_index()  # type: ignore[attr-defined]
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "out.parquet: 4 queries, 12 documents, 11 features" in done.stderr
+    assert "4 judged documents are not in the index, and left out" in done.stderr
+    assert "documents lack 'title_all'" in done.stderr
+    logged = read_parquet(folder / "out.parquet")
+    assert (len(logged), logged.n_rows, logged.query_columns["vector"].shape) == (4, 12, (4, 3))
+    assert np.isfinite(logged.X[:, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"--engine": "http://127.0.0.1:9/x"}, "is no address of an engine"),
+        ({"--engine": "elasticsearch+http://127.0.0.1:9/x"}, "can be reached"),
+        ({"--features": "nothing.toml"}, "nothing.toml"),
+        ({"--judgments": "nothing.tsv"}, "nothing.tsv"),
+        ({"--out": "out.txt"}, "write NAME.parquet or a folder"),
+        ({"--candidates": "all"}, "candidates must be 'judged', 'top' or 'both'"),
+        ({"--qid": "id"}, "no column 'id'"),
+        ({"--set": "api_key"}, "write it as name=value"),
+    ],
+)
+def test_what_cannot_be_right_is_told(folder: Path, changed: dict[str, str], problem: str):
+    words = {
+        "--engine": "elasticsearch+http://127.0.0.1:9/x",
+        "--features": "features.toml",
+        "--judgments": "judgments.tsv",
+        "--vectors": "v.parquet",
+        "--out": "out.parquet",
+        "--patience": "0.1",
+    } | changed
+    done = kinrank("log", *[word for pair in words.items() for word in pair], cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert problem in done.stderr.replace("\n", " ")
+    assert json.dumps(done.stdout) == '""'

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import pytest
+
+from kinrank.engines import ENGINES, Engine, connect
+from kinrank.engines.lucene import LuceneEngine
+from kinrank.engines.refusals import cause_of, refusal
+from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
+
+
+@pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
+def test_an_address_names_engine_hosts_and_index(name: str):
+    with connect(f"{name}+https://me:secret@a:9200,b/movies", verify_certs=False, ssl_show_warn=False) as engine:
+        assert isinstance(engine, LuceneEngine)
+        assert ENGINES.name_of(type(engine)) == engine.name == name
+        assert engine.hosts == ["https://me:secret@a:9200", "https://b:443"]
+        assert engine.index_name == "movies"
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("http://a:9200/movies", "is no address of an engine: write ENGINE"),
+        ("elasticsearch+ftp://a/movies", "is no address of an engine"),
+        ("solr+http://a/movies", "unknown engine 'solr': choose one of 'elasticsearch', 'opensearch'"),
+        ("elasticsearch+http://a:9200", "no index named"),
+        ("elasticsearch+http://a:9200/", "no index named"),
+        ("elasticsearch+http://a/movies/more", "is no address of an engine"),
+    ],
+)
+def test_a_wrong_address_is_told(address: str, problem: str):
+    with pytest.raises(ParameterError, match=problem):
+        connect(address)
+
+
+def test_a_password_is_not_repeated_in_a_message():
+    with pytest.raises(ParameterError, match=r"//\.\.\.@a") as caught:
+        connect("http://me:secret@a/movies")
+    assert "secret" not in str(caught.value)
+
+
+def test_an_engine_without_features_says_so():
+    with connect("elasticsearch+http://a:9200/movies") as engine:
+        assert isinstance(engine, Engine)
+        with pytest.raises(ParameterError, match="opened without features"):
+            engine.search("x", size=1)
+
+
+def test_the_reason_is_found_wherever_it_is():
+    assert cause_of("plain text") == ("error", "plain text")
+    assert cause_of({"error": "text"}) == ("error", "text")
+    assert cause_of({"error": {"type": "a", "reason": "b", "caused_by": {"type": "c"}}}) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(429, EngineBusyError), (503, EngineBusyError), (400, EngineRefusedError)]
+)
+def test_statuses_become_errors(status: int, kind: type[Exception]):
+    assert type(refusal(status, {"error": {"type": "t", "reason": "why"}}, "engine")) is kind
+
+
+def test_a_wrong_key_is_told():
+    assert "check the user, the password or the API key" in str(refusal(401, {"error": "no"}, "engine"))
