@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kinrank import KnnRanker, SingleRanker
+from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.errors import ParameterError
 from kinrank.measure import NDCG
@@ -127,6 +127,24 @@ def test_a_test_query_that_was_learnt_from_is_told():
     assert by_data is not None
     assert by_ids.seen == by_data.seen == 20
     assert "too good" in words.provenance(by_ids, 20)
+
+
+def test_near_duplicates_are_told_and_the_gain_without_them():
+    train, comparison = two_camps(KnnRanker(10))
+    # Most of the rows of the first ten test queries are in training too.
+    test = comparison.queries
+    planted = train[:10]
+    rows = planted.X.copy()
+    most = np.arange(len(rows)) % 20 < 16
+    rows[most] = test.X[: len(rows)][most]
+    known = QuerySet.concat([planted.replace(X=rows), train[10:]])
+    guard = collect(comparison, judged=known).guard
+    assert guard is not None
+    assert (guard.seen, guard.near) == (0, 10)
+    assert guard.others is not None
+    gains = comparison["own"].per_query(MEASURE) - comparison["one"].per_query(MEASURE)
+    assert guard.others.mean_difference == pytest.approx(gains[10:].mean())
+    assert "On the 30 others the change is +0." in words.provenance(guard, 40)
 
 
 def test_every_step_is_told():

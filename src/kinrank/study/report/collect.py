@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
+from kinrank.measure import PairedComparison, compare_paired
 from kinrank.measure.difficulty import difficulty_levels
 from kinrank.rankers.knn import KnnRanker
 from kinrank.study.comparison import Comparison, Fittable
@@ -69,7 +71,7 @@ def collect(
     names = {} if judged is None else dict(zip(judged.qid.tolist(), query_names(judged, name_column), strict=True))
     kinship = _kinship(comparison, chosen, names, validation, seed)
     advance(1)
-    guard = _guard(queries, judged, rankers)
+    guard = _guard(comparison, chosen, judged, rankers)
     advance(1)
     return Findings(
         title=title,
@@ -106,15 +108,29 @@ def _kinship(
     return None
 
 
-def _guard(queries: QuerySet, judged: QuerySet | None, rankers: Mapping[str, Fittable]) -> Guard | None:
+def _guard(
+    comparison: Comparison, subject: str, judged: QuerySet | None, rankers: Mapping[str, Fittable]
+) -> Guard | None:
     """By what was learnt from where it is given, else by the ids that a ranker keeps."""
+    queries = comparison.queries
     if judged is not None:
         leaks = find_leaks(judged, queries)
-        return Guard(len(judged), len(leaks.seen_queries), len(leaks.near_queries))
+        known = np.union1d(leaks.seen_queries, leaks.near_queries)
+        others = _gain_without(known, comparison, subject)
+        return Guard(len(judged), len(leaks.seen_queries), len(leaks.near_queries), others)
     for ranker in map(_learning_from_neighbors, rankers.values()):
         if ranker is not None:
             return Guard(len(ranker.qid_), int(np.isin(queries.qid, ranker.qid_).sum()), None)
     return None
+
+
+def _gain_without(known: NDArray[np.int64], comparison: Comparison, subject: str) -> PairedComparison | None:
+    """What the subject gains on the other queries; None where those are all, or too few to compare."""
+    measure = comparison.measures[0]
+    after, before = (np.delete(each.per_query(measure), known) for each in (comparison[subject], comparison.baseline))
+    if not len(known) or np.isfinite(after).sum() < 2:
+        return None
+    return compare_paired(after, before)
 
 
 def _learning_from_neighbors(ranker: Fittable | None) -> KnnRanker | None:

@@ -140,11 +140,14 @@ class Guard:
         Test queries that are among those.
     near : int or None
         Test queries that have something very like them there; None where only ids could be compared.
+    others : PairedComparison or None
+        The subject against the baseline on the test queries that are neither; None where those are too few, or all.
     """
 
     judged: int
     seen: int
     near: int | None
+    others: PairedComparison | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,7 +60,13 @@ def provenance(guard: Guard | None, queries: int) -> str:
         return f"{said} (by id; nothing else was compared)."
     if not guard.near:
         return f"{said}, nor anything very like one."
-    return f"{said}; {guard.near:,} have something very like them there."
+    said = f"{said}; {guard.near:,} have something very like them there"
+    if guard.others is None:
+        return f"{said}."
+    return (
+        f"{said}. On the {guard.others.n:,} others the change is {spoken(guard.others.mean_difference, '+.4f')} "
+        f"({guard.others.confidence:.0%} interval {between(*guard.others.interval)})."
+    )
 
 
 def points(findings: Findings) -> list[str]:
