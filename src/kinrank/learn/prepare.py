@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -73,7 +74,8 @@ class Preparer(BaseEstimator):
         self._check(X, queries)
         if self.scale == "none":
             return np.ascontiguousarray(self._filled(X))
-        prepared: Float32 = ((self._filled(X) - self.center_) * self.factor_).astype(np.float32)
+        prepared = np.empty(X.shape, dtype=np.float32)
+        _standardize(self._filled(X), self.center_, self.factor_, prepared)
         return prepared
 
     def apply(self, queries: QuerySet) -> QuerySet:
@@ -133,3 +135,11 @@ def _mean(X: NDArray[Any]) -> Float64:
 
 def _blocks(X: NDArray[Any]) -> list[NDArray[Any]]:
     return [X[start : start + _ROWS_AT_ONCE] for start in range(0, len(X), _ROWS_AT_ONCE)]
+
+
+@numba.njit(cache=True, nogil=True)
+def _standardize(X, center, factor, prepared):  # type: ignore[no-untyped-def]  # pragma: no cover
+    """(x - center) factor in float64, in one pass and without a table of its own."""
+    for row in range(X.shape[0]):
+        for column in range(X.shape[1]):
+            prepared[row, column] = (np.float64(X[row, column]) - center[column]) * factor[column]
