@@ -20,11 +20,11 @@ settings.load_profile("kinrank")
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
 _MODULES = (
     "catboost clarabel elasticsearch faiss graphql ir_measures jsonschema lightgbm matplotlib msgspec opensearchpy "
-    "optuna pandas piqp playwright qdrant_client ray schemathesis tests.serve.asgi xgboost"
+    "optuna pandas piqp playwright qdrant_client ray schemathesis tests.serve.asgi uvicorn xgboost"
 )
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)
 
-collect_ignore = [str(file) for file in HERE.rglob("test_*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
+collect_ignore = [str(file) for file in HERE.rglob("*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ import pytest
 from kinrank import read_parquet
 from kinrank.checks.engine_world import FEATURES, VECTOR, world_documents
 from kinrank.engines import connect
+from kinrank.registry import import_extra
 from tests.engines.conftest import index_body
 from tests.engines.servers import ADDRESSES
 
@@ -70,6 +71,7 @@ def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
     ],
 )
 def test_what_cannot_be_right_is_told(folder: Path, changed: dict[str, str], problem: str):
+    import_extra("elasticsearch", "engines")
     words = {
         "--engine": "elasticsearch+http://127.0.0.1:9/x",
         "--features": "features.toml",
