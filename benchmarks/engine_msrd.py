@@ -39,7 +39,7 @@ BOOSTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 MEASURE = NDCG @ 10
 WORKERS = 4
 CANDIDATES = 50
-PORTS = {"elasticsearch": 9220, "opensearch": 9230}
+PORTS = {"elasticsearch": 9260, "opensearch": 9270}
 
 
 def run(engine: str, queries: str) -> dict[str, object]:
