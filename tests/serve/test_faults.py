@@ -193,9 +193,9 @@ def test_a_full_disk_under_load(place: Path, query: str, admin: str, tmp_path: P
 
 
 def test_jumps_of_the_clock(place: Path, tmp_path: Path):
-    library = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
-    if not library.exists():
-        pytest.fail(f"{library} is not there: apt-get install libfaketime")
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    if library is None:
+        pytest.fail("libfaketime is not there: apt-get install libfaketime")
     clock = tmp_path / "clock"
     clock.write_text("+0")
     fake = {

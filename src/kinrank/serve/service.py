@@ -248,6 +248,7 @@ class Service:
         try:
             queries = as_query_set([candidates], [candidates.aligned(names)], names)
             said = served.ranker.explain(queries)[0]
+            said = getattr(said, "kin", said)  # of a ranker with more ingredients: the one with neighbors
         except KinrankError:
             return None
         near = zip(said.neighbors[:most].tolist(), said.distances[:most].tolist(), strict=True)
