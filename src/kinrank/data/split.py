@@ -80,7 +80,7 @@ def fold_of_query(
     --------
     >>> queries = QuerySet.from_arrays(np.zeros((6, 1)), qid=np.arange(6))
     >>> fold_of_query(queries, 3, group=["a", "a", "b", "b", "c", "c"]).tolist()
-    [0, 0, 1, 1, 2, 2]
+    [1, 1, 2, 2, 0, 0]
     """
     if n_folds < 2:
         raise ParameterError(f"n_folds must be at least 2, got {n_folds}")

@@ -28,7 +28,7 @@ def standings(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.
     Examples
     --------
     >>> X = np.array([[1.0], [3.0], [1.0], [7.0]], dtype=np.float32)
-    >>> standings(X, np.array([0, 3, 4])).round(2).tolist()
+    >>> standings(X, np.array([0, 3, 4])).astype(float).round(2).tolist()
     [[-0.71, 1.5], [1.41, 0.0], [-0.71, 1.5], [0.0, 0.0]]
     """
     return _standings(np.ascontiguousarray(X, dtype=np.float32), offsets)  # type: ignore[no-any-return]

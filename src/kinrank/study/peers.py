@@ -143,7 +143,12 @@ def _without_order(queries: QuerySet) -> QuerySet:
     """The same judgments, rows of each query shuffled: the libraries' NDCG leaves ties as the rows lie."""
     rows = shuffled_within(queries.offsets)
     return QuerySet(
-        queries.X[rows], queries.grades[rows], queries.offsets, queries.qid, feature_names=queries.feature_names
+        queries.X[rows],
+        queries.grades[rows],
+        queries.offsets,
+        queries.qid,
+        feature_names=queries.feature_names,
+        query_columns=queries.query_columns,
     )
 
 
