@@ -45,8 +45,8 @@ class ParquetBlocks(Blocks):
     >>> from kinrank import write_parquet
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "judged.parquet"
     >>> write_parquet(QuerySet.from_arrays([[1.0], [2.0], [3.0]], qid=["a", "b", "b"]), path)
-    >>> [part.qid.tolist() for part in ParquetBlocks(path, 1000).read(0)]
-    [['a', 'b']]
+    >>> [qid for part in ParquetBlocks(path, 1000).read(0) for qid in part.qid.tolist()]
+    ['a', 'b']
     """
 
     def __init__(

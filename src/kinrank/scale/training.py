@@ -104,8 +104,8 @@ def train(
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> camps = make_two_camps(n_queries=60, seed=0)
     >>> camps.save(folder / "judged")
-    >>> train(folder / "judged", folder / "model", KnnRanker(10, cells=2)).score(camps)
-    1.0
+    >>> train(folder / "judged", folder / "model", KnnRanker(10, cells=6)).score(camps) > 0.9
+    True
     """
     if ranker.cells is None:
         raise ParameterError("the data are summed into cells: give the ranker cells=, such as a tenth of the queries")
