@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from kinrank import QuerySet, read_letor
+from kinrank import QuerySet
+from kinrank.study.reproduce.catalog import PARTS
+from kinrank.study.reproduce.data_folder import DataFolder
+from kinrank.study.reproduce.keep import Keeper
+from kinrank.study.reproduce.run import measure, usable_cores
 
 
 def data_dir() -> Path:
@@ -25,61 +30,37 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-@cache
+def collections() -> DataFolder:
+    """The judged collections."""
+    return DataFolder(data_dir())
+
+
 def letor_part(collection: str, part: int) -> QuerySet:
     """Part 1..5 of a LETOR collection."""
-    return read_letor(data_dir() / "letor" / collection / f"S{part}.txt.xz")
+    return collections().letor_part(collection, part)
 
 
 def letor_folds(collection: str) -> Iterator[tuple[QuerySet, QuerySet, QuerySet]]:
-    """The five official (train, validation, test) folds: fold f trains on S_f .. S_f+2 and so on, wrapping after 5."""
-    for fold in range(5):
-        parts = [letor_part(collection, (fold + step) % 5 + 1) for step in range(5)]
-        yield QuerySet.concat(parts[:3]), parts[3], parts[4]
+    """The five official (train, validation, test) folds."""
+    return collections().letor_folds(collection)
 
 
-@cache
 def msrd() -> dict[str, QuerySet]:
-    """MSRD's 20 ready features, its fixed split by movie: ``train``, ``vali``, ``test``.
-
-    Query columns: ``words`` (how many), ``movie`` (the group), ``vector`` (the text of the query).
-    """
-    folder = data_dir() / "text" / "msrd"
-    arrays = np.load(folder / "features20.npz")
-    queries = QuerySet.from_arrays(
-        arrays["X"],
-        arrays["y"],
-        qid=np.repeat(arrays["qid"], np.diff(arrays["offsets"])),
-        doc_id=arrays["doc_id"],
-        feature_names=arrays["names"].tolist(),
-        query_columns={
-            "words": arrays["query_words"],
-            "movie": arrays["movie"],
-            "vector": np.load(folder / "query_vectors.f16.npy").astype(np.float32),
-        },
-    )
-    return {part: queries[arrays["split"] == part] for part in ("train", "vali", "test")}
+    """MSRD's 20 ready features, its fixed split by movie: ``train``, ``vali``, ``test``."""
+    return dict(zip(("train", "vali", "test"), collections().msrd(), strict=True))
 
 
 def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
     """The ready features of ``mwmbl`` or ``icecat``, and the fold (0..4) of each query."""
-    arrays = np.load(data_dir() / "text" / collection / "features.npz")
-    columns = {
-        "words": arrays["query_words"],
-        "text": arrays["query"],
-        "vector": arrays["query_vectors"].astype(np.float32),
-    }
-    if "intent" in arrays:
-        columns["intent"] = arrays["intent"]
-    queries = QuerySet.from_arrays(
-        arrays["X"],
-        arrays["y"],
-        qid=np.repeat(arrays["qid"], np.diff(arrays["offsets"])),
-        doc_id=arrays["doc_id"],
-        feature_names=arrays["names"].tolist(),
-        query_columns=columns,
-    )
-    return queries, arrays["fold"]
+    return collections().judged_text(collection)
+
+
+def reproduced(part: str) -> dict[str, Any]:
+    """The figures of an experiment of ``kinrank reproduce``, measured anew on all cores."""
+    with tempfile.TemporaryDirectory() as folder:
+        keeper = Keeper(Path(folder), collections())
+        measured = measure([PARTS[part]], keeper, jobs=usable_cores(), done=lambda _, piece: say(f"{part}: {piece}"))
+    return measured[part].figures
 
 
 def interleaved(calls: dict[str, Callable[[], object]], repeats: int, *, warm: int = 1) -> dict[str, list[float]]:

@@ -7,9 +7,10 @@ blocks and the settings of the metrics were chosen on the validation queries, so
 from __future__ import annotations
 
 from benchmarks.common import msrd, say
-from benchmarks.knn_msrd import REFERENCE, per_query, row
 from kinrank import KnnRanker, SingleRanker
 from kinrank.describe import Describer
+from kinrank.study.reproduce.parts.knn_msrd import REFERENCE
+from kinrank.study.reproduce.rows import per_query, row
 
 ALL = "summaries+text+column:words"
 DESCRIPTIONS: dict[str, dict[str, object]] = {

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from itertools import product
 
-import numpy as np
-
 from benchmarks.common import msrd, say
 from kinrank import KnnRanker, QueryClassRanker, QuerySet, SingleRanker
-from kinrank.describe import Describer
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.measure import NDCG, compare_paired, holm
 from kinrank.rankers import Ranker
+from kinrank.study.reproduce.parts.knn_msrd import DESCRIPTION, REFERENCE, knn
+from kinrank.study.reproduce.rows import per_query, row, table
 
-REFERENCE = "bm25_all"
-DESCRIPTION = "summaries+text"
 COMPONENTS = (None, 46)
 KERNELS = ("uniform", "gaussian")
 NEIGHBORS = (100, 200, 400, 800)
@@ -30,7 +26,6 @@ TREES = (
     {"n_trees": 200, "learning_rate": 0.05, "n_leaves": 15, "min_rows_in_leaf": 50},
     {"n_trees": 300, "learning_rate": 0.03},
 )
-MEASURE = NDCG @ 10
 
 
 def run() -> dict[str, object]:
@@ -80,37 +75,3 @@ def choose(train: QuerySet, vali: QuerySet) -> tuple[dict[str, object], int]:
             if quality > best["quality"]:
                 best = {"quality": quality, "settings": {"n_components": components, **settings}}
     return best, trials
-
-
-def knn(settings: dict[str, object], blocks: str = DESCRIPTION, mode: str = "online") -> KnnRanker:
-    """A KNN ranker with chosen settings."""
-    own = {name: value for name, value in settings.items() if name != "n_components"}
-    describer = Describer(blocks, reference=REFERENCE, n_components=settings.get("n_components"))
-    return KnnRanker(mode=mode, describe=describer, **own)
-
-
-def per_query(ranker: Ranker, queries: QuerySet) -> np.ndarray:
-    """NDCG@10 of each query."""
-    return MEASURE.per_query(ranker.predict(queries), queries.grades, queries.offsets)
-
-
-def row(values: np.ndarray, baseline: np.ndarray) -> dict[str, float]:
-    """Mean, gain over a baseline, its 95% interval and the p of a paired t-test."""
-    paired = compare_paired(values, baseline)
-    low, high = paired.interval
-    return {
-        "NDCG@10": round(float(values.mean()), 4),
-        "gain": round(paired.mean_difference, 4),
-        "low": round(low, 4),
-        "high": round(high, 4),
-        "p": float(f"{paired.p:.2g}"),
-    }
-
-
-def table(quality: dict[str, np.ndarray], baseline: str = "Single RankRLS") -> dict[str, dict[str, float]]:
-    """Every method against the baseline, p corrected by Holm beside the plain one."""
-    rows = {name: row(values, quality[baseline]) for name, values in quality.items()}
-    others = [name for name in rows if name != baseline]
-    for name, corrected in zip(others, holm([rows[name]["p"] for name in others]), strict=True):
-        rows[name]["p Holm"] = float(f"{corrected:.2g}")
-    return rows

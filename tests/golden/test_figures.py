@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
-from benchmarks import letor_single
-from benchmarks.common import judged_text, msrd
-from benchmarks.knn_intents import methods, p_values
-from benchmarks.knn_msrd import knn, per_query
-from benchmarks.query_class_mwmbl import rankers
+from benchmarks.common import collections, judged_text, msrd
 from kinrank import SingleRanker
-from kinrank.datasets import make_intents
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import compare_paired
+from kinrank.study.reproduce.claims import Claim, expectations, judge
+from kinrank.study.reproduce.data_folder import FOLDS
+from kinrank.study.reproduce.parts import intents, letor_baselines
+from kinrank.study.reproduce.parts.knn_msrd import CHOSEN, knn
+from kinrank.study.reproduce.parts.query_class import rankers
+from kinrank.study.reproduce.rows import per_query
 
 pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.usefixtures("data_dir")]
 
-# Collection, measure, and how far RankSVM may be from the published row.
-PUBLISHED = [
-    ("MQ2007", "MAP", 0.004),
-    ("MQ2007", "NDCG@10", 0.004),
-    ("MQ2008", "MAP", 0.006),
-    ("MQ2008", "MeanNDCG", 0.006),
-    ("OHSUMED", "MAP", 0.02),
-]
+PUBLISHED = [claim for claim in expectations("local-models").claims if claim.part == letor_baselines.PART.name]
 
 
-@pytest.mark.parametrize(("collection", "measure", "tolerance"), PUBLISHED)
-def test_ranksvm_is_the_published_ranksvm(collection: str, measure: str, tolerance: float) -> None:
-    measured = letor_single.five_folds(collection, RankSVM())[measure]
-    assert measured == pytest.approx(letor_single.PUBLISHED[collection][measure], abs=tolerance)
+@cache
+def ranksvm(collection: str) -> dict[str, float]:
+    folds = [letor_baselines.fold_means(collection, fold, RankSVM(), collections()) for fold in FOLDS]
+    return letor_baselines.five_folds(folds)
+
+
+@pytest.mark.parametrize("claim", PUBLISHED, ids=[f"{claim.figure[0]} {claim.figure[2]}" for claim in PUBLISHED])
+def test_ranksvm_is_the_published_ranksvm_as_far_as_expected(claim: Claim) -> None:
+    collection = str(claim.figure[0])
+    verdict = judge([claim], {claim.part: {collection: {"RankSVM": ranksvm(collection)}}})[0]
+    assert verdict.as_expected, f"{claim.says}: {verdict.value}, {verdict}"
 
 
 def test_knn_online_gains_on_movie_search() -> None:
     """The settings that validation chose (``python -m benchmarks knn_msrd``), on the fixed test split."""
     parts = msrd()
-    chosen = {
-        "n_components": 46,
-        "n_neighbors": 400,
-        "neighbor_weights": "gaussian",
-        "prior": "global",
-        "prior_strength": 0.1,
-    }
-    local = per_query(knn(chosen).fit(parts["train"]), parts["test"])
+    local = per_query(knn(CHOSEN).fit(parts["train"]), parts["test"])
     single = per_query(SingleRanker("rankrls").fit(parts["train"]), parts["test"])
     paired = compare_paired(local, single)
     assert paired.mean_difference >= 0.006
@@ -52,8 +48,8 @@ def test_knn_online_gains_on_movie_search() -> None:
 
 def test_three_modes_beat_single_and_query_classes_on_generated_intents() -> None:
     """The paper's Dataset 1 in size, one world."""
-    world = make_intents(1_500, 400, seed=1)
-    for comparison, p in p_values(methods(world, 1_500, 400)).items():
+    found = intents.one_world("1,500 + 400", 1, collections())
+    for comparison, p in intents.p_values(found.values).items():
         assert 0 < p < 0.05, comparison  # negative where the mode is worse
 
 

@@ -1,0 +1,70 @@
+"""What an experiment is made of: pieces of work, and the figures that they make together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from kinrank.study.reproduce.data_folder import DataFolder
+
+Values = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a piece of work found.
+
+    Attributes
+    ----------
+    figures : dict
+        Whatever JSON can hold.
+    values : dict of str to array
+        Values of each query, from which tests over all pieces are made.
+    """
+
+    figures: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Values] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Work that is done, and kept, as one: a fold of a collection.
+
+    Attributes
+    ----------
+    compute : callable
+        Does it. Another process does the work, so it must be importable: a function of a module, or a partial of one.
+    needs : tuple of str
+        The files it reads, in the data folder.
+    minutes : float
+        About how long it takes on one core. The longest are started first, and the progress bar counts them.
+    """
+
+    compute: Callable[[DataFolder], Findings]
+    needs: tuple[str, ...] = ()
+    minutes: float = 0.1
+
+
+@dataclass(frozen=True)
+class Part:
+    """One experiment of a paper.
+
+    Attributes
+    ----------
+    name : str
+        Its name, in file names too.
+    paper : str
+        The paper, a key of `kinrank.study.reproduce.PAPERS`.
+    pieces : mapping of str to Piece
+        The work, by a name each.
+    summary : callable
+        The figures of the part from the findings of all pieces.
+    """
+
+    name: str
+    paper: str
+    pieces: Mapping[str, Piece]
+    summary: Callable[[Mapping[str, Findings]], dict[str, Any]]

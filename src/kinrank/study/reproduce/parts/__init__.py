@@ -1,0 +1,1 @@
+"""The experiments, one module each: pieces of work, and the figures they make together."""

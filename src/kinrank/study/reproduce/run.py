@@ -1,0 +1,136 @@
+"""Pieces of work done by several processes, each kept as soon as it is finished."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from kinrank.study.reproduce.data_folder import DataFolder
+from kinrank.study.reproduce.keep import Keeper, Kept
+from kinrank.study.reproduce.part import Findings, Part
+
+Job = tuple[Part, str]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of a part.
+
+    Attributes
+    ----------
+    figures : dict
+        As JSON reads them: keys are text.
+    seconds : dict of str to float
+        ``cpu`` and ``wall``, summed over pieces.
+    """
+
+    figures: dict[str, Any]
+    seconds: dict[str, float]
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def measure(
+    parts: Iterable[Part],
+    keeper: Keeper,
+    *,
+    jobs: int = 1,
+    done: Callable[[Part, str], None] = lambda *_: None,
+) -> dict[str, Measured]:
+    """Do what is not kept yet, and give the figures of every part by its name.
+
+    Parameters
+    ----------
+    parts
+        The experiments.
+    keeper
+        Where finished pieces are and go, and the data they read.
+    jobs
+        How many processes; with 1 the work is done in this one.
+    done
+        Called for every piece, with its part and its name, when it is finished or found kept.
+    """
+    wanted = list(parts)
+    keeper.data.require(name for part in wanted for piece in part.pieces.values() for name in piece.needs)
+    finished: dict[tuple[str, str], Kept] = {}
+    todo: list[Job] = []
+    for part in wanted:
+        for piece in part.pieces:
+            kept = keeper.kept(part, piece)
+            if kept is None:
+                todo.append((part, piece))
+                continue
+            finished[part.name, piece] = kept
+            done(part, piece)
+    todo.sort(key=lambda job: -job[0].pieces[job[1]].minutes)  # a long one started last would end alone
+    for (part, piece), (findings, seconds) in _worked(todo, keeper.data, jobs):
+        # What is summed up is what was kept: a run that goes on finds the same as one that was never stopped.
+        finished[part.name, piece] = keeper.keep(part, piece, findings, seconds)
+        done(part, piece)
+    return {part.name: _summed(part, finished) for part in wanted}
+
+
+def _summed(part: Part, finished: dict[tuple[str, str], Kept]) -> Measured:
+    pieces = {piece: finished[part.name, piece] for piece in part.pieces}
+    figures = part.summary({piece: findings for piece, (findings, _) in pieces.items()})
+    seconds = {kind: round(sum(each[kind] for _, each in pieces.values()), 1) for kind in ("cpu", "wall")}
+    return Measured(json.loads(json.dumps(figures)), seconds)
+
+
+def _worked(todo: list[Job], data: DataFolder, jobs: int) -> Iterator[tuple[Job, Kept]]:
+    if jobs == 1 or len(todo) <= 1:
+        for part, piece in todo:
+            yield (part, piece), _work(part.pieces[piece].compute, data)
+        return
+    with _pool(min(jobs, len(todo))) as pool:
+        futures: dict[Future[Kept], Job] = {
+            pool.submit(_work, part.pieces[piece].compute, data): (part, piece) for part, piece in todo
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _work(compute: Callable[[DataFolder], Findings], data: DataFolder) -> Kept:
+    wall, cpu = time.perf_counter(), time.process_time()
+    with threadpool_limits(1):
+        findings = compute(data)
+    return findings, {
+        "wall": round(time.perf_counter() - wall, 3),
+        "cpu": round(time.process_time() - cpu, 3),
+    }
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that are started afresh, and that end when this one does, however it ends."""
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Nobody waits for the work of a process whose parent was killed."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
