@@ -51,7 +51,7 @@ def msrd() -> dict[str, QuerySet]:
 
 
 def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
-    """The ready features of ``mwmbl`` or ``icecat``, and the fold (0..4) of each query."""
+    """The ready features of ``mwmbl`` or ``icecat``, and the fold (1..5) of each query."""
     return collections().judged_text(collection)
 
 

@@ -16,6 +16,7 @@ from kinrank.cli.key import key
 from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
+from kinrank.cli.reproduce import reproduce
 from kinrank.cli.serve import serve
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
@@ -27,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (log, convert, headroom, tune, train, rank, evaluate, compare, report, weights, serve, key):
+for _verb in (log, convert, headroom, tune, train, rank, evaluate, compare, report, reproduce, weights, serve, key):
     app.command()(reported(_verb))
 
 

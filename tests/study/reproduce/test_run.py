@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.errors import DataError
+from kinrank.errors import DataError, ForeignFolderError
 from kinrank.study.reproduce.data_folder import DataFolder, _sha256
 from kinrank.study.reproduce.keep import Keeper
 from kinrank.study.reproduce.run import measure
@@ -66,12 +66,23 @@ def test_findings_of_another_version_are_measured_again(keeper: Keeper, monkeypa
     assert toy.calls(keeper.data) == 6
 
 
-def test_a_damaged_piece_is_measured_again(keeper: Keeper):
+@pytest.mark.parametrize("name", ["values0.npy", "manifest.json"])
+def test_a_damaged_piece_is_measured_again(keeper: Keeper, name: str):
     measure([toy.PART], keeper)
-    file = next((keeper.path / "toy" / "piece-2-of-3").glob("*.npy"))
+    file = keeper.path / "toy" / "piece-2-of-3" / name
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
     assert measure([toy.PART], keeper)["toy"].figures == SUMS
     assert toy.calls(keeper.data) == 4
+
+
+def test_what_is_not_ours_is_left_alone(keeper: Keeper):
+    note = keeper.path / "toy" / "piece-2-of-3" / "notes.txt"
+    note.parent.mkdir(parents=True)
+    note.write_text("mine")
+    with pytest.raises(ForeignFolderError, match="not a kinrank findings folder"):
+        measure([toy.PART], keeper)
+    assert toy.calls(keeper.data) == 0
+    assert note.read_text() == "mine"
 
 
 @pytest.mark.slow

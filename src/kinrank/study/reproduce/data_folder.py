@@ -25,7 +25,7 @@ SETTING = "KINRANK_DATA"
 
 MSRD_FILES = ("text/msrd/features20.npz", "text/msrd/query_vectors.f16.npy")
 FOLDS = range(1, 6)
-"""LETOR's folds, counted from 1."""
+"""Folds are counted from 1."""
 
 Split = tuple[QuerySet, QuerySet, QuerySet]
 
@@ -102,7 +102,7 @@ class DataFolder:
         return _msrd(self.path)
 
     def judged_text(self, collection: str) -> tuple[QuerySet, NDArray[np.int64]]:
-        """The ready features of ``mwmbl`` or ``icecat``, and the fold (0..4) of each query."""
+        """The ready features of ``mwmbl`` or ``icecat``, and the fold (1..5) of each query."""
         arrays = np.load(self.path / text_files(collection)[0])
         columns = {
             "words": arrays["query_words"],

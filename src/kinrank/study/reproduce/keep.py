@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 import kinrank
 from kinrank import folder
-from kinrank.errors import StoreError
+from kinrank.errors import DamagedFolderError
 from kinrank.study.reproduce.data_folder import DataFolder
 from kinrank.study.reproduce.part import Findings, Part, Values
 
@@ -47,9 +48,13 @@ class Keeper:
 
     def kept(self, part: Part, piece: str) -> Kept | None:
         """Findings and seconds of a piece; None where there are none, or none that can be trusted."""
+        place = self._place(part, piece)
+        if not place.exists():
+            return None
         try:
-            meta, arrays = folder.read(self._place(part, piece), KIND)
-        except StoreError:
+            meta, arrays = folder.read(place, KIND)
+        except DamagedFolderError:
+            shutil.rmtree(place)  # ours, and of no use: nothing may stand in the way of writing it again
             return None
         made_of = self._made_of(part, piece)
         if {name: meta.get(name) for name in made_of} != made_of:

@@ -74,9 +74,16 @@ def _by_gain(values: dict[str, Float64]) -> dict[str, Any]:
         for some in np.array_split(np.argsort(difference, kind="stable"), SLICES)
     ]
     first, _, middle, _, last = fifths
+    # Many queries have DCG 0 either way: no relevant document among the best, with or without aTVT.
+    still, above = difference == 0, values["plain"] > 0
     return {
         "fifths by gain": fifths,
         "middle fifth over the outer two": {
             name: round(middle[name] - (first[name] + last[name]) / 2, 3) for name in ("mean α", "mean β")
+        },
+        "mean α": {
+            "DCG unchanged, 0": round(float(values["alpha, paper"][still & ~above].mean()), 3),
+            "DCG unchanged, above 0": round(float(values["alpha, paper"][still & above].mean()), 3),
+            "DCG changed": round(float(values["alpha, paper"][~still].mean()), 3),
         },
     }

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.reproduce.data_folder import DataFolder, text_files
+from kinrank.study.reproduce.data_folder import FOLDS, DataFolder, text_files
 from kinrank.study.reproduce.part import Findings, Part, Piece
 from kinrank.study.reproduce.rows import joined, per_query, table
 
@@ -59,6 +57,6 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
 PART = Part(
     "query-class",
     "geng",
-    {f"fold {fold}": Piece(partial(one_fold, fold), text_files("mwmbl"), 0.04) for fold in np.arange(5).tolist()},
+    {f"fold {fold}": Piece(partial(one_fold, fold), text_files("mwmbl"), 0.04) for fold in FOLDS},
     summary,
 )

@@ -1,0 +1,64 @@
+"""Tables in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table; numbers as `number` says them, None as an empty cell.
+
+    Examples
+    --------
+    >>> print(table(["method", "MAP"], [["RankSVM", 0.46], ["Naive", None]]))
+    | method | MAP |
+    |---|---|
+    | RankSVM | 0.46 |
+    | Naive |  |
+    """
+    lines = [_line(header), "|" + "---|" * len(header)]
+    return "\n".join(lines + [_line(row) for row in rows])
+
+
+def by_name(first: str, rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str], digits: int = 4) -> str:
+    """A table with one row for each name, from the columns that its mapping may have.
+
+    Fractions have `digits` digits, so that they stand under one another; columns named p are small numbers, and have
+    those that count.
+
+    Examples
+    --------
+    >>> print(by_name("method", {"RankSVM": {"MAP": 0.46, "p": 2e-11}}, ["MAP", "P@1", "p"]))
+    | method | MAP | P@1 | p |
+    |---|---|---|---|
+    | RankSVM | 0.4600 |  | 2e-11 |
+    """
+
+    def cell(row: Mapping[str, Any], column: str) -> object:
+        value = row.get(column)
+        fixed = isinstance(value, float) and column.partition(" ")[0] != "p"
+        return f"{value:.{digits}f}" if fixed else value
+
+    return table([first, *columns], [[name, *(cell(row, column) for column in columns)] for name, row in rows.items()])
+
+
+def number(value: float) -> str:
+    """As it is read: whole numbers with commas, others with the digits they were rounded to.
+
+    Examples
+    --------
+    >>> [number(value) for value in (1692, 0.4645, 1e-05, 2.0, 0.00055)]
+    ['1,692', '0.4645', '1e-05', '2', '0.00055']
+    """
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if value < 1 else f"{value:.6g}"
+
+
+def _line(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _cell(cell: object) -> str:
+    if cell is None:
+        return ""
+    return number(cell) if isinstance(cell, (int, float)) else str(cell).replace("|", "\\|")
