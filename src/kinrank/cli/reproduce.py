@@ -51,10 +51,11 @@ def reproduce(
     from kinrank.study.reproduce.keep import Keeper
     from kinrank.study.reproduce.output import check_extras, write
     from kinrank.study.reproduce.results import Results
-    from kinrank.study.reproduce.run import measure, usable_cores
+    from kinrank.study.reproduce.run import measure, require_files, usable_cores
 
     parts = parts_of(paper)
     keeper = Keeper(Path(out) / "pieces", DataFolder.found(data))
+    require_files(parts, keeper.data)
     check_extras()
     left = Counter({part.name: len(part.pieces) for part in parts})
     total = sum(_seconds(part, piece) for part in parts for piece in part.pieces)

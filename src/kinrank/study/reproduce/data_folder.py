@@ -69,7 +69,7 @@ class DataFolder:
         return cls(Path(named))
 
     def require(self, names: Iterable[str]) -> None:
-        """Find out before any work, not in the middle of it, that a file is missing."""
+        """An error that names every file that is missing."""
         missing = sorted({name for name in names if not (self.path / name).is_file()})
         if missing:
             raise DataError(

@@ -44,6 +44,11 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def require_files(parts: Iterable[Part], data: DataFolder) -> None:
+    """Find out before any work that a file is missing; the error names all of them."""
+    data.require(name for part in parts for piece in part.pieces.values() for name in piece.needs)
+
+
 def measure(
     parts: Iterable[Part],
     keeper: Keeper,
@@ -65,7 +70,7 @@ def measure(
         Called for every piece, with its part and its name, when it is finished or found kept.
     """
     wanted = list(parts)
-    keeper.data.require(name for part in wanted for piece in part.pieces.values() for name in piece.needs)
+    require_files(wanted, keeper.data)
     finished: dict[tuple[str, str], Kept] = {}
     todo: list[Job] = []
     for part in wanted:
