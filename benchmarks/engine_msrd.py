@@ -285,8 +285,7 @@ def live(engine: LuceneEngine, ranker: KnnRanker, test: QuerySet, n_queries: int
 
 def rerank(engine: LuceneEngine, ranker: KnnRanker, text: str, vector: np.ndarray) -> list[str]:
     """Candidates of the engine, ranked by the query's own model."""
-    hits = engine.search(text, size=CANDIDATES, vector=vector)
-    X = engine.features(text, hits.doc_id.tolist(), vector=vector)
+    hits, X = engine.search_features(text, size=CANDIDATES, vector=vector)
     found = QuerySet.from_arrays(
         X, group=[len(hits)], feature_names=engine.feature_names, query_columns={"vector": vector[None, :]}
     )

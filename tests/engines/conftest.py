@@ -36,7 +36,9 @@ def open_engine() -> Iterator[OpenEngine]:
             address = (
                 f"{os.environ.get(f'KINRANK_{name.upper()}', ADDRESSES[name])}/{index or f'test-{uuid.uuid4().hex}'}"
             )
-            engine = connect(address, None if features is None else FeatureSet.parse(features), **options)
+            engine = connect(
+                address, None if features is None else FeatureSet.parse(features), **{"timeout": 60.0, **options}
+            )
             assert isinstance(engine, LuceneEngine)
             try:
                 engine.delete_index()

@@ -27,6 +27,7 @@ def engine_checks() -> list[EngineCheck]:
         check_search_is_ranked,
         check_features_follow_documents,
         check_one_by_one_equals_together,
+        check_search_features_are_search_and_features,
         check_absent_documents_are_told,
         check_apply_orders_as_weighted_features,
         check_apply_ranks_what_search_finds,
@@ -72,6 +73,15 @@ def check_one_by_one_equals_together(engine: Engine) -> None:
     together = engine.features(QUERY, IDS[:6], vector=VECTOR)
     alone = np.concatenate([engine.features(QUERY, [doc_id], vector=VECTOR) for doc_id in IDS[:6]])
     promise(bool(np.allclose(together, alone, atol=1e-6, equal_nan=True)), "one document alone has the same features")
+
+
+def check_search_features_are_search_and_features(engine: Engine) -> None:
+    """Asked for in one go, candidates are ranked and have the features they have alone."""
+    hits, X = engine.search_features(QUERY, size=9, vector=VECTOR, timeout=60.0)
+    promise(len(hits) == len(X) == 9, f"asked for 9 candidates with features, got {len(hits)} and {len(X)}")
+    promise(bool((np.diff(hits.score) <= 0).all()), "scores must descend")
+    alone = engine.features(QUERY, hits.doc_id.tolist(), vector=VECTOR)
+    promise(bool(np.allclose(X, alone, atol=1e-6, equal_nan=True)), "the features are those of features()")
 
 
 def check_absent_documents_are_told(engine: Engine) -> None:

@@ -7,6 +7,7 @@ event loop runs the call in a thread.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.data.queryset import Float32
+from kinrank.errors import EngineTimeoutError
 
 Document = tuple[str, Mapping[str, Any]]
 """The id of a document and its fields."""
@@ -198,6 +200,17 @@ class Engine(ABC):
             is not in the index (`log` tells the two apart).
         """
         return self.log(query, doc_ids, vector=vector, timeout=timeout).values
+
+    def search_features(
+        self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
+    ) -> tuple[Hits, Float32]:
+        """Candidates of a query and their features, within `timeout` together; one request where the engine can."""
+        start = time.monotonic()
+        hits = self.search(query, size=size, vector=vector, timeout=timeout)
+        left = None if timeout is None else timeout - (time.monotonic() - start)
+        if left is not None and left <= 0:
+            raise EngineTimeoutError(f"no time left for features after {timeout:g} s of search; allow more")
+        return hits, self.features(query, hits.doc_id.tolist(), vector=vector, timeout=left)
 
     def __enter__(self) -> Self:
         return self

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kinrank.engines.lucene import GLOBAL_STATISTICS, LuceneEngine, Said, whole
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kinrank.data.queryset import Float32
+from kinrank.engines.base import Hits
+from kinrank.engines.kinds import Clause
+from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, hits_of, whole
 from kinrank.engines.query_dsl import Dialect, Question, only
 from kinrank.engines.refusals import refusal
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError, EngineUnreachableError
 from kinrank.registry import import_extra
 
 _JSON = {"accept": "application/json", "content-type": "application/json"}
-_LOG = {**GLOBAL_STATISTICS, "include_named_queries_score": "true", "allow_partial_search_results": "false"}
+_NAMED = {**GLOBAL_STATISTICS, "include_named_queries_score": "true"}
+_WHOLE = {**_NAMED, "allow_partial_search_results": "false"}
 
 
 class ElasticsearchEngine(LuceneEngine):
@@ -60,16 +67,38 @@ class ElasticsearchEngine(LuceneEngine):
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("elasticsearch.helpers", "engines")
         try:
-            count, _ = helpers.bulk(self.client, actions, max_retries=5)
+            count, _ = helpers.bulk(self.client.options(request_timeout=CHORES_TIMEOUT), actions, max_retries=5)
         except (self._library.ApiError, self._library.TransportError) as error:
-            raise self._ours(error, self.timeout) from error
+            raise self._ours(error, CHORES_TIMEOUT) from error
         except helpers.BulkIndexError as error:
             raise EngineRefusedError(f"{self.name}: {error}; the first: {error.errors[0]}") from error
         return int(count)
 
+    def search_features(
+        self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
+    ) -> tuple[Hits, Float32]:
+        """As `Engine.search_features`, in one request: clauses of a rescorer that adds nothing are named, too."""
+        question = self._question(query, vector)
+        self._check_fields(timeout)
+        named = {
+            "rescore_query": {"bool": {"should": _named(question)}},
+            "query_weight": 1.0,
+            "rescore_query_weight": 0.0,
+        }
+        body = {
+            "query": question.candidates(),
+            "rescore": {"window_size": size, "query": named},
+            "size": size,
+            "docvalue_fields": question.stored(),
+            "_source": False,
+        }
+        answer = self._send("POST", self._path("/_search"), _NAMED, body, timeout or self.timeout)
+        rows = [Said.of(hit, hit.get("matched_queries")).row(question) for hit in answer["hits"]["hits"]]
+        return hits_of(answer), np.array(rows, dtype=np.float32).reshape(len(rows), len(self.feature_names))
+
     def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
         body = log_request(question, doc_ids)
-        answer = self._send("POST", self._path("/_search"), _LOG, body, timeout)
+        answer = self._send("POST", self._path("/_search"), _WHOLE, body, timeout)
         return {
             hit["_id"]: Said.of(hit, hit.get("matched_queries")) for hit in whole(answer, self.name)["hits"]["hits"]
         }
@@ -77,11 +106,14 @@ class ElasticsearchEngine(LuceneEngine):
 
 def log_request(question: Question, doc_ids: list[str]) -> dict[str, Any]:
     """One request whose hits carry the score of every clause by name, and stored values beside them."""
-    named = [{"bool": {"must": [clause], "_name": name}} for name, clause in question.scored().items()]
     return {
-        "query": {"bool": {"filter": [only(doc_ids)], "should": named}},
+        "query": {"bool": {"filter": [only(doc_ids)], "should": _named(question)}},
         "size": len(doc_ids),
         "docvalue_fields": question.stored(),
         "_source": False,
         "track_total_hits": False,
     }
+
+
+def _named(question: Question) -> list[Clause]:
+    return [{"bool": {"must": [clause], "_name": name}} for name, clause in question.scored().items()]

@@ -22,6 +22,9 @@ from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
 DOCUMENTS_AT_ONCE = 1000
 """How many documents one request asks the features of."""
 
+CHORES_TIMEOUT = 60.0
+"""Seconds that making, filling and deleting an index may take."""
+
 # Term statistics of the whole index: without them the score of a document depends on its shard.
 GLOBAL_STATISTICS = {"search_type": "dfs_query_then_fetch"}
 
@@ -36,6 +39,23 @@ class Said(NamedTuple):
     def of(cls, hit: Mapping[str, Any], scores: dict[str, float] | None = None) -> Said:
         """From a hit with ``docvalue_fields``; of several values of a field the first, as scripts see it."""
         return cls(scores or {}, {field: float(values[0]) for field, values in hit.get("fields", {}).items()})
+
+    def row(self, question: Question) -> list[float]:
+        """The features of the document."""
+        row = []
+        for feature in question.features.features:
+            value: float | None
+            if isinstance(feature, QueryLength):
+                value = feature.value(question.query)
+            elif isinstance(feature, FieldValue):
+                stored = self.stored.get(feature.field)
+                value = None if stored is None else feature.value(stored)
+            else:
+                value = self.scores.get(feature.name)
+                if value is not None and isinstance(feature, VectorSimilarity):
+                    value -= score_shift(feature)
+            row.append((0.0 if feature.missing == "zero" else np.nan) if value is None else value)
+        return row
 
 
 class LuceneEngine(Engine):
@@ -118,7 +138,7 @@ class LuceneEngine(Engine):
         found: dict[str, Said] = {}
         for first in range(0, len(wanted), DOCUMENTS_AT_ONCE):
             found |= self._log_some(question, wanted[first : first + DOCUMENTS_AT_ONCE], timeout or self.timeout)
-        rows = {doc_id: _row(question, said) for doc_id, said in found.items()}
+        rows = {doc_id: said.row(question) for doc_id, said in found.items()}
         absent = [np.nan] * len(self.feature_names)
         values = np.array([rows.get(doc_id, absent) for doc_id in doc_ids], dtype=np.float32)
         return Logged(
@@ -168,15 +188,15 @@ class LuceneEngine(Engine):
     def index(self, documents: Iterable[Document], *, settings: Mapping[str, Any] | None = None) -> int:
         """As `Engine.index`; `settings` is the body of the request that makes an index: settings and mappings."""
         if settings is not None and not self._exists():
-            self._send("PUT", self._path(""), {}, dict(settings), self.timeout)
+            self._send("PUT", self._path(""), {}, dict(settings), CHORES_TIMEOUT)
         actions = ({"_index": self.index_name, "_id": doc_id, "_source": dict(fields)} for doc_id, fields in documents)
         count = self._bulk(actions)
-        self._send("POST", self._path("/_refresh"), {}, None, self.timeout)
+        self._send("POST", self._path("/_refresh"), {}, None, CHORES_TIMEOUT)
         return count
 
     def delete_index(self) -> None:
         """Delete the index with all its documents, if it is there."""
-        self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, self.timeout)
+        self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, CHORES_TIMEOUT)
 
     def health(self) -> Health:
         """As `Engine.health`."""
@@ -201,15 +221,11 @@ class LuceneEngine(Engine):
 
     def _hits(self, body: dict[str, Any], params: Mapping[str, Any], timeout: float | None) -> Hits:
         answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
-        hits = answer["hits"]["hits"]
-        return Hits(
-            np.array([hit["_id"] for hit in hits], dtype=np.str_),
-            np.array([hit["_score"] for hit in hits], dtype=np.float64),
-        )
+        return hits_of(answer)
 
     def _exists(self) -> bool:
         try:
-            self._send("GET", self._path("/_settings"), {}, None, self.timeout)
+            self._send("GET", self._path("/_settings"), {}, None, CHORES_TIMEOUT)
         except EngineRefusedError:
             return False
         return True
@@ -227,6 +243,15 @@ class LuceneEngine(Engine):
             self._checked = True
 
 
+def hits_of(answer: Mapping[str, Any]) -> Hits:
+    """The documents of an answer."""
+    hits = answer["hits"]["hits"]
+    return Hits(
+        np.array([hit["_id"] for hit in hits], dtype=np.str_),
+        np.array([hit["_score"] for hit in hits], dtype=np.float64),
+    )
+
+
 def whole(answer: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     """The answer to a search, or an error where a shard or the time did not suffice: half a list must not be logged."""
     failed = answer["_shards"]["failed"]
@@ -235,21 +260,3 @@ def whole(answer: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         _, reason = cause_of({"error": failures[0]["reason"]})
         raise EngineBusyError(f"{where}: only a part of the index has answered ({failed} shards failed: {reason})")
     return answer
-
-
-def _row(question: Question, said: Said) -> list[float]:
-    """The features of one document."""
-    row = []
-    for feature in question.features.features:
-        value: float | None
-        if isinstance(feature, QueryLength):
-            value = feature.value(question.query)
-        elif isinstance(feature, FieldValue):
-            stored = said.stored.get(feature.field)
-            value = None if stored is None else feature.value(stored)
-        else:
-            value = said.scores.get(feature.name)
-            if value is not None and isinstance(feature, VectorSimilarity):
-                value -= score_shift(feature)
-        row.append((0.0 if feature.missing == "zero" else np.nan) if value is None else value)
-    return row

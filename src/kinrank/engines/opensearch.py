@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kinrank.engines.lucene import GLOBAL_STATISTICS, LuceneEngine, Said, whole
+from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, whole
 from kinrank.engines.query_dsl import Dialect, Question, only
 from kinrank.engines.refusals import refusal
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError, EngineUnreachableError
@@ -64,11 +64,11 @@ class OpenSearchEngine(LuceneEngine):
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("opensearchpy.helpers", "engines")
         try:
-            count, _ = helpers.bulk(self.client, actions, max_retries=5)
+            count, _ = helpers.bulk(self.client, actions, max_retries=5, request_timeout=CHORES_TIMEOUT)
         except helpers.BulkIndexError as error:
             raise EngineRefusedError(f"{self.name}: {error.args[0]}; the first: {error.errors[0]}") from error
         except self._library.OpenSearchException as error:
-            raise self._ours(error, self.timeout) from error
+            raise self._ours(error, CHORES_TIMEOUT) from error
         return int(count)
 
     def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
