@@ -74,6 +74,19 @@ class Entry:
         return cls(record["base"], Judged(record["qid"], asked, record["grades"]))
 
 
+def entries_of(ranker: Any, version: str, some: Sequence[Judged]) -> list[Entry]:
+    """What the journal keeps of judged queries; a `DataError` where one of them does not fit the model."""
+    names = ranker.feature_names_
+    entries = []
+    for judged in some:
+        queries = judged_set([judged], names, ranker.qid_)
+        ranker.scored(queries)  # what cannot be ranked cannot be learnt from
+        asked = judged.candidates
+        named = Candidates(asked.ids, queries.X, names, asked.vector, asked.columns)
+        entries.append(Entry(version, Judged(judged.qid, named, judged.grades)))
+    return entries
+
+
 def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray[Any]) -> tuple[Any, int]:
     """A ranker that has also learnt from the journal, and how many of its entries did not fit.
 

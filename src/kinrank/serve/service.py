@@ -12,18 +12,11 @@ from typing import Any
 
 from kinrank.errors import KinrankError, ParameterError, RefusedModelError, UnableModelError, UnknownModelError
 from kinrank.serve.batches import Batcher, Job
+from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
 from kinrank.serve.journal import Journal
-from kinrank.serve.judgments import Entry, Extensible, judged_set
-from kinrank.serve.messages import (
-    Candidates,
-    Fallback,
-    Judged,
-    Ranking,
-    UnknownFeatureError,
-    Weights,
-    as_query_set,
-)
+from kinrank.serve.judgments import Extensible, entries_of
+from kinrank.serve.messages import Candidates, Fallback, Judged, Ranking, Weights
 from kinrank.serve.models import ModelSlot, Served
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
@@ -226,41 +219,15 @@ class Service:
         served = self.slots[name].current
         if served is None:
             return Weights(model=name, fallback=Fallback.NO_MODEL, detail="no model is loaded")
-        names = served.ranker.feature_names_
-        try:
-            rows = candidates.aligned(names)
-            found = served.ranker.weights(as_query_set([candidates], [rows], names))[0]
-        except UnknownFeatureError as error:
-            return Weights(model=name, fallback=Fallback.UNKNOWN_FEATURE, detail=str(error))
-        except ParameterError as error:  # how a ranker says that it has none
-            raise UnableModelError(str(error)) from error
-        except KinrankError as error:
-            return Weights(model=name, fallback=Fallback.NOT_FINITE, detail=str(error))
-        return Weights(dict(zip(names, found.tolist(), strict=True)), name, served.version)
+        return weights_of(served, name, candidates)
 
     def explain(self, candidates: Candidates, *, model: str | None = None, most: int = 10) -> dict[str, Any] | None:
         """Which judged queries decided, how far they are, and the weights beside the global ones; None if unknown."""
         slot = self.slots.get(self.default if model is None else model)
         served = None if slot is None else slot.current
-        if served is None or not hasattr(served.ranker, "explain"):
+        if served is None:
             return None
-        names = served.ranker.feature_names_
-        try:
-            queries = as_query_set([candidates], [candidates.aligned(names)], names)
-            said = served.ranker.explain(queries)[0]
-            said = getattr(said, "kin", said)  # of a ranker with more ingredients: the one with neighbors
-        except KinrankError:
-            return None
-        near = zip(said.neighbors[:most].tolist(), said.distances[:most].tolist(), strict=True)
-        return {
-            "neighbors": [{"qid": str(qid), "distance": distance} for qid, distance in near],
-            "n_neighbors": len(said.neighbors),
-            "unusual": said.unusual,
-            "weights": None if said.weights is None else dict(zip(names, said.weights.tolist(), strict=True)),
-            "global_weights": (
-                None if said.global_weights is None else dict(zip(names, said.global_weights.tolist(), strict=True))
-            ),
-        }
+        return explanation_of(served, candidates, most)
 
     # --- models and judgments -------------------------------------------------------------------------------------
 
@@ -306,15 +273,7 @@ class Service:
             raise UnableModelError("this service takes no judgments: start it with a folder for them")
         if served is None or not isinstance(served.base, Extensible):
             raise UnableModelError(f"model {slot.name!r} does not learn without fitting again")
-        names = served.ranker.feature_names_
-        entries = []
-        for judged in some:
-            queries = judged_set([judged], names, served.base.qid_)
-            served.ranker.scored(queries)  # what cannot be ranked cannot be learnt from
-            named = Candidates(
-                judged.candidates.ids, queries.X, names, judged.candidates.vector, judged.candidates.columns
-            )
-            entries.append(Entry(served.version, Judged(judged.qid, named, judged.grades)))
+        entries = entries_of(served.ranker, served.version, some)
         slot.journal.append([entry.dump() for entry in entries])
 
     # --- how ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,33 @@
+"""What is deployed is what was locked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def normalized(requirement: str) -> str:
+    return re.split(r"[\[<>=~!; ]", requirement)[0].lower().replace("_", "-")
+
+
+def test_the_lock_pins_every_dependency_by_hash():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = {normalized(line) for line in [*project["dependencies"], *extras["serve"], *extras["engines"]]}
+    lock = (ROOT / "deploy" / "requirements.lock").read_text()
+    entries = re.split(r"\n(?=\w)", lock.strip())
+    pinned = {normalized(entry): entry for entry in entries}
+    assert wanted <= pinned.keys()
+    assert all(re.match(r"[\w.-]+==\S+ ", entry) and "--hash=sha256:" in entry for entry in entries)
+
+
+def test_the_container_serves_as_documented():
+    docker = (ROOT / "deploy" / "Dockerfile").read_text()
+    cluster = (ROOT / "deploy" / "kubernetes.yaml").read_text()
+    assert "--require-hashes" in docker
+    assert "USER kinrank" in docker
+    for probe in ("/healthz", "/readyz"):
+        assert probe in cluster
