@@ -87,6 +87,8 @@ def run(options: Options) -> None:
     service = Service(options.models, settings=options.settings, judgments=options.judgments)
     service.start()
     service.close()
+    if options.keys is not None:
+        KeyRing(options.keys)
     searcher = _searcher(service, options)
     if searcher is not None:
         searcher.close()

@@ -1,0 +1,42 @@
+"""The verbs serve and key: what they refuse before anything listens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kinrank.cli import app
+from kinrank.serve.keys import KeyRing, Role
+from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def test_a_key_is_printed_once(tmp_path: Path):
+    done = run("key", tmp_path / "keys", "ops", "--role", "admin")
+    found = KeyRing(tmp_path / "keys").find(done.stdout.strip())
+    assert found is not None
+    assert (found.name, found.role) == ("ops", Role.ADMIN)
+    assert run("key", tmp_path / "keys", "ops").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nowhere"], "there is no such folder"),
+        (["{model}", "--host", "0.0.0.0"], "there are no keys"),
+        (["a={model}", "a={model}"], "two models are called 'a'"),
+        (["../x={model}"], "the name of a model has letters"),
+        (["{model}", "--deadline", "0"], "deadline must be positive"),
+        (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is no address of an engine"),
+        (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
+    ],
+)
+def test_what_cannot_be_served_is_told_at_once(models: Path, tmp_path: Path, args: list[str], message: str):
+    done = run("serve", *(arg.format(model=models / "knn", folder=tmp_path) for arg in args))
+    assert done.exit_code == 2
+    assert message in done.stderr
