@@ -1,4 +1,4 @@
-"""`kinrank headroom` finds the gain on MSRD, rules one out on MQ2007, and answers for 385,000 rows in half a minute.
+"""`kinrank headroom` finds the gain on MSRD and rules one out on MQ2007; seconds of every study.
 
 Five folds each, by movie on MSRD. Beside the verdicts: the gain on those MSRD queries that have no near-duplicate in
 training, and the seconds of the whole study.
