@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+from kinrank import KnnRanker
+from kinrank.cli import app
+from kinrank.cli.settings import parse_settings
+
+EXAMPLES_DIR = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(EXAMPLES_DIR.glob("*.py"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=[file.name for file in EXAMPLES])
@@ -14,3 +22,13 @@ def test_an_example_runs_without_a_warning(file: Path, tmp_path: Path):
     done = subprocess.run([sys.executable, "-W", "error", str(file)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_the_cluster_example_names_options_that_there_are():
+    manifest = yaml.safe_load((EXAMPLES_DIR / "kuberay.yaml").read_text())
+    program, verb, *words = manifest["spec"]["entrypoint"].split()
+    helped = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "300"})
+    assert program == "kinrank"
+    assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[\w-]+", helped.output))
+    settings = [word for word in words if "=" in word]
+    assert parse_settings(KnnRanker, settings)["cells"] == 65_536

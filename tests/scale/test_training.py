@@ -17,8 +17,11 @@ from kinrank import KnnRanker, QuerySet
 from kinrank.data.tables import to_table
 from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
 from kinrank.rankers import cell_training
+from kinrank.registry import import_extra
 from kinrank.scale import Batch, Processes, train
 from tests.scale.conftest import BLOCK_ROWS, SETTINGS, model_bytes
+
+BEFORE = 34  # pieces of work before the first block is summed
 
 
 class Chaotic:
@@ -73,7 +76,7 @@ def test_order_and_repetition_change_no_byte(
     assert model_bytes(tmp_path / "model") == undisturbed
 
 
-@pytest.mark.parametrize("dies_after", [0, 3, 33, 34, 40, 68, 69])
+@pytest.mark.parametrize("dies_after", [0, 3, 33, 34, 35, 41, 69, 70])
 def test_a_job_goes_on_where_it_was(
     dies_after: int, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -83,15 +86,15 @@ def test_a_job_goes_on_where_it_was(
     done: list[Batch] = []
     train(judged, tmp_path / "model", SETTINGS, progress=done.append, **settings)
     assert model_bytes(tmp_path / "model") == undisturbed
-    # 33 blocks are read for the sample and again to be summed, 3 sums of 16 and 1 of those follow.
-    summed = max(0, dies_after - 33)
+    # 33 blocks are read for the sample, cells found, 33 blocks summed, then 3 sums of 16 and 1 of those.
+    summed = max(0, dies_after - BEFORE)
     assert len(done) == 37 - summed
 
 
 def test_a_damaged_piece_is_made_again(judged: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
     with pytest.raises(KeyboardInterrupt):
-        train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(2, 33 + 33 + 1), **settings)
+        train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(2, BEFORE + 33 + 1), **settings)
     pieces = sorted((tmp_path / "job").glob("sums-0-*.npz"))
     assert len(pieces) == 33
     damaged = bytearray(pieces[5].read_bytes())
@@ -180,3 +183,18 @@ def test_the_folder_of_another_job_is_refused(judged: Path, tmp_path: Path) -> N
         train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(1, 5), **settings)
     with pytest.raises(JobError, match="the folder of another job"):
         train(judged, tmp_path / "model", KnnRanker(60, cells=13), **settings)
+
+
+def test_data_and_job_on_another_file_system(judged: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    memory = import_extra("fsspec", "ray").filesystem("memory")
+    for file in judged.iterdir():
+        memory.pipe(f"/bucket/judged/{file.name}", file.read_bytes())
+    settings = {"block_rows": BLOCK_ROWS, "job": "memory://bucket/job"}
+    with pytest.raises(KeyboardInterrupt):
+        train("memory://bucket/judged", tmp_path / "model", SETTINGS, executor=Chaotic(1, 50), **settings)
+    assert memory.exists("/bucket/job/job.json")
+    done: list[Batch] = []
+    train("memory://bucket/judged", tmp_path / "model", SETTINGS, progress=done.append, **settings)
+    assert model_bytes(tmp_path / "model") == undisturbed
+    assert len(done) == 37 - (50 - BEFORE)
+    assert not memory.exists("/bucket/job")

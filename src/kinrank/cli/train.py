@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from kinrank.rankers import Ranker
 
 DEFAULT_RANKER = "kin"
+LARGE_RANKER = "knn"
+"""The default where the data are read block by block: trees need them whole."""
 EXAMPLES = 20
 """Training queries kept in the model folder with their scores, for the self-test of a service."""
 
@@ -46,7 +48,7 @@ def train(
             metavar="NAME",
             autocompletion=_ranker_names,
             help=f"{', '.join(RANKERS)}; --list says more.",
-            show_default=DEFAULT_RANKER,
+            show_default=f"{DEFAULT_RANKER}; {LARGE_RANKER} with --ray and --workers",
         ),
     ] = None,
     settings_file: Annotated[
@@ -83,9 +85,10 @@ def train(
     """Learn a ranker from judged queries and write it as a folder."""
     from kinrank.cli.validation import validation_report
 
-    name, learner = _unfitted(ranker, settings_file, settings or [])
+    large = ray is not None or workers is not None
+    name, learner = _unfitted(ranker, LARGE_RANKER if large else DEFAULT_RANKER, settings_file, settings or [])
     _refuse_foreign(model)
-    if ray is not None or workers is not None:
+    if large:
         from kinrank.cli.large import train_large
 
         train_large(data, model, name, learner, validate, ray, workers, job)
@@ -110,12 +113,12 @@ def train(
             messages.say(f"{validate}: {line}")
 
 
-def _unfitted(ranker: str | None, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:
+def _unfitted(ranker: str | None, default: str, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:
     """The ranker that the options name, and its name."""
     if settings_file is None:
-        cls = RANKERS[ranker or DEFAULT_RANKER]
+        cls = RANKERS[ranker or default]
         made: Ranker = cls(**parse_settings(cls, settings))
-        return ranker or DEFAULT_RANKER, made
+        return ranker or default, made
     from kinrank.rankers.settings import read_settings
 
     made = read_settings(settings_file)

@@ -7,6 +7,7 @@ Flat k-means into C cells costs n C d operations a round and C d for each point 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numba
@@ -21,6 +22,9 @@ from kinrank.neighbors.base import Float32, Float64, Int64, as_points
 
 _ROUNDS = 25  # of k-means: cells need not be the best ones, only the same ones every time
 _FLAT = 64  # cells up to which one level does
+_POINTS_PER_GROUP = 256  # that the first level is found from
+
+Run = Callable[[Callable[[Any], Any], list[Any]], Iterator[Any]]
 
 
 class CellTree:
@@ -56,29 +60,40 @@ class CellTree:
         self.n_cells = n_cells
         self.seed = seed
 
-    def fit(self, points: ArrayLike) -> Self:
-        """Find the cells; the same points in the same order give the same cells, to the bit."""
+    def fit(self, points: ArrayLike, run: Run = map) -> Self:
+        """Find the cells; the same points in the same order give the same cells, to the bit.
+
+        Parameters
+        ----------
+        points
+            One per row.
+        run
+            Calls a function for every item, here or elsewhere, and yields the results in order: groups are split
+            independently of each other.
+        """
         if self.n_cells < 1:
             raise ParameterError(f"there must be at least one cell, got {self.n_cells}")
         array = as_points(points)
         wanted = min(self.n_cells, len(array))
-        # One thread: with several, k-means adds up in whatever order they finish.
-        with threadpool_limits(1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than cells: fewer cells
-            self.groups_ = self._centers(array, 1 if wanted <= _FLAT else round(wanted**0.5))
-            members = _assign_flat(array, self.groups_)
-            sizes = np.bincount(members, minlength=len(self.groups_))
-            split = zip(range(len(self.groups_)), _shares(sizes, wanted).tolist(), strict=True)
-            parts = [self._centers(array[members == group], count) for group, count in split]
+        n_groups = 1 if wanted <= _FLAT else round(wanted**0.5)
+        step = max(1, len(array) // (_POINTS_PER_GROUP * n_groups))
+        self.groups_ = self._centers((np.ascontiguousarray(array[::step]), n_groups))
+        members = _assign_flat(array, self.groups_)
+        shares = _shares(np.bincount(members, minlength=len(self.groups_)), wanted).tolist()
+        parts = list(run(self._centers, [(array[members == group], count) for group, count in enumerate(shares)]))
         self.starts_: Int64 = np.append(0, np.cumsum([len(part) for part in parts]))
         self.centers_: Float32 = np.concatenate(parts)
         return self
 
-    def _centers(self, points: Float32, count: int) -> Float32:
-        """At most `count` centers, none without a point."""
+    def _centers(self, piece: tuple[Float32, int]) -> Float32:
+        """Of some points at most so many centers, none without a point."""
+        points, count = piece
         if count >= len(points):
             return np.unique(points, axis=0)
-        found = KMeans(count, n_init=1, max_iter=_ROUNDS, random_state=self.seed).fit(points)
+        # One thread: with several, k-means adds up in whatever order they finish.
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than cells: fewer cells
+            found = KMeans(count, n_init=1, max_iter=_ROUNDS, random_state=self.seed).fit(points)
         centers: Float32 = np.ascontiguousarray(found.cluster_centers_, dtype=np.float32)
         return centers[np.unique(_assign_flat(points, centers))]
 

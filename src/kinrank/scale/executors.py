@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -106,10 +107,11 @@ class RayCluster:
         ray = import_extra("ray", "ray")
         if not ray.is_initialized():
             try:
+                _knock(self.address)
                 ray.init(self.address, log_to_driver=False, logging_level="warning", configure_logging=False)
-            except (ConnectionError, ValueError, RuntimeError) as error:
+            except (OSError, ValueError, RuntimeError) as error:
                 raise JobError(
-                    f"no Ray cluster at {self.address!r} ({error}): start one, or give --ray local"
+                    f"no Ray cluster at {self.address!r} ({error}): start one, or say 'local' for this machine's cores"
                 ) from None
         return ray
 
@@ -148,3 +150,10 @@ class RayCluster:
 
 def _apply(function: Callable[[T], R], item: T) -> R:
     return function(item)
+
+
+def _knock(address: str) -> None:
+    """Raise where nobody listens: Ray itself would end the process."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "://" not in address:
+        socket.create_connection((host, int(port)), timeout=10).close()

@@ -24,6 +24,7 @@ from kinrank.rankers.cell_training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.cells import CellMemory
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.parallel import Executor, Here
+from kinrank.rankers.settings import ranker_record
 from kinrank.scale.folder import JobFolder, State
 from kinrank.scale.identity import marks_of, refuse_repeated
 
@@ -115,7 +116,7 @@ def train(
     key = repr(
         (
             kinrank.__version__,
-            ranker.get_params(),
+            ranker_record(ranker),
             blocks.fingerprint(),
             FAN_IN,
             None if given is None else given.digest(),

@@ -19,6 +19,7 @@ from kinrank.learn.prepare import Missing
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
 from kinrank.measure.base import mean_of
 from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.parallel import Here, current, in_order
 from kinrank.rankers.settings import ranker_record
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.sampler import sampled_candidate
@@ -186,12 +187,24 @@ def _try(candidate: Candidate, folds: Folds, measure: Measure) -> Trial:
         choice = sweep_neighbors(ranker, folds, measure)
         ranker, quality = choice.apply(ranker), max(choice.quality.values())
     else:
-        values = [values_of(clone(ranker).fit(train), held_out, measure) for train, held_out in folds]
-        quality = mean_of(np.concatenate(values))
+        values = in_order(current(Here()), _OnFold(ranker, measure), list(folds))
+        quality = mean_of(np.concatenate(list(values)))
     seconds = time.perf_counter() - start
     return Trial(
         candidate.key, candidate.family, candidate.stage, ranker_record(ranker), quality, seconds, candidate.params
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _OnFold:
+    """What a ranker reaches on one fold: a piece of work of its own, wherever it is done."""
+
+    ranker: Any
+    measure: Measure
+
+    def __call__(self, fold: tuple[QuerySet, QuerySet]) -> Float64:
+        train, held_out = fold
+        return values_of(clone(self.ranker).fit(train), held_out, self.measure)
 
 
 def values_of(ranker: Any, queries: QuerySet, measure: Measure) -> Float64:
