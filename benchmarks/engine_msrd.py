@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.common import data_dir, say
 from benchmarks.knn_msrd import TREES, per_query, row, table
 from examples.movies.prepare import PARTS, prepare
-from kinrank import KnnRanker, QuerySet, SingleRanker, read_parquet
+from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
 from kinrank.describe import Describer
 from kinrank.engines import Engine, FeatureSet, connect
 from kinrank.engines.judgments import read_judgments, read_vectors
@@ -30,6 +30,7 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.patience import PatientPool
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
+from kinrank.rankers import Ranker
 
 OPTIONS = {"engine": ("elasticsearch", "opensearch"), "queries": ("all", "400", "2000")}
 CHECKOUT = Path(__file__).parents[1]
@@ -178,7 +179,7 @@ def log_all(engine: Engine, judged: dict[str, QuerySet], work: Path) -> tuple[di
 
 def quality(
     logged: dict[str, QuerySet], judged: dict[str, QuerySet], address: str
-) -> tuple[dict[str, object], dict[str, SingleRanker | KnnRanker]]:
+) -> tuple[dict[str, object], dict[str, Ranker]]:
     """NDCG@10 on the test queries: the engine alone, one model, a model per query, trees."""
     train, vali, test = (logged[part] for part in PARTS)
     tuned = tune_multi_match(vali)
@@ -190,6 +191,7 @@ def quality(
         "LightGBM": max(
             (SingleRanker(LambdaMART(**each)) for each in TREES), key=lambda r: per_query(r.fit(train), vali).mean()
         ),
+        "KinRanker": KinRanker(reference="best"),
     }
     values = {"engine, best multi_match": MEASURE.per_query(own, test.grades, test.offsets)}
     for name, ranker in rankers.items():
@@ -202,6 +204,7 @@ def quality(
         "test queries": len(test),
         "test": table(values),
         "KNN Online against LightGBM": row(values["KNN Online"], values["LightGBM"]),
+        "KinRanker against LightGBM": row(values["KinRanker"], values["LightGBM"]),
     }
     return figures, rankers
 
@@ -294,7 +297,7 @@ def rerank(engine: LuceneEngine, ranker: KnnRanker, text: str, vector: np.ndarra
 
 
 def applied(
-    engine: LuceneEngine, rankers: dict[str, SingleRanker | KnnRanker], test: QuerySet, n_queries: int = 1000
+    engine: LuceneEngine, rankers: dict[str, Ranker], test: QuerySet, n_queries: int = 1000
 ) -> dict[str, object]:
     """Whether the engine orders documents as our scores do, and what that costs over fixed weights."""
     some = test[:n_queries]

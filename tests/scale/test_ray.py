@@ -25,7 +25,7 @@ from kinrank.rankers.parallel import using
 from kinrank.scale import Batch, RayCluster, train
 from tests.scale.conftest import BLOCK_ROWS, SETTINGS, model_bytes
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 MEMORY = 100 * 1024 * 1024
 

@@ -23,6 +23,7 @@ BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "gra
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_acknowledged_judgments_are_there_after_kill_9(models: Path, tmp_path: Path):
     key = add_key(tmp_path / "keys", "ops", Role.ADMIN)
     command = [sys.executable, "-m", "tests.serve.rounds", models / "knn", tmp_path / "keys", tmp_path / "j"]

@@ -20,7 +20,7 @@ from kinrank.serve.keys import Role, add_key
 from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
 from tests.serve.servers import Load, Server, one_thread, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 PATIENT = ("--deadline", "5000", "--drain", "0.3")
 
@@ -201,7 +201,7 @@ def test_jumps_of_the_clock(place: Path, tmp_path: Path):
     fake = {
         "LD_PRELOAD": str(library),
         "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
     with serving(tmp_path / "log", str(place / "model"), *PATIENT, env={**one_thread(), **fake}) as server:

@@ -22,7 +22,7 @@ from tests.serve.asgi import Client
 from tests.serve.engine import ShelfEngine
 from tests.serve.servers import one_thread, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 CASES = 10_000
 MUTANTS = 100_000

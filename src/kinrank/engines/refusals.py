@@ -35,19 +35,23 @@ def refusal(status: int, body: Any, where: str) -> EngineError:
 
 
 def cause_of(body: Any) -> tuple[str, str]:
-    """The type and the reason of the innermost error, which is the one that helps.
+    """The type of the innermost error, and what each error on the way to it says.
+
+    The innermost is often the one that helps, and sometimes a parser's "null".
 
     Examples
     --------
     >>> cause_of({"error": {"type": "a", "reason": "all failed", "failed_shards": [
     ...     {"reason": {"type": "b", "reason": "runtime", "caused_by": {"type": "c", "reason": "wrong length"}}}]}})
-    ('c', 'wrong length')
+    ('c', 'runtime: wrong length')
     """
     error = body.get("error") if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return "error", str(error)
     for shard in error.get("failed_shards", ())[:1]:
         error = shard.get("reason", error)
+    reasons = [str(error.get("reason", error))]
     while isinstance(error.get("caused_by"), Mapping) and error["caused_by"].get("reason"):
         error = error["caused_by"]
-    return str(error.get("type", "error")), str(error.get("reason", error))
+        reasons.append(str(error["reason"]))
+    return str(error.get("type", "error")), ": ".join(dict.fromkeys(reasons))
