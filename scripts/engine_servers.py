@@ -109,13 +109,7 @@ class Node:
     @property
     def pid(self) -> int | None:
         """Its process, while that is alive."""
-        try:
-            pid = int((self.folder / "pid").read_text())
-            os.kill(pid, 0)
-            # A process id is used again after a while: ours was started with its own folder among its words.
-            return pid if str(self.folder) in Path(f"/proc/{pid}/cmdline").read_text() else None
-        except (OSError, ValueError):
-            return None
+        return process_of(self.folder)
 
 
 def engines_folder() -> Path:
@@ -129,6 +123,17 @@ def engines_folder() -> Path:
 def run_folder(server: Server, port: int) -> Path:
     """Where the nodes of a cluster live."""
     return engines_folder() / "run" / f"{server.name}-{port}"
+
+
+def process_of(folder: Path) -> int | None:
+    """The process whose id a server's folder holds, while it is alive."""
+    try:
+        pid = int((folder / "pid").read_text())
+        os.kill(pid, 0)
+        # A process id is used again after a while: ours was started with its own folder among its words.
+        return pid if str(folder) in Path(f"/proc/{pid}/cmdline").read_text() else None
+    except (OSError, ValueError):
+        return None
 
 
 def install(server: Server) -> None:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_servers import UNPRIVILEGED, answer, engines_folder, fail, run, say
+from engine_servers import UNPRIVILEGED, answer, engines_folder, fail, process_of, run, say
 
 VERSION = "1.16.3"
 COMMIT = "bd49f45a8a2d4e4774cac50fa29507c4e8375af2"
@@ -58,13 +58,7 @@ class Server:
     @property
     def pid(self) -> int | None:
         """Its process, while that is alive."""
-        try:
-            pid = int((self.folder / "pid").read_text())
-            os.kill(pid, 0)
-            # A process id is used again after a while: ours was started with its own folder among its words.
-            return pid if str(self.folder) in Path(f"/proc/{pid}/cmdline").read_text() else None
-        except (OSError, ValueError):
-            return None
+        return process_of(self.folder)
 
 
 def install() -> None:
