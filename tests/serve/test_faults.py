@@ -176,8 +176,9 @@ def test_a_full_disk_under_load(place: Path, query: str, admin: str, tmp_path: P
         with Load(lambda: server.port, key=query) as load:
             for turn in range(200):
                 ids = [f"{turn}-{i}" for i in range(500)]
-                rows = np.column_stack([rng.random(500), np.ones(500)]).tolist()
-                judged = {"qid": str(8000 + turn), "ids": ids, "features": rows, "grades": [i % 3 for i in range(500)]}
+                values = rng.random(500)  # the better the higher, as for all queries of this camp
+                rows, grades = np.column_stack([values, np.ones(500)]).tolist(), np.floor(3 * values).tolist()
+                judged = {"qid": str(8000 + turn), "ids": ids, "features": rows, "grades": grades}
                 status, said = server.ask("POST", "/v1/judgments", {"queries": [judged]}, admin)
                 if status != 200:
                     break
