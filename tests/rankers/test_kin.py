@@ -65,6 +65,10 @@ def test_a_far_query_is_ranked_by_the_global_model(camps):
     by_local = ranker.predict(far)
     ranker.shares_ = {"trees": 0.0, "local": 0.0, "global": 1.0}
     np.testing.assert_allclose(by_local, ranker.predict(far))
+    told = ranker.explain(far[:1])[0]
+    np.testing.assert_array_equal(told.kin.weights, told.kin.global_weights)
+    assert "no judged query is near" in str(told)
+    assert "no judged query is near" not in str(ranker.explain(test[:1])[0])
     assert not np.allclose(near, ranker.predict(test))
 
 
@@ -90,6 +94,13 @@ def test_too_few_queries_to_hold_out_are_ranked_globally():
     assert ranker.shares_["global"] == 1.0
     global_order = np.argsort(SingleRanker().fit(world).predict(world[:1]))
     np.testing.assert_array_equal(np.argsort(ranker.predict(world[:1])), global_order)
+
+
+def test_one_group_that_is_most_of_the_queries_is_ranked_globally():
+    world = make_two_camps(n_queries=60, seed=0)
+    together = np.where(np.arange(60) < 50, 0, np.arange(60))
+    ranker = KinRanker(trees=FEW, group_column="g").fit(world.replace(query_columns={"g": together}))
+    assert ranker.members_ == []
 
 
 def test_groups_are_never_on_both_sides_of_a_fold():

@@ -308,6 +308,7 @@ def test_a_kin_ranker_is_served_with_all_it_can_say(tmp_path: Path, camps: Query
         said = service.explain(up)
         assert said is not None
         assert len(said["neighbors"]) == 10
+        assert sum(said["shares"].values()) == pytest.approx(1)
         with pytest.raises(UnableModelError, match="no weights"):
             service.weights(up)
 

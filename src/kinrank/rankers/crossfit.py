@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_of_query
+from kinrank.errors import DataError
 from kinrank.learn.base import Float64
 from kinrank.learn.pairs import JudgedPairs
 
@@ -22,7 +23,10 @@ def honest_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) 
     together = np.arange(len(queries)) if group is None else queries.query_columns[group]
     if len(np.unique(together)) < 2 * n_folds:
         return None
-    fold = fold_of_query(queries, n_folds, group=together, seed=seed)
+    try:
+        fold = fold_of_query(queries, n_folds, group=together, seed=seed)
+    except DataError:  # one group is most of the queries
+        return None
     pairs = np.bincount(fold, JudgedPairs.of(queries).pairs, n_folds)
     return fold if np.count_nonzero(pairs) > 1 else None
 

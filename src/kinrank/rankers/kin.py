@@ -40,7 +40,7 @@ class KinRanker(Ranker):
     - *global*: the linear model of all of them;
     - *trees*: a bag of LambdaMART models over the features, where each value stands among the query's candidates, and
       the local score. In training, the local score of a query comes from models that have seen neither it nor its
-      group. Each tree model leaves out one fold of the queries and stops growing when that fold gains no more.
+      group. Each tree model leaves out one fold of the queries; the folds together say how many trees to keep.
 
     What each ingredient says of the queries it had not seen decides how much it counts; where queries do not differ,
     that is the gate: the global model alone is among the blends. A query farther from all judged queries than any of
@@ -175,7 +175,7 @@ class KinRanker(Ranker):
 
         scores = np.empty((queries.n_rows, 3))
         scores[:, 1:] = out_of_fold(queries, fold, linear, 2)
-        table = queries.replace(X=self._table(queries, scores[:, 1]), feature_names=self._table_names(queries))
+        table = queries.replace(X=self._table(queries, scores[:, 1]), feature_names=())
 
         self.members_ = [
             self._tree_settings()
@@ -212,16 +212,10 @@ class KinRanker(Ranker):
         parts = [queries.X, standings(queries.X, queries.offsets), score, standings(score, queries.offsets)]
         return np.hstack(parts)
 
-    @staticmethod
-    def _table_names(queries: QuerySet) -> tuple[str, ...]:
-        names = queries.feature_names
-        standing = [f"deviation of {name}" for name in names] + [f"place by {name}" for name in names]
-        return (*names, *standing, "local score", "deviation of local score", "place by local score")
-
     def remarks(self) -> list[str]:
         """What each ingredient reached on queries it had not seen, and how much it counts."""
         if not self.members_:
-            return ["too few queries to hold any out: the global linear model ranks alone"]
+            return ["too few queries, or groups, to hold any out: the global linear model ranks alone"]
         reached = ", ".join(f"{part} {self.record_[part]:.4f}" for part in (*INGREDIENTS, "blend"))
         shares = ", ".join(f"{part} {share:.0%}" for part, share in self.shares_.items() if share)
         return [f"NDCG @ 10 out of fold: {reached}", f"what ranks: {shares}; k = {self.n_neighbors_}"]
@@ -259,8 +253,8 @@ class KinRanker(Ranker):
     ) -> list[KinExplanation]:
         """Why each query is ranked as it is: its kin, its weights, and what each ingredient adds to each score."""
         queries = self._take(X, None, qid, group, query_vectors)
-        parts, table, _ = self._ingredients(queries)
-        return explain_kin(self, queries, parts * self._shares, table)
+        parts, table, farness = self._ingredients(queries)
+        return explain_kin(self, queries, parts * self._shares, table, farness <= self.local_.farthest)
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,8 @@ class KinExplanation:
         The query.
     kin : Explanation
         The judged queries nearest to it, how far they are, and the weights learnt from them beside the global ones.
+    has_kin : bool
+        Whether any of them is near enough; if not, its weights are the global ones.
     parts : tuple of str
         The ingredients. What the trees say is told apart by what they looked at: the features themselves, where they
         stand among the query's candidates, or the score of the local model.
@@ -40,6 +42,7 @@ class KinExplanation:
 
     qid: Any
     kin: Explanation
+    has_kin: bool
     parts: tuple[str, ...]
     contributions: Float64
     doc_id: NDArray[Any] | None
@@ -60,6 +63,8 @@ class KinExplanation:
     def __str__(self) -> str:
         shares = ", ".join(f"{part} {share:.0%}" for part, share in self.shares.items() if share >= 0.005)
         lines = [str(self.kin), f"  the order comes from: {shares or 'nothing, all documents tie'}"]
+        if not self.has_kin:
+            lines.insert(1, "  no judged query is near: the global model stands in for its own")
         for document in np.argsort(-self.scores, kind="stable")[:3]:
             name = document if self.doc_id is None else self.doc_id[document]
             said = ", ".join(
@@ -71,14 +76,18 @@ class KinExplanation:
         return "\n".join(lines)
 
 
-def explain_kin(ranker: KinRanker, queries: QuerySet, shared: Float64, table: Float32 | None) -> list[KinExplanation]:
+def explain_kin(
+    ranker: KinRanker, queries: QuerySet, shared: Float64, table: Float32 | None, has_kin: NDArray[np.bool_]
+) -> list[KinExplanation]:
     """One explanation per query, from the shared scores of trees, local and global model."""
     contributions = np.hstack([_tree_parts(ranker, queries, shared[:, 0], table), shared[:, 1:]])
     explained = []
     for query, kin in enumerate(ranker.local_.explain(queries)):
         rows = slice(queries.offsets[query], queries.offsets[query + 1])
         doc_id = None if queries.doc_id is None else queries.doc_id[rows]
-        explained.append(KinExplanation(kin.qid, kin, PARTS, contributions[rows], doc_id))
+        near = bool(has_kin[query])
+        told = kin if near else replace(kin, weights=kin.global_weights)
+        explained.append(KinExplanation(kin.qid, told, near, PARTS, contributions[rows], doc_id))
     return explained
 
 

@@ -30,7 +30,10 @@ def weights_of(served: Served, name: str, candidates: Candidates) -> Weights:
 
 
 def explanation_of(served: Served, candidates: Candidates, most: int) -> dict[str, Any] | None:
-    """The nearest judged queries, at most so many, and the weights beside the global ones; None where unknown."""
+    """The nearest judged queries, at most so many, and the weights beside the global ones; None where unknown.
+
+    Of a ranker with more ingredients than its neighbors, also how much of the order comes from each.
+    """
     if not hasattr(served.ranker, "explain"):
         return None
     names = served.ranker.feature_names_
@@ -38,7 +41,8 @@ def explanation_of(served: Served, candidates: Candidates, most: int) -> dict[st
         said = served.ranker.explain(as_query_set([candidates], [candidates.aligned(names)], names))[0]
     except KinrankError:
         return None
-    said = getattr(said, "kin", said)  # of a ranker with more ingredients: the one with neighbors
+    shares = getattr(said, "shares", None)
+    said = getattr(said, "kin", said)
     near = zip(said.neighbors[:most].tolist(), said.distances[:most].tolist(), strict=True)
     return {
         "neighbors": [{"qid": str(qid), "distance": distance} for qid, distance in near],
@@ -48,4 +52,5 @@ def explanation_of(served: Served, candidates: Candidates, most: int) -> dict[st
         "global_weights": (
             None if said.global_weights is None else dict(zip(names, said.global_weights.tolist(), strict=True))
         ),
+        "shares": shares,
     }
