@@ -9,6 +9,7 @@ import typer
 import kinrank
 from kinrank.cli.compare import compare
 from kinrank.cli.convert import convert
+from kinrank.cli.describe import describe
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.failures import debugging, reported
 from kinrank.cli.headroom import headroom
@@ -28,7 +29,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (log, convert, headroom, tune, train, rank, evaluate, compare, report, reproduce, weights, serve, key):
+for _verb in (
+    log,
+    convert,
+    describe,
+    headroom,
+    tune,
+    train,
+    rank,
+    evaluate,
+    compare,
+    report,
+    reproduce,
+    weights,
+    serve,
+    key,
+):
     app.command()(reported(_verb))
 
 

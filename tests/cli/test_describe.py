@@ -1,0 +1,38 @@
+"""``kinrank describe``: the points of `Describer`, and the queries that are near each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from kinrank.data.queryset import QuerySet
+from kinrank.describe import Describer
+
+
+def test_the_numbers_are_those_of_the_describer(kinrank, camps: QuerySet, workdir: Path):
+    done = kinrank("describe", "train.parquet", "--set", "blocks=summaries")
+    assert done.exit_code == 0, done.stderr
+    header, *lines = (line.split("\t") for line in done.stdout.splitlines())
+    describer = Describer("summaries").fit(camps[:40])
+    assert header == ["qid", *describer.names]
+    assert [line[0] for line in lines] == [str(qid) for qid in camps[:40].qid.tolist()]
+    numbers = np.array([line[1:] for line in lines], dtype=float)
+    np.testing.assert_allclose(numbers, describer.transform(camps[:40]), atol=1e-5)
+
+
+def test_the_nearest_of_a_query_are_of_its_camp(kinrank, camps: QuerySet, workdir: Path):
+    done = kinrank("describe", "train.parquet", "--nearest", 3)
+    assert done.exit_code == 0, done.stderr
+    camp = dict(zip(map(str, camps.qid.tolist()), camps.X[camps.offsets[:-1], 1].tolist(), strict=True))
+    for line in done.stdout.splitlines():
+        name, *others = (part.split(" ")[0] for part in line.split("\t"))
+        assert len(others) == 3
+        assert name not in others
+        assert {camp[other] for other in others} == {camp[name]}
+
+
+def test_a_wrong_setting_is_told(kinrank, workdir: Path):
+    done = kinrank("describe", "train.parquet", "--set", "block=mean")
+    assert done.exit_code == 2
+    assert "unknown parameter 'block'" in done.stderr
