@@ -149,7 +149,8 @@ def file_name(name: str) -> str:
 def _read_manifest(folder: Path, kind: str) -> dict[str, Any]:
     file = folder / MANIFEST
     if not folder.is_dir():
-        raise ForeignFolderError(f"{folder}: there is no such folder")
+        found = "is a file" if folder.exists() else "is not there"
+        raise ForeignFolderError(f"{folder}: {found}; expected a folder that kinrank has written")
     if not file.is_file():
         raise ForeignFolderError(f"{folder}: no {MANIFEST} in it, so it is not a kinrank {kind} folder")
     raw = file.read_bytes()

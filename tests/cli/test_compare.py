@@ -64,7 +64,7 @@ def test_folds_every_pair_and_json(kinrank, judged: QuerySet):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("single()",), "'single()' must be fitted: give training queries, or a number of folds"),
+        (("single()",), "'single()' must be fitted: give training queries (--train), or a number of folds (--folds)"),
         (("single",), "'single' names a ranker, and something lies at that path: write './single' or 'single()'"),
         (("single()", "--train", "test"), "20 of 20 test queries were seen in training"),
         (("single()", "--train", "train.parquet", "--folds", 2), "training queries and folds both given"),

@@ -67,11 +67,11 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         ([*TRAIN, "--ranker", "knn", "--set", "learner=nobody"], "unknown learner 'nobody'"),
         ([*TRAIN, "--ranker", "knn", "--set", "n_neighbors=0"], "n_neighbors must be a whole number from 1"),
         (["train", "train.parquet", "--model", "test"], "test: holds a 'queries', a 'model' was expected"),
-        (["train", "train.parquet", "--model", "test.txt"], "test.txt: there is no such folder"),
+        (["train", "train.parquet", "--model", "test.txt"], "test.txt: is a file; expected a folder"),
         (["train", "unjudged", "--model", "m"], "these queries are not judged"),
         ([*TRAIN, "--validate", "wide.txt"], "feature 3, expected at most 2"),
         ([*TRAIN, "--validate", "narrow"], "narrow: must be judged and have the features of train.parquet"),
-        (["rank", "missing", "test"], "missing: there is no such folder"),
+        (["rank", "missing", "test"], "missing: is not there; expected a folder"),
         (["rank", "test", "test"], "test: holds a 'queries', a 'model' was expected"),
         (["rank", "single", "test"], "has changed since it was written (SHA-256 differs)"),
         (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
@@ -110,7 +110,7 @@ def test_a_foreign_folder_is_refused_before_the_work(kinrank, workdir: Path):
 def test_the_installed_program_fails_in_the_same_way(script, workdir: Path):
     done = script("rank", "missing", "test")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: missing: there is no such folder")
+    assert done.stderr.startswith("error: missing: is not there; expected a folder")
     assert len(done.stderr.splitlines()) == 1  # long messages are not broken into lines
 
 

@@ -27,7 +27,7 @@ def test_a_key_is_printed_once(tmp_path: Path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["nowhere"], "there is no such folder"),
+        (["nowhere"], "is not there"),
         (["{model}", "--host", "0.0.0.0"], "there are no keys"),
         (["a={model}", "a={model}"], "two models are called 'a'"),
         (["../x={model}"], "the name of a model has letters"),

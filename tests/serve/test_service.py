@@ -172,7 +172,7 @@ def test_names_and_models_are_checked(tmp_path: Path):
         Service({})
     with pytest.raises(ParameterError, match="letters, digits"):
         Service({"../up": tmp_path})
-    with pytest.raises(RefusedModelError, match="no such folder"):
+    with pytest.raises(RefusedModelError, match="is not there"):
         Service({"a": tmp_path / "nothing"}).start()
 
 

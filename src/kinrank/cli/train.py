@@ -57,7 +57,7 @@ def train(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the ranker, before --settings; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the ranker; overrides --settings; repeatable."),
     ] = None,
     validate: Annotated[
         str | None, typer.Option(metavar="DATA", help="Judged queries to measure on, beside the global model.")

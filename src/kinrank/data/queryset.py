@@ -328,7 +328,7 @@ class QuerySet:
     def grades(self) -> Float32:
         """The grades, or an error where nothing is judged."""
         if self.y is None:
-            raise DataError("these queries are not judged: pass y=, one grade per row")
+            raise DataError("these queries are not judged: pass y=, one grade per row (in a file: column y)")
         return self.y
 
     @property

@@ -61,7 +61,8 @@ def from_table(table: pa.Table | pd.DataFrame, *, qid: str = "qid", y: str = "y"
     columns = _columns(table)
     if qid not in columns:
         raise DataError(
-            f"no column {qid!r} for the query ids among {list(columns)}: pass qid=, the name of that column"
+            f"no column {qid!r} for the query ids among {list(columns)}: pass qid=, the name of that column, or "
+            "rename it (kinrank convert --qid NAME does)"
         )
     _refuse_kinds(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id) if name in columns}

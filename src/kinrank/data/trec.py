@@ -192,7 +192,7 @@ def scores_from_run(queries: QuerySet, run: Run, *, absent: float = -np.inf) -> 
 
 def _documents(queries: QuerySet) -> NDArray[np.str_]:
     if queries.doc_id is None:
-        raise DataError("these queries have no document ids: pass doc_id=, one per row")
+        raise DataError("these queries have no document ids: pass doc_id=, one per row (in a file: column doc_id)")
     return queries.doc_id.astype(np.str_)
 
 

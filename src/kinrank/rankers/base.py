@@ -73,7 +73,9 @@ class Ranker(BaseEstimator, ABC):
         """Score the candidates of each query."""
 
     def _weights(self, queries: QuerySet) -> Float64:  # noqa: ARG002 - the contract of those that have weights
-        raise ParameterError(f"{type(self).__name__} has no weights with these settings: its model is not linear")
+        raise ParameterError(
+            f"{type(self).__name__} has no weights: its model is not linear; KnnRanker with a linear learner has them"
+        )
 
     @abstractmethod
     def get_state(self) -> State:

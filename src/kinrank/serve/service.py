@@ -109,7 +109,7 @@ class Service:
         for slot in self.slots.values():
             try:
                 if not slot.refresh() and strict:
-                    raise RefusedModelError(f"{slot.path}: there is no such folder")
+                    raise RefusedModelError(f"{slot.path}: is not there; expected a folder that kinrank train wrote")
             except KinrankError:
                 if strict:
                     raise

@@ -74,7 +74,9 @@ def contest(
     if train is None and folds is None:
         for name, origin in origins.items():
             if origin in ("ranker", "peer"):
-                raise ParameterError(f"{name!r} must be fitted: give training queries, or a number of folds")
+                raise ParameterError(
+                    f"{name!r} must be fitted: give training queries (--train), or a number of folds (--folds)"
+                )
         entrants = [_entered(name, queries, measures, None, None, leaks, advance) for name in origins]
         return Contest(compare(queries, entrants, baseline=baseline, pairs=pairs), ())
     source = queries if train is None else train
