@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import data_dir, say
-from benchmarks.knn_msrd import TREES, per_query, row, table
+from benchmarks.knn_msrd import best_trees, per_query, row, table
 from examples.movies.prepare import PARTS, prepare
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
 from kinrank.describe import Describer
@@ -28,7 +28,6 @@ from kinrank.engines.logbook import LogBook
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.patience import PatientPool
-from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.rankers import Ranker
 
@@ -188,9 +187,7 @@ def quality(
     rankers = {
         "Single RankRLS": SingleRanker("rankrls"),
         "KNN Online": choose_knn(train, vali),
-        "LightGBM": max(
-            (SingleRanker(LambdaMART(**each)) for each in TREES), key=lambda r: per_query(r.fit(train), vali).mean()
-        ),
+        "LightGBM": best_trees(train, vali),
         "KinRanker": KinRanker(reference="best"),
     }
     values = {"engine, best multi_match": MEASURE.per_query(own, test.grades, test.offsets)}
