@@ -113,6 +113,18 @@ def test_trials_of_other_data_or_protocols_do_not_mix(intents: QuerySet, tmp_pat
     assert fingerprint(intents) != fingerprint(intents.replace(y=intents.grades[::-1].copy()))
 
 
+def test_query_columns_are_data_of_a_study(intents: QuerySet, tmp_path: Path):
+    def described(vectors: np.ndarray, name: str = "vector") -> QuerySet:
+        return intents.replace(query_columns={name: vectors})
+
+    vectors = np.random.default_rng(0).standard_normal((160, 4)).astype(np.float32)
+    tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2))
+    for other in (intents, described(-vectors), described(vectors, "colour"), described(vectors.astype(np.float64))):
+        with pytest.raises(StoreError, match="a study with another data"):
+            tune(other, tmp_path, Plan(["single"], n_trials=1, folds=2))
+    assert len(tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2)).trials) == 1
+
+
 def test_nested_measures_tuning_on_queries_it_never_saw(tmp_path: Path):
     camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
     found = nested(camps, tmp_path, Plan(LINEAR, n_trials=4, folds=3))

@@ -117,10 +117,12 @@ class TrialLog:
 
 
 def fingerprint(queries: QuerySet) -> str:
-    """A number that other queries, features or grades do not have."""
-    digest = hashlib.sha256()
-    for array in (queries.qid.astype(np.str_), queries.offsets, queries.grades, queries.X):
-        digest.update(np.ascontiguousarray(array).tobytes())
+    """A number that other queries, features, grades or query columns do not have."""
+    own = {"qid": queries.qid.astype(np.str_), "offsets": queries.offsets, "grades": queries.grades, "X": queries.X}
+    columns = {f"column {name}": queries.query_columns[name] for name in sorted(queries.query_columns)}
+    digest = hashlib.sha256(repr(queries.feature_names).encode())
+    for name, array in (own | columns).items():
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
 
 
