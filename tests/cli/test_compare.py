@@ -82,3 +82,11 @@ def test_a_model_is_not_tested_on_what_it_learnt_from(kinrank, judged: QuerySet)
     done = kinrank("compare", "train.parquet", "./knn")
     assert done.exit_code == 2
     assert "./knn: 40 of 40 test queries are among those this model was learnt from" in done.stderr
+
+
+def test_a_model_that_does_not_know_its_queries_is_said_to_be_unchecked(kinrank, judged: QuerySet):
+    library.KnnRanker(9, cells=4).fit(library.read_parquet("train.parquet")).save("cells")
+    done = kinrank("compare", "test", "./cells", "./knn")
+    assert done.exit_code == 0
+    assert "./cells: does not know which queries it was learnt from" in done.stderr
+    assert "./knn: does not know" not in done.stderr

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import kinrank
+from kinrank.data.marks import Marks, text_marks
 from kinrank.data.queryset import QuerySet, default_names
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.describe import DESCRIBERS, METRICS
@@ -61,6 +62,8 @@ class Ranker(BaseEstimator, ABC):
     Everywhere, X may be a `QuerySet`; y, qid, group and query_vectors are then read from it, and scores come back
     in its row order.
     """
+
+    marks_: Marks | None = None  # of the queries it learnt from
 
     # --- what a ranker implements -------------------------------------------------------------------------------
 
@@ -118,6 +121,7 @@ class Ranker(BaseEstimator, ABC):
         """
         queries = self._take(X, y, qid, group, query_vectors, fitting=True)
         self._fit(queries)
+        self._remember(queries)
         return self
 
     def predict(
@@ -184,11 +188,17 @@ class Ranker(BaseEstimator, ABC):
         queries = self._take(X, y, qid, group, query_vectors)
         return (NDCG @ 10).mean(self._predict(queries), queries.grades, queries.offsets)
 
+    def learnt_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Which of these queries, by id, it has learnt from; None where it does not know."""
+        check_is_fitted(self)
+        return None if self.marks_ is None else np.isin(text_marks(queries.qid), self.marks_)
+
     def copy(self) -> Self:
         """A fitted ranker that shares what this one has learnt, and learns further by itself."""
         check_is_fitted(self)
         other: Self = clone(self)
         other.feature_names_, other.n_features_in_ = self.feature_names_, self.n_features_in_
+        other.marks_ = self.marks_
         return other.set_state(self.get_state())
 
     def save(self, path: str | os.PathLike[str], *, examples: QuerySet | None = None) -> None:
@@ -205,7 +215,7 @@ class Ranker(BaseEstimator, ABC):
         check_is_fitted(self)
         params = encode(self.get_params(deep=False), PARTS)
         name = RANKERS.name_of(type(self))
-        record = ModelRecord(name, params, self.feature_names_, kinrank.__version__, self.get_state())
+        record = ModelRecord(name, params, self.feature_names_, kinrank.__version__, self.get_state(), self.marks_)
         write_model(path, record, None if examples is None else (examples, self.predict(examples)))
 
     @classmethod
@@ -214,9 +224,14 @@ class Ranker(BaseEstimator, ABC):
         ranker = cls(**decode(record.params, PARTS))
         ranker.feature_names_ = record.feature_names
         ranker.n_features_in_ = len(record.feature_names)
+        ranker.marks_ = record.learnt_from
         return ranker.set_state(record.arrays)
 
     # --- how ------------------------------------------------------------------------------------------------------
+
+    def _remember(self, queries: QuerySet) -> None:
+        """Keep what `learnt_from` needs, after fitting."""
+        self.marks_ = text_marks(queries.qid)
 
     def _take(
         self,

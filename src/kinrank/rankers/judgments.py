@@ -74,6 +74,15 @@ class ChangingRanker(CellRanker):
         self.qid_ = np.delete(self.qid_, index)
         return self._learn_again()
 
+    def learnt_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Which of these queries, by id, it has learnt from; with cells None, unless one of them names its cell."""
+        check_is_fitted(self)
+        known = np.isin(queries.qid.astype(np.str_), self.qid_.astype(np.str_))
+        return known if self.cells is None or known.any() else None
+
+    def _remember(self, queries: QuerySet) -> None:
+        """Nothing: `qid_` changes with the judged queries, and cells do not know theirs."""
+
     def forget(
         self,
         X: ArrayLike | QuerySet,

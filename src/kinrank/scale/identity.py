@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.blocks import Blocks
+from kinrank.data.marks import Marks, text_marks
 from kinrank.errors import DataError
-
-Marks = NDArray[np.uint64]
 
 _PASSES = 16  # each looks at a sixteenth of all marks: 50 MB for 10^8 queries
 
@@ -27,8 +25,7 @@ def marks_of(qid: NDArray[Any]) -> Marks:
     """
     if qid.dtype.kind in "iu":
         return qid.astype(np.int64).view(np.uint64)
-    digests = [hashlib.blake2b(str(each).encode(), digest_size=8).digest() for each in qid.tolist()]
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+    return text_marks(qid)
 
 
 def refuse_repeated(blocks: Blocks, marks: Callable[[int], Marks]) -> None:

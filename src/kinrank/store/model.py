@@ -9,12 +9,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kinrank import folder
+from kinrank.data.marks import Marks
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError
 
 KIND = "model"
 _EXAMPLES = "examples."  # what the files of stored examples begin with
 _COLUMN = "column."
+_LEARNT_FROM = "learnt_from"
 
 Examples = tuple[QuerySet, NDArray[Any]]
 """Queries, and the scores of their candidates when the model was written."""
@@ -36,6 +38,8 @@ class ModelRecord:
         The kinrank that wrote it.
     arrays
         What it learnt.
+    learnt_from
+        The marks of the queries it learnt from (`kinrank.data.marks.text_marks`), where it keeps them.
     """
 
     ranker: str
@@ -43,6 +47,7 @@ class ModelRecord:
     feature_names: tuple[str, ...]
     version: str
     arrays: dict[str, NDArray[Any]]
+    learnt_from: Marks | None = None
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
@@ -54,6 +59,8 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
         "version": record.version,
     }
     stored = {f"{_EXAMPLES}{name}": array for name, array in _arrays_of(examples).items()}
+    if record.learnt_from is not None:
+        stored[_LEARNT_FROM] = record.learnt_from
     folder.write(path, KIND, meta, {**record.arrays, **stored})
 
 
@@ -65,10 +72,13 @@ def read_model(path: str | os.PathLike[str]) -> ModelRecord:
 def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, Examples | None]:
     """Read a model folder, and the examples stored in it; None where there are none."""
     meta, arrays = folder.read(path, KIND)
+    marks = arrays.pop(_LEARNT_FROM, None)
     stored = {name: array for name, array in arrays.items() if name.startswith(_EXAMPLES)}
     learnt = {name: array for name, array in arrays.items() if name not in stored}
     try:
-        record = ModelRecord(meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learnt)
+        record = ModelRecord(
+            meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learnt, marks
+        )
         return record, _examples_of(stored, record.feature_names)
     except (KeyError, TypeError) as error:
         raise DamagedFolderError(f"{os.fspath(path)}: the manifest lacks {error}: not written by kinrank") from None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import LeakError, ParameterError
 from kinrank.measure import NDCG, Measure
+from kinrank.rankers.base import Ranker
 from kinrank.study.comparison import Comparison, Entrant, Pairs, compare
 from kinrank.study.entrants import enter, origin_of, pooled_entrant
 from kinrank.study.folds import Fold, Gathered, OnLeak, guarded_folds
@@ -18,10 +17,21 @@ from kinrank.study.leaks import LeakReport
 
 @dataclass(frozen=True, eq=False)
 class Contest:
-    """A comparison, and what the leak guard found before it: one report per fold, none without training queries."""
+    """A comparison, and what the leak guard found before it.
+
+    Attributes
+    ----------
+    comparison : Comparison
+        What was compared.
+    leaks : tuple of LeakReport
+        One per fold; none without training queries.
+    unchecked : tuple of str
+        Models that do not know which queries they were learnt from.
+    """
 
     comparison: Comparison
     leaks: tuple[LeakReport, ...]
+    unchecked: tuple[str, ...] = ()
 
 
 def contest(
@@ -68,6 +78,7 @@ def contest(
     >>> [round(entrant.evaluation[NDCG @ 10], 2) for entrant in found.comparison.entrants]
     [0.41, 1.0]
     """
+    unchecked: set[str] = set()
     origins = {name: origin_of(name) for name in names}  # a name that is none is refused before any work
     if train is not None and folds is not None:
         raise ParameterError("training queries and folds both given: pass one of them")
@@ -77,20 +88,20 @@ def contest(
                 raise ParameterError(
                     f"{name!r} must be fitted: give training queries (--train), or a number of folds (--folds)"
                 )
-        entrants = [_entered(name, queries, measures, None, None, leaks, advance) for name in origins]
-        return Contest(compare(queries, entrants, baseline=baseline, pairs=pairs), ())
+        entrants = [_entered(name, queries, measures, None, None, leaks, unchecked, advance) for name in origins]
+        return Contest(compare(queries, entrants, baseline=baseline, pairs=pairs), (), tuple(sorted(unchecked)))
     source = queries if train is None else train
     asked = None if train is None else queries
     cut = list(guarded_folds(source, asked, folds=folds or 2, group=group, leaks=leaks, seed=seed))
     tested = Gathered.of(cut, queries)
     entrants = []
     for name in origins:
-        parts = [_entered(name, fold.test, measures, fold, group, leaks, advance) for fold in cut]
+        parts = [_entered(name, fold.test, measures, fold, group, leaks, unchecked, advance) for fold in cut]
         entrants.append(
             parts[0] if len(parts) == 1 else pooled_entrant(name, parts, tested.queries, tested.rows, measures)
         )
     comparison = compare(tested.queries, entrants, baseline=baseline, pairs=pairs)
-    return Contest(comparison, tuple(fold.leaks for fold in cut))
+    return Contest(comparison, tuple(fold.leaks for fold in cut), tuple(sorted(unchecked)))
 
 
 def _entered(
@@ -100,12 +111,15 @@ def _entered(
     fold: Fold | None,
     group: str | None,
     leaks: OnLeak,
+    unchecked: set[str],
     advance: Callable[[int], None],
 ) -> Entrant:
     entrant = enter(name, queries, measures, train=None if fold is None else fold.train, group=group)
-    if entrant.origin == "model" and leaks != "warn":
-        known = np.isin(queries.qid.astype(np.str_), np.asarray(getattr(entrant.ranker, "qid_", [])).astype(np.str_))
-        if known.any():
+    if entrant.origin == "model" and isinstance(entrant.ranker, Ranker) and leaks != "warn":
+        known = entrant.ranker.learnt_from(queries)
+        if known is None:
+            unchecked.add(name)
+        elif known.any():
             raise LeakError(
                 f"{name}: {known.sum():,} of {len(queries):,} test queries are among those this model was learnt from, "
                 f"for example {queries.qid[known][0].item()!r}: test on others"

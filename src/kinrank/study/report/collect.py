@@ -120,7 +120,8 @@ def _guard(
         return Guard(len(judged), len(leaks.seen_queries), len(leaks.near_queries), others)
     for ranker in map(_learning_from_neighbors, rankers.values()):
         if ranker is not None:
-            return Guard(len(ranker.qid_), int(np.isin(queries.qid, ranker.qid_).sum()), None)
+            seen = ranker.learnt_from(queries)
+            return None if seen is None else Guard(int(ranker.memory_.counts.sum()), int(seen.sum()), None)
     return None
 
 

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import KnnRanker
+from kinrank.data.queryset import QuerySet
+from kinrank.datasets import make_two_camps
+from kinrank.errors import LeakError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.rankers import RANKERS, load
+from kinrank.study.contest import contest
+
+QUICK = {"kin": {"n_neighbors": 9, "n_members": 2, "trees": LambdaMART(n_trees=5, min_rows_in_leaf=5, n_threads=1)}}
+
+
+@pytest.fixture(scope="module")
+def camps() -> QuerySet:
+    return make_two_camps(n_queries=60, n_docs=10, seed=0)
+
+
+@pytest.mark.parametrize("name", list(RANKERS))
+def test_no_saved_ranker_is_tested_on_what_it_learnt_from(name: str, camps: QuerySet, tmp_path: Path):
+    model = str(tmp_path / "model")
+    RANKERS[name](**QUICK.get(name, {})).fit(camps[:40]).save(model)
+    as_text = camps[39:].replace(qid=camps.qid[39:].astype(np.str_))  # one of them was learnt from
+    with pytest.raises(LeakError, match=f"model: 1 of 21 test queries .* for example '{camps.qid[39]}'"):
+        contest([model], as_text)
+    assert contest([model], as_text, leaks="warn").unchecked == ()
+    assert contest([model], camps[40:]).unchecked == ()
+    load(model).copy().save(model)
+    with pytest.raises(LeakError, match="model: 40 of 60 test queries"):
+        contest([model], camps)
+
+
+def test_what_was_added_is_known_and_what_was_removed_is_not(camps: QuerySet, tmp_path: Path):
+    ranker = KnnRanker(5).fit(camps[:30]).add(camps[30:40]).remove(camps.qid[:10])
+    ranker.save(tmp_path)
+    seen = load(tmp_path).learnt_from(camps)
+    assert seen is not None
+    assert np.flatnonzero(seen).tolist() == list(range(10, 40))
+
+
+def test_a_model_of_cells_is_not_checked_and_that_is_said(camps: QuerySet, tmp_path: Path):
+    model = str(tmp_path / "model")
+    KnnRanker(9, cells=4).fit(camps[:40]).save(model)
+    assert contest([model], camps[40:]).unchecked == (model,)
+    with pytest.raises(LeakError, match="model: 4 of 60 test queries"):  # one query of each cell is known by name
+        contest([model], camps)
