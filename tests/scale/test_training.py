@@ -106,6 +106,32 @@ def test_a_damaged_piece_is_made_again(judged: Path, undisturbed: dict[str, byte
     assert model_bytes(tmp_path / "model") == undisturbed
 
 
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 and then nothing"])
+@pytest.mark.parametrize("name", ["plan", "ids-4"])
+def test_a_damaged_plan_or_list_of_ids_is_made_again(
+    name: str, damage: bytes, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
+    with pytest.raises(KeyboardInterrupt):
+        train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(2, BEFORE + 33 + 1), **settings)
+    (tmp_path / "job" / f"{name}.npz").write_bytes(damage)
+    done: list[Batch] = []
+    train(judged, tmp_path / "model", SETTINGS, progress=done.append, **settings)
+    assert model_bytes(tmp_path / "model") == undisturbed
+    assert {batch.level for batch in done} == {1, 2}  # no block is summed again
+
+
+def test_a_folder_with_nothing_but_hidden_files_is_taken(
+    judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / ".job.json.somewhere.123").write_text("{")  # left by a job that was killed while it began
+    (job / ".nfs0001").touch()
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, job=job)
+    assert model_bytes(tmp_path / "model") == undisturbed
+
+
 @pytest.mark.slow
 def test_processes_change_no_byte(judged: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=Processes(2))

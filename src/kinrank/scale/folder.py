@@ -40,7 +40,7 @@ class JobFolder:
         mine = {"kind": "kinrank job", "key": hashlib.sha256(key.encode()).hexdigest()}
         found = self.filesystem.get_file_info(fs.FileSelector(self.root))
         if not any(info.base_name == _JOB for info in found):
-            if found:
+            if not all(info.base_name.startswith(".") for info in found):  # what was being written, or a system's own
                 raise JobError(f"{self.path}: neither empty nor the folder of a job; give another folder")
             self._write(_JOB, json.dumps(mine).encode())
         elif json.loads(self._read(_JOB)) != mine:

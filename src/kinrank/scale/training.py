@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 import kinrank
 from kinrank.data.blocks import Blocks, FolderBlocks
+from kinrank.data.marks import Marks
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
@@ -151,10 +152,13 @@ def open_blocks(
 
 
 def _settled(folder: JobFolder, ranker: KnnRanker, blocks: Blocks, executor: Executor) -> CellPlan:
-    """The plan: settled now, or by the job before it was stopped."""
-    if "plan" not in folder.names():
-        folder.write("plan", ranker.plan_cells(blocks, executor).get_state())
-    return ranker.restore_plan(folder.read("plan"))
+    """The plan: settled by the job before it was stopped, or now where it is not there or damaged."""
+    try:
+        return ranker.restore_plan(folder.read("plan"))
+    except DamagedFolderError:
+        plan = ranker.plan_cells(blocks, executor)
+        folder.write("plan", plan.get_state())
+        return plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,9 +213,12 @@ class SumTree:
         except DamagedFolderError:
             return self._made(level, piece)
 
-    def marks(self, block: int) -> np.ndarray:
-        """The marks of a block's queries, sorted."""
-        return self.folder.read(f"ids-{block}")["marks"]
+    def marks(self, block: int) -> Marks:
+        """The marks of a block's queries, sorted; read, or taken from the data again where they cannot be."""
+        try:
+            return self.folder.read(f"ids-{block}")["marks"]
+        except DamagedFolderError:
+            return self._noted(block, [marks_of(part.qid) for part in self.blocks.read(block)])
 
     def _made(self, level: int, piece: int) -> State:
         if level == 0:
@@ -226,7 +233,7 @@ class SumTree:
         return made
 
     def _summed(self, block: int) -> State:
-        marks: list[np.ndarray] = [np.empty(0, dtype=np.uint64)]
+        marks: list[Marks] = []
 
         def noted() -> Iterator[QuerySet]:
             for part in self.blocks.read(block):
@@ -239,8 +246,14 @@ class SumTree:
             raise
         except KinrankError as error:
             raise DataError(f"{self.blocks.name(block)}: {error}") from error
-        self.folder.write(f"ids-{block}", {"marks": np.sort(np.concatenate(marks))})
+        self._noted(block, marks)
         return made
+
+    def _noted(self, block: int, marks: list[Marks]) -> Marks:
+        """Keep the marks of a block."""
+        together: Marks = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *marks]))
+        self.folder.write(f"ids-{block}", {"marks": together})
+        return together
 
     def _empty(self) -> CellMemory:
         return CellMemory.empty(self.plan.learner, len(self.plan.tree), len(self.blocks.feature_names))
