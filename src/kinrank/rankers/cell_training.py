@@ -116,16 +116,17 @@ def plan_cells(
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
     queries = QuerySet.concat(list(chain.from_iterable(in_order(executor, Picker(blocks, sample), sample.blocks))))
     targets = None
-    preparer.fit(queries)
-    if describer.needs_targets:
-        targets = unit_moments(preparer.apply(queries))
-    describer.fit(queries, targets=targets)
-    points = describer.transform(queries)
-    wanted = POINTS_PER_CELL * n_cells
-    if len(queries) < wanted and sample.share < 1.0:
-        more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
-        described = in_order(executor, Describing(Picker(blocks, more), describer), more.blocks)
-        points = np.concatenate(list(chain.from_iterable(described)))
+    with threadpool_limits(1):  # several threads of BLAS may add in another order
+        preparer.fit(queries)
+        if describer.needs_targets:
+            targets = unit_moments(preparer.apply(queries))
+        describer.fit(queries, targets=targets)
+        points = describer.transform(queries)
+        wanted = POINTS_PER_CELL * n_cells
+        if len(queries) < wanted and sample.share < 1.0:
+            more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
+            described = in_order(executor, Describing(Picker(blocks, more), describer), more.blocks)
+            points = np.concatenate(list(chain.from_iterable(described)))
     tree = CellTree(n_cells).fit(points, partial(in_order, executor))
     some = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
     return CellPlan(learner, preparer, describer, tree, np.sort(tree.assign(points[some])[1]))
