@@ -81,6 +81,18 @@ def test_rows_that_many_queries_share_prove_nothing(queries: QuerySet):
     assert found(blank[:200], blank[200:]) == {"seen": set(), "near": set()}
 
 
+def test_a_copy_is_seen_also_where_most_of_its_rows_are_those_of_many_queries():
+    made = make_intents(300, 0, n_docs=5, n_features=6)
+    X = made.X.copy().reshape(300, 5, 6)
+    X[:, 1:] = np.eye(6, dtype=np.float32)[:4]  # every query has these four, and one row of its own
+    queries = made.replace(X=X.reshape(-1, 6), doc_id=None)
+    train, test = queries[:200], queries[200:]
+    assert found(train, test) == {"seen": set(), "near": set()}
+    copied = QuerySet.concat([test, train[3:4].replace(qid=np.array([999]))])
+    copied.X[-5:] = copied.X[-5:][::-1].copy()
+    assert found(train, copied)["seen"] == {(100, 3, "rows")}
+
+
 def test_the_message_says_how_many_how_and_which(queries: QuerySet):
     train, test = queries[:20], planted(queries, text="query number 3", topic=0)
     report = find_leaks(train, test, group="topic")

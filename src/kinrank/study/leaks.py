@@ -15,7 +15,7 @@ from kinrank.data.queryset import Float32, QuerySet
 from kinrank.data.split import groups_of
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import LeakError
-from kinrank.study.overlap import Items, most_alike, relevant_as_items, rows_as_items
+from kinrank.study.overlap import Items, most_alike, relevant_as_items, rows_as_items, wholes
 
 How = Literal["id", "group", "text", "rows", "words", "vector", "some rows", "relevant documents"]
 
@@ -125,8 +125,9 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
     if known is not None and asked is not None:
         seen += _same("text", known, asked)
         near += _same("words", _words(known), _words(asked))
-    seen += _overlapping("rows", rows_as_items(train), rows_as_items(test), 1.0, at_least=2)
-    near += _overlapping("some rows", rows_as_items(train), rows_as_items(test), NEAR_SHARE, at_least=2)
+    rows = rows_as_items(train), rows_as_items(test)
+    seen += _same("rows", *(wholes(each, rows[0]) for each in rows))
+    near += _overlapping("some rows", *rows, NEAR_SHARE, at_least=2)
     relevant = relevant_as_items(train), relevant_as_items(test)
     if relevant[0] is not None and relevant[1] is not None:
         near += _overlapping("relevant documents", relevant[0], relevant[1], NEAR_SHARE, at_least=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +103,37 @@ def most_alike(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
     position[rows[ascending]] = shared.indices[ascending]
     count[rows[ascending]] = shared.data[ascending]
     return position, share, count
+
+
+def wholes(items: Items, known: Items) -> list[str]:
+    """A text for each query that only queries which hold the very same items share.
+
+    It is empty where a query holds fewer than two items, or none but those that many known queries hold.
+
+    Examples
+    --------
+    >>> queries = Items(np.array([0, 0, 1, 1, 2]), np.array([7, 8, 8, 7, 7]), 3)
+    >>> first, second, third = wholes(queries, queries)
+    >>> first == second, third
+    (True, '')
+    """
+    held, times = np.unique(_distinct(known)[1], return_counts=True)
+    query, item = _distinct(items)
+    telling = ~np.isin(item, held[times > max(_COMMON, known.n_queries / 100)])
+    tells = np.bincount(query, weights=telling, minlength=items.n_queries) > 0
+    parts = np.split(item, np.searchsorted(query, np.arange(1, items.n_queries)))
+    return [
+        hashlib.blake2b(part.tobytes()).hexdigest() if told and len(part) > 1 else ""
+        for part, told in zip(parts, tells, strict=True)
+    ]
+
+
+def _distinct(items: Items) -> tuple[Int64, NDArray[Any]]:
+    """Queries and their items in order; an item that a query holds twice is one item."""
+    order = np.lexsort((items.item, items.query))
+    query, item = items.query[order], items.item[order]
+    first = np.append(True, (query[1:] != query[:-1]) | (item[1:] != item[:-1]))[: len(query)]
+    return query[first], item[first]
 
 
 def _incidence(query: Int64, item: Int64, n_queries: int, n_items: int) -> Any:
