@@ -23,6 +23,7 @@ from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
 from kinrank.errors import FileFormatError, JobError
 from kinrank.rankers.parallel import using
 from kinrank.scale import Batch, RayCluster, train
+from kinrank.study.tuning import Plan, tune
 from tests.scale.conftest import BLOCK_ROWS, SETTINGS, model_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -186,6 +187,16 @@ def test_loops_of_rankers_run_on_the_cluster(workers: RayCluster, queries: Query
     with using(workers):
         choice = choose_neighbors(online, test, [10, 30])
     assert choice.quality == choose_neighbors(online, test, [10, 30]).quality
+
+
+def test_a_study_is_tuned_on_the_cluster(workers: RayCluster, queries: QuerySet, tmp_path: Path) -> None:
+    plan = Plan(["single", "knn"], n_trials=4, folds=3)
+    here = tune(queries[:300], tmp_path / "here", plan)
+    with using(workers):
+        there = tune(queries[:300], tmp_path / "there", plan)
+    assert [(trial.key, trial.quality) for trial in there.trials] == [
+        (trial.key, trial.quality) for trial in here.trials
+    ]
 
 
 def test_a_cluster_that_is_not_there_is_said() -> None:

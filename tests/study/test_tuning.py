@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from kinrank.errors import FileFormatError, MissingExtraError, ParameterError, S
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
 from kinrank.rankers.settings import ranker_of, ranker_record, read_settings
+from kinrank.scale import Processes, using
 from kinrank.study import sampler
 from kinrank.study.space import first_candidates, follow_ups, usual_families
 from kinrank.study.sweep import sweep_neighbors
@@ -72,6 +75,29 @@ def test_a_stopped_study_goes_on_where_it_was(intents: QuerySet, tmp_path: Path)
         (trial.key, trial.quality) for trial in both.trials
     ]
     assert [json.loads(line)["key"] for line in log.read_text().splitlines()] == told
+
+
+class Noting(Processes):
+    """Two processes, and how many pieces of work they were given."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.given: list[int] = []
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        self.given.append(len(items))
+        return super().each(function, items)
+
+
+def test_processes_tune_as_this_one_does(intents: QuerySet, tmp_path: Path):
+    plan = Plan(["single"], n_trials=1, folds=2)
+    here = tune(intents, tmp_path / "here", plan)
+    with using(Noting()) as processes:
+        there = tune(intents, tmp_path / "there", plan)
+    assert processes.given == [2]
+    assert [(trial.key, trial.quality) for trial in there.trials] == [
+        (trial.key, trial.quality) for trial in here.trials
+    ]
 
 
 def test_validation_queries_choose_in_place_of_folds(intents: QuerySet, tmp_path: Path):
