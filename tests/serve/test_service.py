@@ -13,6 +13,8 @@ import kinrank
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, ParameterError, RefusedModelError, UnableModelError, UnknownModelError
 from kinrank.serve import Candidates, Fallback, Judged, Ranking, Service, Settings
+from kinrank.serve.journal import Journal
+from kinrank.serve.judgments import Entry, learn
 from tests.serve.conftest import PATIENT
 
 
@@ -276,6 +278,10 @@ def test_a_query_judged_again_is_replaced_unless_the_model_is_newer(models: Path
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        *[
+            (Judged(qid, Candidates(["a", "b"], np.float32([[1, 1], [2, 1]])), [0, 1]), "numbers from -9223")
+            for qid in ("01000", " 1000", "1_000", "+1000", str(2**63), "9" * 400)
+        ],
         (Judged("word", Candidates(["a", "b"], np.float32([[1, 1], [2, 1]])), [0, 1]), "numbers for query ids"),
         (Judged("7000", Candidates(["a", "b"], np.float32([[1], [2]]), ("price",)), [0, 1]), "no feature 'price'"),
         (Judged("7000", Candidates(["a", "b"], np.float32([[1, np.nan], [2, 1]])), [0, 1]), "missing"),
@@ -285,6 +291,29 @@ def test_judgments_that_do_not_fit_are_refused_whole(service: Service, wrong: Ju
     with pytest.raises(DataError, match=message):
         service.judge([judged("5000", [0.1, 0.2], 1), wrong])
     assert service.slots["knn"].journal.read()[0] == []
+
+
+def test_a_journal_with_ids_that_mean_the_same_is_learnt(models: Path, tmp_path: Path):
+    def entry(qid: str) -> Entry:
+        asked = judged(qid, [0.1, 0.4], 1)
+        named = Candidates(asked.candidates.ids, asked.candidates.features, ("value", "camp"))
+        return Entry("an-older-model", Judged(qid, named, asked.grades))
+
+    texts = [entry(qid).dump() for qid in ("1000", "01000", " 1000", str(2**63), "1000", "1001")]
+    Journal(tmp_path / "j" / "knn.log").append(texts)
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=tmp_path / "j") as service:
+        known = service.slots["knn"].current.ranker.qid_.tolist()
+        assert known[-2:] == [1000, 1001]
+        assert len(known) == 62
+
+
+def test_one_bad_entry_of_a_journal_costs_only_itself(models: Path):
+    ranker = kinrank.load(models / "knn")
+    some = [judged(qid, [0.1, 0.4], 1) for qid in ("1000", "1001", "1002")]
+    some[1].candidates.features[0, 0] = np.nan
+    taught, unfit = learn(ranker, [Entry("base", each) for each in some], "base", ranker.qid_)
+    assert taught.qid_.tolist()[-2:] == [1000, 1002]
+    assert unfit == 1
 
 
 def test_a_model_that_cannot_learn_so_says_so(service: Service, models: Path):

@@ -102,32 +102,41 @@ def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray
     version, base_qid
         The model as it was fitted, and the queries it was fitted on.
     """
-    latest = {entry.judged.qid: entry for entry in entries}
     fitted = set(base_qid.tolist())
-    some: list[tuple[Entry, QuerySet]] = []
+    latest: dict[str | int, tuple[Entry, QuerySet]] = {}
     unfit = 0
-    for qid, entry in latest.items():
+    for entry in entries:
         try:
-            if entry.base != version and as_qid(qid, base_qid) in fitted:
+            qid = as_qid(entry.judged.qid, base_qid)
+            if entry.base != version and qid in fitted:
                 continue
-            some.append((entry, judged_set([entry.judged], ranker.feature_names_, base_qid)))
+            latest[qid] = entry, judged_set([entry.judged], ranker.feature_names_, base_qid)
         except DataError:  # of a model with other features or ids
             unfit += 1
     groups: dict[tuple[object, ...], list[QuerySet]] = {}
-    for entry, queries in some:
+    for entry, queries in latest.values():
         groups.setdefault(entry.judged.candidates.kind, []).append(queries)
     taught = ranker
     for group in groups.values():
-        queries = QuerySet.concat(group)
-        pupil = taught.copy()
-        known = queries.qid[np.isin(queries.qid, pupil.qid_)]
         try:
-            if len(known):
-                pupil.remove(known)
-            taught = pupil.add(queries)
-        except DataError:
-            unfit += len(queries)
+            taught = _extended(taught, group)
+        except DataError:  # one of them is to blame; the others are learnt
+            for queries in group:
+                try:
+                    taught = _extended(taught, [queries])
+                except DataError:
+                    unfit += 1
     return taught, unfit
+
+
+def _extended(ranker: Any, group: Sequence[QuerySet]) -> Any:
+    """A copy of a ranker that has learnt from further queries of one kind; those it knows are replaced."""
+    queries = QuerySet.concat(group)
+    pupil = ranker.copy()
+    known = queries.qid[np.isin(queries.qid, pupil.qid_)]
+    if len(known):
+        pupil.remove(known)
+    return pupil.add(queries)
 
 
 def judged_set(some: Sequence[Judged], names: tuple[str, ...], like: NDArray[Any]) -> QuerySet:
@@ -135,15 +144,24 @@ def judged_set(some: Sequence[Judged], names: tuple[str, ...], like: NDArray[Any
     rows: list[Float32] = [each.candidates.aligned(names) for each in some]
     queries = as_query_set([each.candidates for each in some], rows, names)
     grades = np.array([grade for each in some for grade in each.grades], dtype=np.float32)
-    qid = np.array([as_qid(each.qid, like) for each in some])
+    qid = np.array([as_qid(each.qid, like) for each in some], dtype=like.dtype if like.dtype.kind == "u" else None)
     return queries.replace(y=grades, qid=qid)
 
 
 def as_qid(qid: str, like: NDArray[Any]) -> str | int:
     """The id of a query in the type that a model's own have."""
     if like.dtype.kind == "U":
+        if qid.endswith("\0"):  # arrays of text drop it: two ids would become one
+            raise DataError(f"a query id does not end in a NUL character, got {qid!r}")
         return qid
     try:
-        return int(qid)
+        number = int(qid)
     except ValueError:
-        raise DataError(f"the model has numbers for query ids, got {qid!r}") from None
+        raise DataError(f"the model has numbers for query ids, got {qid[:100]!r}") from None
+    bounds = np.iinfo(like.dtype if like.dtype.kind == "u" else np.int64)
+    if str(number) != qid or not bounds.min <= number <= bounds.max:
+        raise DataError(
+            f"the model has numbers from {bounds.min} to {bounds.max} for query ids, written without signs, spaces or "
+            f"zeros that say nothing, got {qid[:100]!r}"
+        )
+    return number
