@@ -5,7 +5,7 @@ import pytest
 from kinrank.engines import ENGINES, Engine, connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.refusals import cause_of, refusal
-from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
+from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
 
 
 @pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
@@ -37,6 +37,16 @@ def test_a_password_is_not_repeated_in_a_message():
     with pytest.raises(ParameterError, match=r"//\.\.\.@a") as caught:
         connect("http://me:secret@a/movies")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
+def test_an_engine_that_is_down_keeps_the_password_to_itself(name: str):
+    with (
+        connect(f"{name}+http://me:se@cret@127.0.0.1:9,you:secret@127.0.0.1:19/movies", max_retries=0) as engine,
+        pytest.raises(EngineUnreachableError, match=r"none of http://\.\.\.@127.0.0.1:9, http://\.\.\.@") as caught,
+    ):
+        engine.health()
+    assert "cret" not in str(caught.value)
 
 
 def test_an_engine_without_features_says_so():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
 from kinrank.cli import app
+from kinrank.serve import Service
+from kinrank.serve.http import run as server
+from kinrank.serve.http.run import Options
 from kinrank.serve.keys import KeyRing, Role
 from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
 
@@ -33,6 +38,7 @@ def test_a_key_is_printed_once(tmp_path: Path):
         (["../x={model}"], "the name of a model has letters"),
         (["{model}", "--deadline", "0"], "deadline must be positive"),
         (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is no address of an engine"),
+        (["{model}", "--set", "api_key"], "write it as name=value"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
     ],
 )
@@ -40,3 +46,17 @@ def test_what_cannot_be_served_is_told_at_once(models: Path, tmp_path: Path, arg
     done = run("serve", *(arg.format(model=models / "knn", folder=tmp_path) for arg in args))
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_settings_of_the_engines_client_reach_it(models: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Options] = []
+    monkeypatch.setattr(server, "run", asked.append)
+    address = "elasticsearch+http://127.0.0.1:9/movies"
+    done = run("serve", models / "knn", "--engine", address, "--set", "api_key=abc", "--set", "max_retries=0")
+    assert (done.exit_code, asked[0].client) == (0, {"api_key": "abc", "max_retries": 0})
+    # As a worker process reads them.
+    options = msgspec.json.decode(msgspec.json.encode(asdict(asked[0])), type=Options)
+    searcher = server._searcher(Service(options.models), options)
+    assert searcher is not None
+    assert searcher.engine.client._headers["authorization"] == "ApiKey abc"
+    searcher.close()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kinrank.cli import files, messages
+from kinrank.cli.settings import free_settings
 from kinrank.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def log(
 
     if files.form_to_write(out) == "letor":
         raise ParameterError(f"{out}: write NAME.parquet or a folder; kinrank convert makes LETOR files of them")
-    with connect(engine, features, connections=workers, **_options(settings or [])) as opened:
+    with connect(engine, features, connections=workers, **free_settings(settings or [])) as opened:
         logger = FeatureLogger(opened, candidates=candidates, top=top, timeout=timeout)  # type: ignore[arg-type]
         with messages.working("reading"):
             judged = read_judgments(judgments, Columns(qid, text, doc_id, y))
@@ -63,20 +63,6 @@ def log(
     seconds = time.perf_counter() - start
     for line in _report(out, counts, seconds, pool.repeated):
         messages.say(line)
-
-
-def _options(settings: list[str]) -> dict[str, Any]:
-    """Settings of the client, as Python reads them, else as text."""
-    options = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise ParameterError(f"--set {setting}: write it as name=value")
-        try:
-            options[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            options[name] = value
-    return options
 
 
 def _report(out: str, counts: LogCounts, seconds: float, repeated: int) -> list[str]:

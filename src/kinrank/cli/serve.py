@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kinrank.cli.settings import free_settings
 from kinrank.errors import ParameterError
 
 
@@ -25,6 +26,10 @@ def serve(
     ] = None,
     features: Annotated[
         str | None, typer.Option(metavar="FILE", help="The features to ask of the engine, as for kinrank log.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="For the engine's client, as for kinrank log; repeatable."),
     ] = None,
     titles: Annotated[
         str | None, typer.Option(metavar="FILE", help="Lines ID<tab>TEXT: documents, on the page.")
@@ -54,6 +59,7 @@ def serve(
             judgments=judgments,
             engine=engine,
             features=features,
+            client=free_settings(settings or []),
             titles=titles,
             texts=texts,
             open_to_all=open_to_all,

@@ -53,6 +53,23 @@ def parse_settings(cls: type[Any], settings: Iterable[str]) -> dict[str, Any]:
     return parsed
 
 
+def free_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Keyword arguments from ``name=value`` texts, for what has no signature to check: as Python reads it, else text.
+
+    Examples
+    --------
+    >>> free_settings(["max_retries=2", "ca_certs=/etc/engine.pem"])
+    {'max_retries': 2, 'ca_certs': '/etc/engine.pem'}
+    """
+    parsed = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ParameterError(f"--set {setting}: write it as name=value")
+        parsed[name] = next(iter(_readings(text, [])))
+    return parsed
+
+
 def listing(cls: type[Any]) -> str:
     """The parameters of a class that can be set by text, a line each."""
     parameters = inspect.signature(cls).parameters

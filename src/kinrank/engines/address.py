@@ -51,7 +51,7 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise ParameterError(
-            f"{_without_password(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
+            f"{without_password(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
             f"{', '.join(ENGINES)}"
         )
     port = {"http": 80, "https": 443}[match["scheme"]]
@@ -66,5 +66,12 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     return engine
 
 
-def _without_password(address: str) -> str:
-    return re.sub(r"//[^/@]*@", "//...@", address)
+def without_password(text: str) -> str:
+    """A text with addresses in it, as it may be shown to others.
+
+    Examples
+    --------
+    >>> without_password("none of https://me:secret@a:9200, https://b:9200")
+    'none of https://...@a:9200, https://b:9200'
+    """
+    return re.sub(r"//\S*@", "//...@", text)

@@ -14,7 +14,7 @@ from kinrank.engines.kinds import Clause
 from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, hits_of, whole
 from kinrank.engines.query_dsl import Dialect, Question, only
 from kinrank.engines.refusals import refusal
-from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError, EngineUnreachableError
+from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
 _JSON = {"accept": "application/json", "content-type": "application/json"}
@@ -61,7 +61,7 @@ class ElasticsearchEngine(LuceneEngine):
         if isinstance(error, self._library.ConnectionTimeout):
             return EngineTimeoutError(f"{where}: no answer within {timeout:g} s; ask less at a time, or allow more")
         if isinstance(error, self._library.ConnectionError):
-            return EngineUnreachableError(f"{where}: none of {', '.join(self.hosts)} can be reached ({error})")
+            return self._unreachable(error)
         return EngineRefusedError(f"{where}: {error}")
 
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:

@@ -11,13 +11,14 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinrank.engines.address import without_password
 from kinrank.engines.base import Document, Engine, Health, Hits, Logged
 from kinrank.engines.definitions import FeatureSet
 from kinrank.engines.fields import check_fields, fields_of
 from kinrank.engines.kinds import FieldValue, QueryLength, VectorSimilarity
 from kinrank.engines.query_dsl import Dialect, Question, only, score_shift
 from kinrank.engines.refusals import cause_of
-from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
+from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
 
 DOCUMENTS_AT_ONCE = 1000
 """How many documents one request asks the features of."""
@@ -215,6 +216,12 @@ class LuceneEngine(Engine):
         if self.feature_set is None:
             raise ParameterError("this engine was opened without features: pass features=FeatureSet.read(file)")
         return Question.of(self.feature_set, self.dialect, query, vector)
+
+    def _unreachable(self, why: object) -> EngineUnreachableError:
+        # Whoever searches through a service is told of it: users and passwords of the addresses are not for him.
+        hosts = ", ".join(self.hosts)
+        where = f"{self.name} index {self.index_name!r}"
+        return EngineUnreachableError(without_password(f"{where}: none of {hosts} can be reached ({why})"))
 
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"

@@ -12,7 +12,7 @@ from typing import Any
 from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, whole
 from kinrank.engines.query_dsl import Dialect, Question, only
 from kinrank.engines.refusals import refusal
-from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError, EngineUnreachableError
+from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
 _HEADER = {**GLOBAL_STATISTICS, "allow_partial_search_results": False}
@@ -56,7 +56,7 @@ class OpenSearchEngine(LuceneEngine):
         if isinstance(error, self._library.ConnectionTimeout):
             return EngineTimeoutError(f"{where}: no answer within {timeout:g} s; ask less at a time, or allow more")
         if isinstance(error, self._library.ConnectionError):
-            return EngineUnreachableError(f"{where}: none of {', '.join(self.hosts)} can be reached ({error.error})")
+            return self._unreachable(error.error)
         if isinstance(error, self._library.TransportError):
             return refusal(int(error.status_code), error.info, where)
         return EngineRefusedError(f"{where}: {error}")

@@ -7,6 +7,7 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
+from typing import Any
 
 import msgspec
 import uvicorn
@@ -45,6 +46,8 @@ class Options:
         The folder for new judgments.
     engine, features
         The address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
+    client
+        What else the engine's client takes: ``api_key``, ``ca_certs``...
     titles, texts
         Files of lines ``ID<tab>TEXT``: what the page shows of documents and of judged queries.
     open_to_all
@@ -63,6 +66,7 @@ class Options:
     judgments: str | None = None
     engine: str | None = None
     features: str | None = None
+    client: dict[str, Any] = field(default_factory=dict)
     titles: str | None = None
     texts: str | None = None
     open_to_all: bool = False
@@ -139,7 +143,7 @@ def app_of_worker() -> Guard:
 def _searcher(service: Service, options: Options) -> Searcher | None:
     if options.engine is None:
         return None
-    engine = connect(options.engine, options.features)
+    engine = connect(options.engine, options.features, **options.client)
     return Searcher(service, engine, titles=read_labels(options.titles), texts=read_labels(options.texts))
 
 
