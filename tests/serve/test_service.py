@@ -15,6 +15,7 @@ from kinrank.errors import DataError, ParameterError, RefusedModelError, UnableM
 from kinrank.serve import Candidates, Fallback, Judged, Ranking, Service, Settings
 from kinrank.serve.journal import Journal
 from kinrank.serve.judgments import Entry, learn
+from kinrank.serve.observer import Observer
 from tests.serve.conftest import PATIENT
 
 
@@ -314,6 +315,51 @@ def test_one_bad_entry_of_a_journal_costs_only_itself(models: Path):
     taught, unfit = learn(ranker, [Entry("base", each) for each in some], "base", ranker.qid_)
     assert taught.qid_.tolist()[-2:] == [1000, 1002]
     assert unfit == 1
+
+
+class Told(Observer):
+    def __init__(self) -> None:
+        self.models: list[tuple[str, str]] = []
+        self.errors: list[str] = []
+
+    def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
+        self.models.append((model, event))
+
+    def error(self, where: str, error: BaseException) -> None:
+        self.errors.append(f"{where}: {error}")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_damaged_journal_keeps_no_model_from_use(models: Path, tmp_path: Path, camps: QuerySet, up, strict: bool):
+    journal = Journal(tmp_path / "j" / "knn.log")
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=tmp_path / "j") as first:
+        first.judge([judged("1000", [0.1, 0.4], 1)])
+    whole = journal.path.read_bytes()
+    journal.path.write_bytes(b"0" * 8 + whole[8:])
+    told = Told()
+    folders = {"knn": models / "knn", "single": models / "single", "later": models / "later"}
+    service = Service(
+        folders if not strict else {"knn": folders["knn"], "single": folders["single"]},
+        settings=PATIENT,
+        judgments=tmp_path / "j",
+        observer=told,
+    )
+    service.start(strict=strict)
+    assert service.rank(up).ids == ["b", "c", "a"]
+    assert "has changed since it was written" in service.describe()["knn"]["refused"]
+    before = dict(service.slots)
+    versions = {name: slot.current.version for name, slot in before.items() if slot.current}
+    KnnRanker(7).fit(camps).save(models / "knn", examples=camps[:5])
+    SingleRanker("rankrls", scale="none").fit(camps).save(models / "single", examples=camps[:5])
+    for name, version in versions.items():
+        eventually(lambda name=name, version=version: service.slots[name].current.version != version)
+    assert told.models.count(("knn", "unlearnt")) == 1  # not at every look
+    assert (("later", "awaited") in told.models) is not strict
+    journal.path.write_bytes(whole)
+    eventually(lambda: service.slots["knn"].refusal is None)
+    assert service.slots["knn"].current.judgments == 1
+    assert told.errors == []
+    service.close()
 
 
 def test_a_model_that_cannot_learn_so_says_so(service: Service, models: Path):

@@ -79,13 +79,19 @@ class ModelSlot:
         self.name = name
         self.path = Path(path)
         self.current: Served | None = None
-        self.refusal: str | None = None
         self.journal = journal
         self._deadline = deadline
         self._observer = observer
         self._lock = threading.Lock()
         self._seen: tuple[Any, ...] | None = None
+        self._refused: str | None = None
+        self._unlearnt: str | None = None
         self._read_to = 0
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the last model offered, or what its journal holds, was not taken into use; None where all was."""
+        return self._refused or self._unlearnt
 
     def refresh(self, *, force: bool = False) -> bool:
         """Take the model of the folder into use where it has changed; whether it was taken.
@@ -99,17 +105,17 @@ class ModelSlot:
             seen = self._signature()
             if seen is None or (seen == self._seen and not force):
                 return False
-            self._seen = seen
             try:
                 served = self._load()
             except Exception as error:
                 # Whatever is wrong with a model that somebody offers, the one in use must stay.
-                self.refusal = str(error)
-                self._observer.model(self.name, None, "refused", self.refusal)
+                self._seen, self._refused = seen, str(error)
+                self._observer.model(self.name, None, "refused", self._refused)
                 raise RefusedModelError(f"{self.name}: {error}") from error
-            self.refusal = None
+            self._refused = None
             self._read_to = 0
             self.current = self._taught(served)
+            self._seen = seen
             self._observer.model(self.name, served.version, "taken")
             return True
 
@@ -130,13 +136,28 @@ class ModelSlot:
         raise RefusedModelError(f"{self.path} is being replaced too often to be read")
 
     def _taught(self, served: Served) -> Served:
+        """With what has come into the journal; as it is where that cannot be learnt, to be tried again."""
+        try:
+            taught = self._learnt(served)
+        except Exception as error:
+            # A damaged journal must keep no good model from answering, nor other models from being watched.
+            unlearnt = f"judgments were not learnt: {error}"
+            if unlearnt != self._unlearnt:
+                self._observer.model(self.name, served.version, "unlearnt", unlearnt)
+            self._unlearnt = unlearnt
+            return served
+        self._unlearnt = None
+        return taught
+
+    def _learnt(self, served: Served) -> Served:
         if self.journal is None or not isinstance(served.base, Extensible):
             return served
-        texts, self._read_to = self.journal.read(self._read_to)
+        texts, end = self.journal.read(self._read_to)
         if not texts:
             return served
         entries = [Entry.parse(text) for text in texts]
         ranker, unfit = learn(served.ranker, entries, served.version, served.base.qid_)
+        self._read_to = end
         self._observer.model(
             self.name, served.version, "learnt", f"{len(entries)} judged queries" + (f", {unfit} unfit" * bool(unfit))
         )

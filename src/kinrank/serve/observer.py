@@ -18,7 +18,7 @@ class Observer:
         """A live query is so far from the judged ones."""
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
-        """A model was ``taken`` into use, ``refused``, or has ``learnt`` from new judgments."""
+        """A model was ``taken`` into use, ``refused`` or ``awaited``; judgments were ``learnt`` or ``unlearnt``."""
 
     def error(self, where: str, error: BaseException) -> None:
         """Something failed that no user input should make fail."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kinrank.errors import KinrankError, ParameterError, RefusedModelError, UnableModelError, UnknownModelError
+from kinrank.errors import ParameterError, RefusedModelError, UnableModelError, UnknownModelError
 from kinrank.serve.batches import Batcher, Job
 from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
@@ -108,11 +108,14 @@ class Service:
         """
         for slot in self.slots.values():
             try:
-                if not slot.refresh() and strict:
-                    raise RefusedModelError(f"{slot.path}: is not there; expected a folder that kinrank train wrote")
-            except KinrankError:
+                if not slot.refresh():
+                    absent = f"{slot.path}: is not there; expected a folder that kinrank train wrote"
+                    self.observer.model(slot.name, None, "awaited", absent)
+                    raise RefusedModelError(absent)
+            except Exception as error:
                 if strict:
                     raise
+                self._told("start", error)
         self._batchers = {
             name: Batcher(
                 ranker,
@@ -291,15 +294,19 @@ class Service:
                 try:
                     look()
                 except Exception as error:  # the next look may succeed; nothing may end the watch
-                    self.observer.error("watch", error)
+                    self._told("watch", error)
 
     def _refresh(self) -> None:
         for slot in self.slots.values():
-            try:
-                slot.refresh()
-            except RefusedModelError:  # told and remembered by the slot
-                continue
-            slot.replay()
+            for look in (slot.refresh, slot.replay):
+                try:
+                    look()
+                except Exception as error:  # of one model; the others are looked at
+                    self._told("watch", error)
+
+    def _told(self, where: str, error: Exception) -> None:
+        if not isinstance(error, RefusedModelError):  # those are told and remembered by the slot
+            self.observer.error(where, error)
 
 
 def _unknown(candidates: Candidates) -> Ranking:
