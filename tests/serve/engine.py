@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kinrank.engines import Engine, Health, Hits, Logged
-from kinrank.errors import EngineUnreachableError
+from kinrank.errors import EngineUnreachableError, ParameterError
 
 
 class ShelfEngine(Engine):
@@ -23,6 +23,7 @@ class ShelfEngine(Engine):
         self.values = np.array(values, dtype=np.float32)
         self.running = True
         self.logging = True
+        self.compares_vectors = False
 
     def search(self, query: str, *, size: int, vector: Any = None, timeout: float | None = None) -> Hits:
         self._check(self.running)
@@ -33,6 +34,8 @@ class ShelfEngine(Engine):
 
     def log(self, query: str, doc_ids: Sequence[str], *, vector: Any = None, timeout: float | None = None) -> Logged:
         self._check(self.running and self.logging)
+        if self.compares_vectors and vector is None:
+            raise ParameterError("feature 'near' compares vectors: pass vector=, the embedding of the query")
         rows = self.values[[int(doc_id[1:]) for doc_id in doc_ids]]
         camp = np.full(len(rows), 1 if query == "up" else -1, dtype=np.float32)
         return Logged(np.column_stack([rows, camp]), np.ones(len(rows), dtype=np.bool_))

@@ -237,6 +237,18 @@ def test_an_engine_that_is_stopped_and_started(make_client: Callable[..., Client
     assert client.post("/v1/search", {"query": "up"}).json["ids"] == ["d1", "d3", "d0", "d2"]
 
 
+def test_a_search_without_the_vector_that_a_feature_needs_stays_in_the_engines_order(
+    make_client: Callable[..., Client],
+):
+    engine = ShelfEngine([0.3, 0.9, 0.1, 0.6])
+    engine.compares_vectors = True
+    client = make_client(engine=engine)
+    bare = client.post("/v1/search", {"query": "up", "explain": True})
+    assert (bare.status, bare.json["ids"], bare.json["fallback"]) == (200, ["d2", "d0", "d3", "d1"], "no-vector")
+    assert "compares vectors" in bare.json["detail"]
+    assert client.post("/v1/search", {"query": "up", "vector": [1.0]}).json["ids"] == ["d1", "d3", "d0", "d2"]
+
+
 def test_the_document_describes_every_path_and_its_examples_parse(client: Client):
     document = client.get("/openapi.json").json
     assert {"/v1/rank", "/v1/weights", "/v1/search", "/v1/model", "/v1/judgments"} <= document["paths"].keys()

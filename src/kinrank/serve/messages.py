@@ -23,6 +23,7 @@ class Fallback(StrEnum):
     UNKNOWN_FEATURE = "unknown-feature"
     MODEL_ERROR = "model-error"
     ENGINE_DOWN = "engine-down"
+    NO_VECTOR = "no-vector"
 
 
 class UnknownFeatureError(DataError):

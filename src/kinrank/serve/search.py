@@ -12,7 +12,7 @@ import numpy as np
 
 from kinrank.data.queryset import Float32
 from kinrank.engines import Engine
-from kinrank.errors import EngineError, FileFormatError
+from kinrank.errors import EngineError, FileFormatError, ParameterError
 from kinrank.serve.messages import Candidates, Fallback, Ranking, Weights
 from kinrank.serve.service import Service
 
@@ -97,10 +97,10 @@ class Searcher:
             return Found(Ranking([]), [])
         try:
             candidates = self._with_features(query, ids, vector, columns)
-        except EngineError as error:
-            ranking = Ranking(
-                ids, model=model or self.service.default, fallback=Fallback.ENGINE_DOWN, detail=str(error)
-            )
+        except (EngineError, ParameterError) as error:
+            # What is left to be wrong with a request that was good enough for a search: a feature compares vectors.
+            reason = Fallback.ENGINE_DOWN if isinstance(error, EngineError) else Fallback.NO_VECTOR
+            ranking = Ranking(ids, model=model or self.service.default, fallback=reason, detail=str(error))
             self.service.count(ranking)
             return Found(ranking, ids)
         ranking = self.service.rank(candidates, model=model)
