@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import kinrank
+import kinrank.serve.models
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, ParameterError, RefusedModelError, UnableModelError, UnknownModelError
 from kinrank.serve import Candidates, Fallback, Judged, Ranking, Service, Settings
@@ -28,6 +29,18 @@ def eventually(holds, seconds: float = 10.0) -> None:
     while not holds():
         assert time.monotonic() < end, "did not happen"
         time.sleep(0.02)
+
+
+class Told(Observer):
+    def __init__(self) -> None:
+        self.models: list[tuple[str, str]] = []
+        self.errors: list[str] = []
+
+    def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
+        self.models.append((model, event))
+
+    def error(self, where: str, error: BaseException) -> None:
+        self.errors.append(f"{where}: {error}")
 
 
 def test_it_ranks_as_the_ranker_does(service: Service, models: Path, camps: QuerySet):
@@ -219,6 +232,24 @@ def test_a_slow_model_is_refused(models: Path, camps: QuerySet):
         service.start()
 
 
+def test_a_model_that_was_slow_once_is_tried_again(models: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kinrank.serve.models, "SLOW_PAUSE", 0.3)
+    told = Told()
+    service = Service({"knn": models / "knn"}, settings=Settings(deadline=1e-6, watch=0.01), observer=told)
+    service.start(strict=False)
+    slot = service.slots["knn"]
+    assert "the deadline is" in str(slot.refusal)
+    eventually(lambda: told.models.count(("knn", "refused")) >= 3)
+    slot._deadline = 5.0  # the machine has breath again
+    eventually(lambda: service.ready)
+    assert slot.refusal is None
+    tries = len(told.models)
+    assert told.models[-1] == ("knn", "taken")
+    time.sleep(0.5)
+    assert len(told.models) == tries  # and then left alone
+    service.close()
+
+
 # --- judgments ------------------------------------------------------------------------------------------------------
 
 
@@ -315,18 +346,6 @@ def test_one_bad_entry_of_a_journal_costs_only_itself(models: Path):
     taught, unfit = learn(ranker, [Entry("base", each) for each in some], "base", ranker.qid_)
     assert taught.qid_.tolist()[-2:] == [1000, 1002]
     assert unfit == 1
-
-
-class Told(Observer):
-    def __init__(self) -> None:
-        self.models: list[tuple[str, str]] = []
-        self.errors: list[str] = []
-
-    def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
-        self.models.append((model, event))
-
-    def error(self, where: str, error: BaseException) -> None:
-        self.errors.append(f"{where}: {error}")
 
 
 @pytest.mark.parametrize("strict", [True, False])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import threading
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,11 @@ from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve.journal import Journal
 from kinrank.serve.judgments import Entry, Extensible, learn
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import self_test
+from kinrank.serve.selftest import SlowModelError, self_test
 from kinrank.store import read_model_and_examples
+
+SLOW_PAUSE = 10.0
+"""Seconds until a model that was too slow is tried again: the machine may have been busy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +91,7 @@ class ModelSlot:
         self._seen: tuple[Any, ...] | None = None
         self._refused: str | None = None
         self._unlearnt: str | None = None
+        self._retry_at = math.inf
         self._read_to = 0
 
     @property
@@ -99,20 +105,24 @@ class ModelSlot:
         Raises
         ------
         RefusedModelError
-            Where it cannot be taken. The one in use stays; the same folder is not tried again unless forced.
+            Where it cannot be taken. The one in use stays; the same folder is not tried again unless forced, or unless
+            it was only too slow.
         """
         with self._lock:
             seen = self._signature()
-            if seen is None or (seen == self._seen and not force):
+            known = seen == self._seen and time.monotonic() < self._retry_at
+            if seen is None or (known and not force):
                 return False
             try:
                 served = self._load()
             except Exception as error:
                 # Whatever is wrong with a model that somebody offers, the one in use must stay.
                 self._seen, self._refused = seen, str(error)
+                self._retry_at = time.monotonic() + SLOW_PAUSE if isinstance(error, SlowModelError) else math.inf
                 self._observer.model(self.name, None, "refused", self._refused)
                 raise RefusedModelError(f"{self.name}: {error}") from error
             self._refused = None
+            self._retry_at = math.inf
             self._read_to = 0
             self.current = self._taught(served)
             self._seen = seen

@@ -15,6 +15,10 @@ from kinrank.store import Examples
 _TOLERANCE = 1e-3  # of the spread of a score: float32 sums differ that little between machines
 
 
+class SlowModelError(RefusedModelError):
+    """A model that took too long, which may be the machine's fault."""
+
+
 def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> bool:
     """Rank the stored examples; False where there are none, so that only the loading was tested.
 
@@ -32,7 +36,7 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
     Raises
     ------
     RefusedModelError
-        Where an example fails, scores otherwise than it did, or takes too long.
+        Where an example fails or scores otherwise than it did; a `SlowModelError` where it takes too long.
     """
     if examples is None:
         return False
@@ -49,7 +53,7 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
             f"{expected[worst]:.6g}; write it again with the versions installed here"
         )
     if statistics.median(seconds) > deadline:
-        raise RefusedModelError(
+        raise SlowModelError(
             f"it takes {statistics.median(seconds) * 1000:.1f} ms for a query, the deadline is {deadline * 1000:.1f} ms"
         )
     return True
