@@ -119,6 +119,15 @@ def test_an_index_that_is_not_there_or_vanishes(world: LuceneEngine, tmp_path: P
             ask()
 
 
+def test_an_index_made_anew_is_told_from_the_one_before(world: LuceneEngine):
+    before = world.identity()
+    assert world.identity() == before
+    world.delete_index()
+    world.index(world_documents(), settings=index_body(world.name))
+    after = world.identity()
+    assert (after["engine"], after["index"] == before["index"]) == (world.name, False)
+
+
 def test_a_vector_of_the_wrong_length_is_refused(world: LuceneEngine):
     with pytest.raises(EngineRefusedError, match=r"(?i)dimension"):
         world.features(QUERY, IDS, vector=[0.1, 0.2])

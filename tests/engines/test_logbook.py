@@ -80,6 +80,10 @@ def test_parts_of_another_log_are_refused(tmp_path: Path):
         write(out, ToyEngine(), candidates="top")
     with pytest.raises(ParameterError, match=r"parts of another log \(judgments differ\)"):
         write(out, ToyEngine(), toy_judgments(6))
+    elsewhere = ToyEngine()
+    elsewhere.index_name = "other-toys"
+    with pytest.raises(ParameterError, match=r"parts of another log \(index differ\)"):
+        write(out, elsewhere)
 
 
 def test_queries_without_a_document_in_the_index_are_left_out_and_counted(tmp_path: Path):

@@ -22,6 +22,7 @@ class ToyEngine(Engine):
     def __init__(self, failures: Mapping[str, list[EngineError]] | None = None) -> None:
         self.failures = dict(failures or {})
         self.asked: list[str] = []
+        self.index_name = "toys"
         self._lock = threading.Lock()
 
     def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
@@ -52,6 +53,9 @@ class ToyEngine(Engine):
 
     def health(self) -> Health:
         return Health("toy 1", "green", 1, 10)
+
+    def identity(self) -> dict[str, str]:
+        return {**super().identity(), "index": self.index_name}
 
     def close(self) -> None:
         pass

@@ -58,7 +58,7 @@ class LogBook:
         advance
             Told the number of queries after each query, those of earlier runs at once.
         """
-        self._open()
+        self._open(pool)
         for part in range(self.n_parts):
             queries = self.judged[part * QUERIES_PER_PART : (part + 1) * QUERIES_PER_PART]
             if self._counts_file(part).exists():
@@ -77,8 +77,10 @@ class LogBook:
         shutil.rmtree(self.folder)
         return total
 
-    def _open(self) -> None:
+    def _open(self, pool: PatientPool) -> None:
+        [identity] = pool.map(lambda engine: engine.identity(), [self.logger.engine])
         asked = {
+            **identity,
             "features": list(self.logger.engine.feature_names),
             "settings": self.logger.settings,
             "judgments": _fingerprint(self.judged),

@@ -206,6 +206,12 @@ class LuceneEngine(Engine):
         count = self._send("GET", self._path("/_count"), {}, None, self.timeout)["count"]
         return Health(f"{self.name} {version}", cluster["status"], cluster["number_of_nodes"], count)
 
+    def identity(self) -> dict[str, str]:
+        """As `Engine.identity`: an index that was deleted and made again is another one."""
+        answer = self._send("GET", self._path("/_settings/index.uuid"), {}, None, self.timeout)
+        made = sorted(one["settings"]["index"]["uuid"] for one in answer.values())  # several behind an alias
+        return {"engine": self.name, "index": " ".join([self.index_name, *made])}
+
     def close(self) -> None:
         """As `Engine.close`."""
         self.client.close()
