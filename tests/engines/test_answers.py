@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kinrank.engines import connect
+from kinrank.engines import FeatureSet, connect
+from kinrank.errors import EngineBusyError
 from tests.engines.stub import answering
 
 
@@ -20,3 +21,22 @@ def test_an_index_made_anew_is_another_one(name: str):
         assert engine.identity() == {"engine": name, "index": "movies first"}
         uuid[0] = "second"
         assert engine.identity()["index"] == "movies second"
+
+
+@pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
+@pytest.mark.parametrize(("failed", "timed_out"), [(1, False), (0, True)])
+def test_half_a_list_is_shown_but_not_logged(name: str, failed: int, timed_out: bool):
+    asked = []
+
+    def half(path: str) -> object:
+        asked.append(path)
+        shards = {"total": 2, "successful": 2 - failed, "skipped": 0, "failed": failed}
+        return {"took": 1, "timed_out": timed_out, "_shards": shards, "hits": {"hits": [{"_id": "d1", "_score": 1.0}]}}
+
+    features = FeatureSet.parse('[search]\nmatch = "title"\n[features]\ntitle = { match = "title" }')
+    with answering(half) as url, connect(f"{name}+{url}/movies", features) as engine:
+        assert engine.search("red", size=3).doc_id.tolist() == ["d1"]
+        with pytest.raises(EngineBusyError, match="only a part of the index has answered"):
+            engine.search_whole("red", size=3)
+    assert "allow_partial_search_results=false" in asked[-1]
+    assert "allow_partial" not in asked[0]

@@ -7,6 +7,7 @@ import pytest
 
 from kinrank import QuerySet, read_parquet
 from kinrank.engines import logbook
+from kinrank.engines.base import Hits
 from kinrank.engines.logbook import LogBook
 from kinrank.engines.logger import Candidates, FeatureLogger, LogCounts
 from kinrank.engines.patience import PatientPool
@@ -50,6 +51,15 @@ def test_the_engines_first_documents_are_candidates(tmp_path: Path):
     both = write(tmp_path / "both.parquet", ToyEngine(), candidates="both")
     assert (both.documents, both.absent_documents, both.unjudged_documents) == (28, 7, 14)
     assert read_parquet(tmp_path / "both.parquet")[0].grades.tolist() == [1, 0, 0, 0]
+
+
+def test_half_a_list_is_never_a_list_of_candidates(tmp_path: Path):
+    class Halved(ToyEngine):
+        def search_whole(self, query: str, **_: object) -> Hits:
+            raise EngineBusyError("only a part of the index has answered")
+
+    with pytest.raises(EngineBusyError, match="only a part"):
+        write(tmp_path / "top.parquet", Halved(), candidates="top", patience=0.01)
 
 
 def test_a_busy_engine_loses_and_doubles_nothing(tmp_path: Path):

@@ -163,7 +163,8 @@ class Engine(ABC):
         doc_ids
             Rank only these documents; without it, those that `search` would find.
         window
-            Rank only the first so many documents of `search`; all that match where not given.
+            Rank only the first so many documents of `search`; all that match where not given. An engine may count
+            them per shard, and rank more.
 
         Returns
         -------
@@ -204,6 +205,12 @@ class Engine(ABC):
     def identity(self) -> dict[str, str]:
         """What tells this index from any other; a long log that is taken up again compares it."""
         return {"engine": type(self).__name__}
+
+    def search_whole(
+        self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
+    ) -> Hits:
+        """As `search`, but an error where only a part of the index answers: for what is kept, not shown."""
+        return self.search(query, size=size, vector=vector, timeout=timeout)
 
     def search_features(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None

@@ -120,7 +120,7 @@ class FeatureLogger:
         counts = LogCounts()
         doc_ids = list(grade_of)
         if self.candidates != "judged":
-            hits = self.engine.search(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
+            hits = self.engine.search_whole(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
             if self.candidates == "top":
                 counts.unfound_documents = len(set(doc_ids).difference(hits))
                 doc_ids = hits

@@ -126,8 +126,16 @@ class LuceneEngine(Engine):
 
     def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
         """As `Engine.search`."""
-        body = {"query": self._question(query, vector).candidates(), "size": size, "_source": False}
-        return self._hits(body, {}, timeout)
+        return self._hits(self._search_body(query, size, vector), {}, timeout)
+
+    def search_whole(
+        self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
+    ) -> Hits:
+        """As `Engine.search_whole`."""
+        params = {"allow_partial_search_results": "false"}
+        body = self._search_body(query, size, vector)
+        answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
+        return hits_of(whole(answer, self.name))
 
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
@@ -231,6 +239,9 @@ class LuceneEngine(Engine):
 
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"
+
+    def _search_body(self, query: str, size: int, vector: ArrayLike | None) -> dict[str, Any]:
+        return {"query": self._question(query, vector).candidates(), "size": size, "_source": False}
 
     def _hits(self, body: dict[str, Any], params: Mapping[str, Any], timeout: float | None) -> Hits:
         answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
