@@ -145,9 +145,14 @@ def test_a_damaged_journal_keeps_no_model_from_use(models: Path, tmp_path: Path,
     service.close()
 
 
-def test_a_model_that_cannot_learn_so_says_so(service: Service, models: Path):
+def test_a_model_that_cannot_learn_so_says_so(service: Service, models: Path, tmp_path: Path, camps: QuerySet):
     with pytest.raises(UnableModelError, match="does not learn without fitting again"):
         service.judge([judged("5000", [0.1, 0.2], 1)], model="single")
+    KnnRanker(5, cells=10).fit(camps).save(models / "cells", examples=camps[:5])
+    with Service({"cells": models / "cells"}, settings=PATIENT, judgments=tmp_path / "c") as celled:
+        with pytest.raises(UnableModelError, match="does not learn without fitting again"):
+            celled.judge([judged("5000", [0.1, 0.2], 1)])
+        assert celled.describe()["cells"]["loaded"]["judged_queries"] is None
     with (
         Service({"knn": models / "knn"}, settings=PATIENT) as other,
         pytest.raises(UnableModelError, match="takes no judgments"),

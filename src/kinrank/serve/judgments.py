@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +26,14 @@ class Extensible(Protocol):
 
     def remove(self, qid: ArrayLike) -> Self:
         """Forget judged queries."""
+
+
+def learns(ranker: Any) -> TypeGuard[Extensible]:
+    """Whether a ranker learns from single queries.
+
+    One with cells does not: it cannot tell a query that is judged again from a new one, and would count it twice.
+    """
+    return isinstance(ranker, Extensible) and getattr(ranker, "cells", None) is None
 
 
 @dataclass(frozen=True)

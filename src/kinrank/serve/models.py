@@ -16,7 +16,7 @@ from kinrank.folder import MANIFEST
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve.journal import Journal
-from kinrank.serve.judgments import Entry, Extensible, learn
+from kinrank.serve.judgments import Entry, learn, learns
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import SlowModelError, self_test
 from kinrank.store import read_model_and_examples
@@ -55,7 +55,7 @@ class Served:
             "version": self.version,
             "ranker": RANKERS.name_of(type(self.ranker)),
             "feature_names": list(self.ranker.feature_names_),
-            "judged_queries": len(self.ranker.qid_) if isinstance(self.ranker, Extensible) else None,
+            "judged_queries": len(self.ranker.qid_) if learns(self.ranker) else None,
             "judgments_learnt": self.judgments,
             "self_tested": self.tested,
         }
@@ -160,7 +160,7 @@ class ModelSlot:
         return taught
 
     def _learnt(self, served: Served) -> Served:
-        if self.journal is None or not isinstance(served.base, Extensible):
+        if self.journal is None or not learns(served.base):
             return served
         texts, end = self.journal.read(self._read_to)
         if not texts:

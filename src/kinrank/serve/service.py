@@ -15,7 +15,7 @@ from kinrank.serve.batches import Batcher, Job
 from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
 from kinrank.serve.journal import Journal
-from kinrank.serve.judgments import Extensible, entries_of
+from kinrank.serve.judgments import entries_of, learns
 from kinrank.serve.messages import Candidates, Fallback, Judged, Ranking, Weights
 from kinrank.serve.models import ModelSlot, Served
 from kinrank.serve.observer import Observer
@@ -274,7 +274,7 @@ class Service:
         served = slot.current
         if slot.journal is None:
             raise UnableModelError("this service takes no judgments: start it with a folder for them")
-        if served is None or not isinstance(served.base, Extensible):
+        if served is None or not learns(served.base):
             raise UnableModelError(f"model {slot.name!r} does not learn without fitting again")
         entries = entries_of(served.ranker, served.version, some)
         slot.journal.append([entry.dump() for entry in entries])
