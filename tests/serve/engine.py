@@ -40,8 +40,8 @@ class ShelfEngine(Engine):
         camp = np.full(len(rows), 1 if query == "up" else -1, dtype=np.float32)
         return Logged(np.column_stack([rows, camp]), np.ones(len(rows), dtype=np.bool_))
 
-    def apply_request(self, query: str, weights: Any, **_: Any) -> dict[str, Any]:
-        return {"query": query, "weights": np.asarray(weights).tolist()}
+    def apply_request(self, query: str, weights: Any, **more: Any) -> dict[str, Any]:
+        return {"query": query, "weights": np.asarray(weights).tolist(), **more}
 
     def apply(self, query: str, weights: Any, *, size: int, **_: Any) -> Hits:
         hits = self.search(query, size=size)

@@ -129,7 +129,8 @@ class Searcher:
         if found.weights is None:
             return found, None
         known = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
-        return found, self.engine.apply_request(query, known, size=size, vector=vector, window=window)
+        # These documents, not a window: engines count that per shard.
+        return found, self.engine.apply_request(query, known, size=size, vector=vector, doc_ids=ids)
 
     def close(self) -> None:
         """Give the engine's connections back."""
