@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kinrank.serve import Settings
+from kinrank.serve.http import bodies
 from kinrank.serve.http.openapi import EXAMPLES
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT
@@ -208,6 +210,27 @@ def test_judgments_are_kept(make_client: Callable[..., Client], secrets):
     assert client.post("/v1/judgments", {"queries": [{**query, "grades": [1]}]}).status == 422
     refused = client.post("/v1/judgments", {"queries": [query], "model": "single"})
     assert (refused.status, refused.code) == (409, "unable-model")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("/v1/rank", UP), ("/v1/rank", {**UP, "interleave": ["knn", "single"]}), ("/v1/weights", UP)]
+)
+def test_reading_a_body_counts_for_the_deadline(
+    make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, object]
+):
+    client = make_client(settings=Settings(deadline=1.0))
+    assert client.post(path, body).json["fallback"] is None
+    read = bodies.parse
+
+    def read_slowly(raw: bytes, kind: type) -> object:
+        time.sleep(1.1)
+        return read(raw, kind)
+
+    monkeypatch.setattr(bodies, "parse", read_slowly)
+    start = time.perf_counter()
+    late = client.post(path, body).json
+    assert late["fallback"] == "late"
+    assert time.perf_counter() - start < 1.9  # and nobody waits for another deadline
 
 
 def test_search_shows_both_orders_and_why(make_client: Callable[..., Client]):

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,22 +153,36 @@ class Service:
 
     # --- ranking --------------------------------------------------------------------------------------------------
 
-    def submit(self, candidates: Candidates, model: str | None, deliver: Callable[[Ranking], None]) -> None:
+    def submit(
+        self,
+        candidates: Candidates,
+        model: str | None,
+        deliver: Callable[[Ranking], None],
+        *,
+        expires: float | None = None,
+    ) -> None:
         """Rank candidates in the thread of a model, which then calls `deliver`.
 
-        Whoever waits longer than the deadline answers with `late` and ignores what is delivered after.
+        Whoever waits longer than the deadline answers with `late` and ignores what is delivered after. Where the
+        deadline has begun before, `expires` says when it ends, by `time.perf_counter`.
         """
         name = self.default if model is None else model
         if name not in self.slots:
             deliver(_unknown(candidates))
             return
         asked = time.perf_counter()
-        job = Job(candidates, asked, asked + self.settings.deadline, deliver)
+        job = Job(candidates, asked, asked + self.settings.deadline if expires is None else expires, deliver)
         if not self._batchers[name].submit(job):
             deliver(self._rankers[name].in_engine_order(candidates, Fallback.LATE, "too many queries wait"))
 
     def submit_interleaved(
-        self, candidates: Candidates, models: tuple[str, str], seed: str, deliver: Callable[[Ranking], None]
+        self,
+        candidates: Candidates,
+        models: tuple[str, str],
+        seed: str,
+        deliver: Callable[[Ranking], None],
+        *,
+        expires: float | None = None,
     ) -> None:
         """Rank with two models and let them take turns; both must answer, or the engine's order stays."""
         answers: dict[int, Ranking] = {}
@@ -181,7 +196,8 @@ class Service:
                 deliver(_interleaved(answers[0], answers[1], models, seed))
 
         for team, model in enumerate(models):
-            self.submit(candidates, model, lambda ranking, team=team: collect(team, ranking))  # type: ignore[misc]
+            own = partial(collect, team)
+            self.submit(candidates, model, own, expires=expires)
 
     def late(self, candidates: Candidates, model: str | None) -> Ranking:
         """What goes out when the deadline has passed."""

@@ -14,7 +14,8 @@ class Settings:
     Attributes
     ----------
     deadline : float
-        Seconds that a ranking may take. What is not done by then goes out in the engine's order.
+        Seconds that a ranking may take, from when all of the request is there. What is not done by then goes out in
+        the engine's order.
     far : float
         A query farther than this from all judged ones (see `kinrank.rankers.base.Scored`) is left to the engine.
     backlog : int

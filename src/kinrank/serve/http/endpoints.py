@@ -64,7 +64,7 @@ class Endpoints:
             start = time.perf_counter()
             candidates, teams = bodies.parse_rank(raw, packed=packed)
             self._metrics.stage("parse", time.perf_counter() - start)
-            ranking = await self._ranking(request, candidates, teams)
+            ranking = await self._ranking(request, candidates, teams, start + self._settings.deadline)
         finally:
             self._rankings -= 1
         self._service.count(ranking)
@@ -79,13 +79,17 @@ class Endpoints:
     async def weights(self, request: Request) -> Response:
         """The weights of the query's own model, and the engine's request that ranks with them."""
         self._door.let_in(request, Role.QUERY)
-        body = bodies.parse(await self._body(request), bodies.WeightsBody)
+        raw = await self._body(request)
+        expires = time.perf_counter() + self._settings.deadline
+        body = bodies.parse(raw, bodies.WeightsBody)
         model = request.headers.get(MODEL_HEADER)
         late = Weights(model=model, fallback=Fallback.LATE, detail="not learnt in time")
         if body.ids is not None and body.features is not None:
             candidates = bodies.candidates_of(body, bodies.matrix(body.features))
             found = await self._in_time(
-                lambda: (self._service.weights(candidates, model=model), None), (late, None), self._settings.deadline
+                lambda: (self._service.weights(candidates, model=model), None),
+                (late, None),
+                max(0.0, expires - time.perf_counter()),
             )
         else:
             searcher = self._engine()
@@ -179,7 +183,9 @@ class Endpoints:
 
     # --- how ------------------------------------------------------------------------------------------------------
 
-    async def _ranking(self, request: Request, candidates: Candidates, teams: tuple[str, str] | None) -> Ranking:
+    async def _ranking(
+        self, request: Request, candidates: Candidates, teams: tuple[str, str] | None, expires: float
+    ) -> Ranking:
         loop = asyncio.get_running_loop()
         waited: asyncio.Future[Ranking | None] = loop.create_future()
         model = request.headers.get(MODEL_HEADER)
@@ -192,10 +198,11 @@ class Endpoints:
             loop.call_soon_threadsafe(settle, ranking)
 
         if teams is None:
-            self._service.submit(candidates, model, deliver)
+            self._service.submit(candidates, model, deliver, expires=expires)
         else:
-            self._service.submit_interleaved(candidates, teams, request.scope["kinrank"]["request_id"], deliver)
-        timer = loop.call_later(self._settings.deadline, settle, None)
+            seed = request.scope["kinrank"]["request_id"]
+            self._service.submit_interleaved(candidates, teams, seed, deliver, expires=expires)
+        timer = loop.call_later(max(0.0, expires - time.perf_counter()), settle, None)
         try:
             ranking = await waited
         finally:
