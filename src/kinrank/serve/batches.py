@@ -42,7 +42,9 @@ class Batcher:
     Parameters
     ----------
     work
-        Ranks some jobs and delivers each; must not raise.
+        Ranks some jobs and delivers each.
+    failed
+        Told where `work` fails, which it should not; its jobs are left to their deadline.
     backlog
         How many jobs may wait.
     batch
@@ -57,6 +59,7 @@ class Batcher:
         self,
         work: Callable[[list[Job]], None],
         *,
+        failed: Callable[[Exception], None],
         backlog: int,
         batch: int,
         linger: float,
@@ -64,6 +67,7 @@ class Batcher:
         name: str,
     ) -> None:
         self._work = work
+        self._failed = failed
         self._backlog = backlog
         self._batch = batch
         self._linger = linger
@@ -96,7 +100,10 @@ class Batcher:
             while self._waiting and len(jobs) < self._batch:
                 jobs.append(self._waiting.popleft())
             if jobs:
-                self._work(jobs)
+                try:
+                    self._work(jobs)
+                except Exception as error:  # the thread must be there for the next ones
+                    self._failed(error)
             elif self._closed:
                 return
 

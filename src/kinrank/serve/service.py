@@ -120,6 +120,7 @@ class Service:
         self._batchers = {
             name: Batcher(
                 ranker,
+                failed=lambda error: self.observer.error("rank", error),
                 backlog=self.settings.backlog,
                 batch=self.settings.batch,
                 linger=self.settings.linger,

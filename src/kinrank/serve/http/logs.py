@@ -1,6 +1,7 @@
 """Structured logs: one JSON object a line on stderr, written by a thread of its own.
 
-A reader that does not keep up costs lines, never an answer. No query text, feature or key is ever logged.
+A reader that does not keep up, or a full disk, costs lines, never an answer; how many were lost is logged when there is
+room again. No query text, feature or key is ever logged.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ class JsonLog:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._waiting: deque[tuple[datetime, dict[str, Any]]] = deque(maxlen=_MOST)
+        self._dropped = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
 
     def write(self, event: str, **fields: Any) -> None:
         """An event and what is known of it."""
+        if len(self._waiting) == _MOST:
+            self._dropped += 1
         self._waiting.append((datetime.now(UTC), {"event": event, **fields}))
 
     def close(self) -> None:
@@ -47,13 +51,22 @@ class JsonLog:
         last = False
         while not last:
             last = self._stop.wait(_PAUSE)
-            lines = []
-            while self._waiting:
-                time, fields = self._waiting.popleft()
-                lines.append(msgspec.json.encode({"time": time, **fields}).decode())
-            if lines:
-                self._stream.write("\n".join(lines) + "\n")
-                self._stream.flush()
+            some = [self._waiting.popleft() for _ in range(len(self._waiting))]
+            dropped = self._dropped
+            if some and dropped:
+                some.append((datetime.now(UTC), {"event": "dropped", "lines": dropped}))
+            try:
+                self._write(some)
+            except Exception:  # a full disk, a pipe without a reader: there may be room again at the next look
+                self._dropped += len(some) - bool(dropped)
+            else:
+                self._dropped -= dropped if some else 0
+
+    def _write(self, some: list[tuple[datetime, dict[str, Any]]]) -> None:
+        if some:
+            lines = [msgspec.json.encode({"time": time, **fields}).decode() + "\n" for time, fields in some]
+            self._stream.write("".join(lines))
+            self._stream.flush()
 
 
 class LogHandler(logging.Handler):
