@@ -16,7 +16,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from kinrank.serve import Settings
+from kinrank.serve import Service, Settings
+from kinrank.serve.journal import Journal
 from kinrank.serve.keys import Role, add_key
 from tests.serve.asgi import Client
 from tests.serve.engine import ShelfEngine
@@ -74,7 +75,9 @@ def mutated(raw: bytes, rng: random.Random) -> bytes:
     return bytes(body)
 
 
-def test_mutated_bodies_are_answered(make_client: Callable[..., Client], secrets: dict[str, str]):
+def test_mutated_bodies_are_answered(
+    make_client: Callable[..., Client], secrets: dict[str, str], models: Path, tmp_path: Path
+):
     client = make_client(settings=Settings(deadline=30.0, watch=3600), keys=True, engine=ShelfEngine([0.3, 0.9, 0.1]))
     packed = {**_RANK, "features": np.array(_ROWS, dtype="<f4").tobytes()}
     seeds = [(path, json.dumps(body).encode(), "application/json") for path, body in SEEDS]
@@ -104,6 +107,18 @@ def test_mutated_bodies_are_answered(make_client: Callable[..., Client], secrets
     assert slowest < 30
     page = client.get("/metrics", authorization=f"Bearer {secrets['query']}").body.decode()
     assert "kinrank_errors_total{" not in page
+    learnt_by_any_service(models, tmp_path / "judgments")
+
+
+def learnt_by_any_service(models: Path, judgments: Path) -> None:
+    """What was acknowledged is learnt, all of it, by a service that starts on the same journal, and again."""
+    kept = {json.loads(text)["qid"] for text in Journal(judgments / "knn.log").read()[0]}
+    assert len(kept) > 1  # some mutants have an id of their own
+    for _ in range(2):
+        with Service({"knn": models / "knn"}, settings=Settings(deadline=30.0), judgments=judgments) as service:
+            slot = service.slots["knn"]
+            assert slot.refusal is None
+            assert kept <= {str(qid) for qid in slot.current.ranker.qid_.tolist()}
 
 
 def test_generated_requests_are_answered(models: Path, tmp_path: Path):
