@@ -11,6 +11,7 @@ from kinrank.cli.compare import compare
 from kinrank.cli.convert import convert
 from kinrank.cli.describe import describe
 from kinrank.cli.evaluate import evaluate
+from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, reported
 from kinrank.cli.headroom import headroom
 from kinrank.cli.key import key
@@ -29,22 +30,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _verb in (
-    log,
-    convert,
-    describe,
-    headroom,
-    tune,
-    train,
-    rank,
-    evaluate,
-    compare,
-    report,
-    reproduce,
-    weights,
-    serve,
-    key,
-):
+_PREPARE = (log, convert, describe)
+_STUDY = (headroom, tune, evaluate, compare, report, reproduce)
+_USE = (train, rank, explain, weights, serve, key)
+for _verb in (*_PREPARE, *_STUDY, *_USE):
     app.command()(reported(_verb))
 
 
