@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -54,11 +55,16 @@ class Metrics(Observer):
         self._in_flight = Gauge(
             "kinrank_in_flight", "Requests being answered.", multiprocess_mode="livesum", registry=one
         )
+        # Looking a series up costs more than adding to it; of those that every request adds to there are few.
+        self._answers = cache(self._requests.labels)
+        self._times = cache(self._seconds.labels)
+        self._stage_times = cache(self._stages.labels)
+        self._distances = cache(self._farness.labels)
 
     def request(self, endpoint: str, status: int, seconds: float) -> None:
         """A request was answered."""
-        self._requests.labels(endpoint, str(status)).inc()
-        self._seconds.labels(endpoint).observe(seconds)
+        self._answers(endpoint, str(status)).inc()
+        self._times(endpoint).observe(seconds)
 
     def shed(self) -> None:
         """A request was turned away."""
@@ -70,7 +76,7 @@ class Metrics(Observer):
 
     def stage(self, stage: str, seconds: float) -> None:
         """A stage took so long."""
-        self._stages.labels(stage).observe(seconds)
+        self._stage_times(stage).observe(seconds)
 
     def fallback(self, model: str, reason: Fallback) -> None:
         """An answer went out in the engine's order."""
@@ -78,7 +84,7 @@ class Metrics(Observer):
 
     def farness(self, model: str, farness: float) -> None:
         """A live query is so far from the judged ones."""
-        self._farness.labels(model).observe(farness)
+        self._distances(model).observe(farness)
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """A model was taken, refused or taught."""
