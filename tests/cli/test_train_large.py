@@ -9,6 +9,7 @@ import pytest
 
 import kinrank as library
 from kinrank.data.queryset import QuerySet
+from kinrank.registry import import_extra
 
 CELLS = ["--set", "n_neighbors=5", "--set", "cells=4"]
 
@@ -39,11 +40,18 @@ def test_ray_gives_the_model_of_memory(kinrank, camps: QuerySet, workdir: Path, 
         (["--workers", 2, "--ray", "local", *CELLS], "--ray and --workers: give one of them"),
         (["--workers", 2, "--ranker", "single"], "train --ranker knn with cells, got --ranker single"),
         (["--workers", 2, "--validate", "test", *CELLS], "--validate needs the data in memory"),
-        (["--ray", "127.0.0.1:1", *CELLS], "no Ray cluster at '127.0.0.1:1'"),
     ],
 )
 def test_what_cannot_go_together_is_refused(kinrank, workdir: Path, options: list[object], message: str):
     done = kinrank("train", "train.parquet", "--model", "m", *options)
     assert done.exit_code == 2
     assert message in done.stderr.replace("\n", " ")
+    assert not Path("m").exists()
+
+
+def test_a_cluster_that_is_not_there_is_told(kinrank, workdir: Path):
+    import_extra("ray", "ray")
+    done = kinrank("train", "train.parquet", "--model", "m", "--ray", "127.0.0.1:1", *CELLS)
+    assert done.exit_code == 2
+    assert "no Ray cluster at '127.0.0.1:1'" in done.stderr.replace("\n", " ")
     assert not Path("m").exists()

@@ -173,7 +173,7 @@ def test_rankers_are_saved_inside(tmp_path: Path) -> None:
 
 
 def test_an_ensemble_of_rankers_has_no_weights() -> None:
-    with pytest.raises(ParameterError, match="has no weights with these settings"):
+    with pytest.raises(ParameterError, match="has no weights: its model is not linear"):
         of_rankers().fit(plain_world()).weights(plain_world())
 
 
