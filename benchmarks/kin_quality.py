@@ -1,4 +1,4 @@
-"""KinRanker against tuned LightGBM, XGBoost and CatBoost: NDCG@10 on seven collections, paired tests, Holm.
+"""KinRanker against tuned LightGBM, XGBoost and CatBoost: NDCG@10 on eight worlds, paired tests, Holm.
 
 Every library tries the same three shapes of trees. Peers choose theirs, and their number of trees, on validation
 queries and are then grown again on training and validation queries together; KinRanker chooses its shape by its own
