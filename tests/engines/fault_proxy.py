@@ -7,9 +7,11 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.error import HTTPError
+
+from tests.engines.stub import listening
 
 Harm = Callable[[int, str], int | float | None]
 """From the number of a search, counted from 0, and its path: a status to refuse with, seconds to dawdle, or None."""
@@ -68,13 +70,5 @@ def harmed(target: str, harm: Harm) -> Iterator[str]:
 
         do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_any  # noqa: N815
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Handler) as address:
+        yield address

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kinrank.errors import DataError, FileFormatError
+from kinrank.errors import DataError
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
@@ -66,12 +66,7 @@ class Source:
             return QuerySet.open(self.path)
         if form == "letor":
             return read_letor(self.path, n_features=self.n_features)
-        try:
-            return read_parquet(self.path, **self._columns)
-        except FileFormatError:  # names the file itself
-            raise
-        except DataError as error:
-            raise DataError(f"{self.path}: {error}") from None
+        return read_parquet(self.path, **self._columns)
 
     def blocks(self) -> Iterator[QuerySet]:
         """All of it, about `ROWS_PER_BLOCK` rows at a time where the form allows it."""

@@ -32,8 +32,7 @@ def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str 
     QuerySet(1 queries, 2 rows, 1 features, judged)
     """
     with _readable(path):
-        table = _dataset(path).to_table()
-    return from_table(table, qid=qid, y=y, doc_id=doc_id)
+        return from_table(_dataset(path).to_table(), qid=qid, y=y, doc_id=doc_id)
 
 
 def write_parquet(queries: QuerySet, path: PathLike) -> None:
@@ -87,7 +86,8 @@ def iter_parquet(
         raise ParameterError(f"rows_per_block must be at least 1, got {rows_per_block}")
     seen: set[object] = set()
     for table in _whole_queries(path, qid, rows_per_block):
-        block = from_table(table, qid=qid, y=y, doc_id=doc_id)
+        with _readable(path):
+            block = from_table(table, qid=qid, y=y, doc_id=doc_id)
         ids = block.qid.tolist()
         again = seen.intersection(ids)
         if block.row_order is not None:  # the first row that grouping pulled forward
@@ -108,11 +108,15 @@ def _dataset(path: PathLike) -> pds.Dataset:
 
 @contextmanager
 def _readable(path: PathLike | pds.Dataset) -> Iterator[None]:
-    """Say of which file it is that Arrow complains."""
+    """Say of which file it is that Arrow, or we, complain."""
+    name = "the Parquet files" if isinstance(path, pds.Dataset) else path
     try:
         yield
+    except FileFormatError:  # says it
+        raise
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
     except pa.ArrowException as error:
-        name = "the Parquet files" if isinstance(path, pds.Dataset) else path
         raise FileFormatError(name, 0, f"cannot be read as Parquet ({error}); fetch or write it again") from error
 
 

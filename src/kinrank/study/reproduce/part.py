@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
-from kinrank.study.reproduce.data_folder import DataFolder
+from kinrank.study.reproduce.data_folder import FOLDS, DataFolder, letor_files
 
 Values = NDArray[Any]
 
@@ -46,6 +47,26 @@ class Piece:
     compute: Callable[[DataFolder], Findings]
     needs: tuple[str, ...] = ()
     minutes: float = 0.1
+
+
+def letor_pieces(
+    one_fold: Callable[[str, int, DataFolder], Findings], minutes: Mapping[str, float]
+) -> dict[str, Piece]:
+    """A piece for every fold of LETOR collections, given the minutes that a fold of each takes."""
+    return {
+        _letor_name(collection, fold): Piece(partial(one_fold, collection, fold), letor_files(collection), each)
+        for collection, each in minutes.items()
+        for fold in FOLDS
+    }
+
+
+def found_on_folds(found: Mapping[str, Findings], collection: str) -> list[Findings]:
+    """What the `letor_pieces` of a collection found, fold by fold."""
+    return [found[_letor_name(collection, fold)] for fold in FOLDS]
+
+
+def _letor_name(collection: str, fold: int) -> str:
+    return f"{collection} fold {fold}"
 
 
 @dataclass(frozen=True)

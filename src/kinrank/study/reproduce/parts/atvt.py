@@ -14,7 +14,6 @@ line leaves (1, 0), |α - 1| + |β|, does not depend on who gains.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -27,8 +26,8 @@ from kinrank.learn.target_transform import TargetTransform
 from kinrank.measure import DCG
 from kinrank.rankers.atvt import ATVTRanker
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.reproduce.data_folder import FOLDS, MSRD_FILES, DataFolder, letor_files
-from kinrank.study.reproduce.part import Findings, Part, Piece
+from kinrank.study.reproduce.data_folder import MSRD_FILES, DataFolder
+from kinrank.study.reproduce.part import Findings, Part, Piece, found_on_folds, letor_pieces
 from kinrank.study.reproduce.parts.atvt_tables import collection_figures
 from kinrank.study.reproduce.rows import per_query
 
@@ -126,18 +125,13 @@ def label(setting: Setting) -> str:
 def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     """Of each collection, all test queries of all folds together."""
     labels = [label(setting) for setting in (*CHOICES, FREE)]
-    folds = {name: [found[f"{name} fold {fold}"] for fold in FOLDS] for name in LETOR} | {"MSRD": [found["MSRD"]]}
+    folds = {name: found_on_folds(found, name) for name in LETOR} | {"MSRD": [found["MSRD"]]}
     return {name: collection_figures(pieces, labels) for name, pieces in folds.items()}
 
 
 PART = Part(
     "atvt",
     "atvt",
-    {
-        f"{collection} fold {fold}": Piece(partial(one_fold, collection, fold), letor_files(collection), minutes)
-        for collection, minutes in LETOR.items()
-        for fold in FOLDS
-    }
-    | {"MSRD": Piece(movies, MSRD_FILES, 3.0)},
+    letor_pieces(one_fold, LETOR) | {"MSRD": Piece(movies, MSRD_FILES, 3.0)},
     summary,
 )

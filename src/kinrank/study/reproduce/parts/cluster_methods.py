@@ -7,7 +7,6 @@ the same for RankSVM.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -21,8 +20,8 @@ from kinrank.measure.difficulty import difficulty_levels, mean_by_level
 from kinrank.rankers import Ranker
 from kinrank.rankers.cluster import ClusterRanker
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.reproduce.data_folder import FOLDS, DataFolder, letor_files
-from kinrank.study.reproduce.part import Findings, Part, Piece
+from kinrank.study.reproduce.data_folder import DataFolder
+from kinrank.study.reproduce.part import Findings, Part, found_on_folds, letor_pieces
 from kinrank.study.reproduce.rows import joined, two_digits
 
 COLLECTIONS = ("MQ2007", "MQ2008")
@@ -97,10 +96,7 @@ def average_precision(ranker: Ranker, queries: QuerySet) -> Float64:
 
 def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     """Of each collection: test measures, MAP by difficulty, and the settings chosen."""
-    return {
-        collection: _collection(collection, [found[f"{collection} fold {fold}"] for fold in FOLDS])
-        for collection in COLLECTIONS
-    }
+    return {collection: _collection(collection, found_on_folds(found, collection)) for collection in COLLECTIONS}
 
 
 def _collection(collection: str, folds: list[Findings]) -> dict[str, Any]:
@@ -128,10 +124,6 @@ def _collection(collection: str, folds: list[Findings]) -> dict[str, Any]:
 PART = Part(
     "cluster-methods",
     "local-models",
-    {
-        f"{collection} fold {fold}": Piece(partial(one_fold, collection, fold), letor_files(collection), minutes)
-        for collection, minutes in zip(COLLECTIONS, (0.3, 0.15), strict=True)
-        for fold in FOLDS
-    },
+    letor_pieces(one_fold, dict(zip(COLLECTIONS, (0.3, 0.15), strict=True))),
     summary,
 )

@@ -8,7 +8,6 @@ nothing is chosen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +19,8 @@ from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP
 from kinrank.measure.oracle import rank_curve, rank_of, upper_bound
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.reproduce.data_folder import FOLDS, DataFolder, letor_files
-from kinrank.study.reproduce.part import Findings, Part, Piece
+from kinrank.study.reproduce.data_folder import DataFolder
+from kinrank.study.reproduce.part import Findings, Part, found_on_folds, letor_pieces
 from kinrank.study.reproduce.parts.cluster_methods import COLLECTIONS, average_precision, cluster_ranker
 
 CLUSTERS = (2, 5, 10, 20, 50, 100)
@@ -58,9 +57,7 @@ def _map_of_models(scores: Float64, test: QuerySet) -> Float64:
 
 def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     """Of each collection the lines and curves, and the rank that RankSVM equals."""
-    return {
-        collection: _collection([found[f"{collection} fold {fold}"] for fold in FOLDS]) for collection in COLLECTIONS
-    }
+    return {collection: _collection(found_on_folds(found, collection)) for collection in COLLECTIONS}
 
 
 def _collection(folds: list[Findings]) -> dict[str, Any]:
@@ -83,10 +80,6 @@ def _collection(folds: list[Findings]) -> dict[str, Any]:
 PART = Part(
     "cluster-oracles",
     "local-models",
-    {
-        f"{collection} fold {fold}": Piece(partial(one_fold, collection, fold), letor_files(collection), minutes)
-        for collection, minutes in zip(COLLECTIONS, (0.3, 0.15), strict=True)
-        for fold in FOLDS
-    },
+    letor_pieces(one_fold, dict(zip(COLLECTIONS, (0.3, 0.15), strict=True))),
     summary,
 )

@@ -7,7 +7,6 @@ conventions, paired t-test over the queries of all five test folds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from kinrank.learn.base import Float64
@@ -15,8 +14,8 @@ from kinrank.rankers.choose import choose_neighbors
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.reproduce.data_folder import FOLDS, DataFolder, letor_files
-from kinrank.study.reproduce.part import Findings, Part, Piece
+from kinrank.study.reproduce.data_folder import DataFolder
+from kinrank.study.reproduce.part import Findings, Part, found_on_folds, letor_pieces
 from kinrank.study.reproduce.rows import joined, per_query, row
 
 # BM25 of the whole document; of the title in OHSUMED, where column 12 is its logarithm and ranks alike.
@@ -54,7 +53,7 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     """Each method against Single on each collection."""
     figures: dict[str, Any] = {}
     for collection in REFERENCE:
-        folds = [found[f"{collection} fold {fold}"] for fold in FOLDS]
+        folds = found_on_folds(found, collection)
         quality = joined(folds)
         rows = {name: row(values, quality["Single RankRLS"]) for name, values in quality.items()}
         chosen = [choice for fold in folds for choice in fold.figures["chosen"]]
@@ -65,10 +64,6 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
 PART = Part(
     "knn-letor",
     "geng",
-    {
-        f"{collection} fold {fold}": Piece(partial(one_fold, collection, fold), letor_files(collection), minutes)
-        for collection, minutes in (("MQ2007", 0.05), ("MQ2008", 0.02), ("OHSUMED", 0.01))
-        for fold in FOLDS
-    },
+    letor_pieces(one_fold, {"MQ2007": 0.05, "MQ2008": 0.02, "OHSUMED": 0.01}),
     summary,
 )

@@ -7,7 +7,6 @@ LETOR's conventions, λ = 0.01 as in the KNN paper; nothing is tuned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_LETOR, Measure, evaluate
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.reproduce.data_folder import FOLDS, DataFolder, letor_files
-from kinrank.study.reproduce.part import Findings, Part, Piece
+from kinrank.study.reproduce.data_folder import DataFolder
+from kinrank.study.reproduce.part import Findings, Part, found_on_folds, letor_pieces
 
 MEASURES: dict[str, Measure] = {
     "NDCG@1": LETOR_NDCG @ 1,
@@ -76,11 +75,11 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     """Of each collection: learner to measure to value, and how far RankSVM is from the published row."""
     figures: dict[str, Any] = {}
     for collection, published in PUBLISHED.items():
-        folds = [found[f"{collection} fold {fold}"].figures for fold in FOLDS]
+        folds = [fold.figures for fold in found_on_folds(found, collection)]
         own = {name: five_folds([fold[name] for fold in folds]) for name in LEARNERS}
         off = {name: round(own["RankSVM"][name] - value, 4) for name, value in published.items()}
         figures[collection] = {"published RankSVM": published, **own, "RankSVM minus published": off}
-    folds = [found[f"{SWEPT} fold {fold}"].figures for fold in FOLDS]
+    folds = [fold.figures for fold in found_on_folds(found, SWEPT)]
     swept = {f"{penalty:g}": five_folds([fold[f"{penalty:g}"] for fold in folds]) for penalty in PENALTIES}
     figures[f"{SWEPT} by penalty"] = {
         penalty: {name: means[name] for name in ("NDCG@1", "NDCG@10", "MAP")} for penalty, means in swept.items()
@@ -91,10 +90,6 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
 PART = Part(
     "letor-baselines",
     "local-models",
-    {
-        f"{collection} fold {fold}": Piece(partial(one_fold, collection, fold), letor_files(collection), minutes)
-        for collection, minutes in (("MQ2007", 0.06), ("MQ2008", 0.02), (SWEPT, 0.03))
-        for fold in FOLDS
-    },
+    letor_pieces(one_fold, {"MQ2007": 0.06, "MQ2008": 0.02, SWEPT: 0.03}),
     summary,
 )
