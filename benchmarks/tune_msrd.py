@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from functools import partial
 
 os.environ["OMP_NUM_THREADS"] = "1"
+
+from sklearn.base import clone
 
 from benchmarks.common import msrd, say
 from kinrank import KnnRanker, QuerySet, SingleRanker
@@ -74,4 +77,7 @@ def on_test(trial: Trial, train: QuerySet, test: QuerySet) -> dict[str, float]:
         return {repr(ranker): float(values_of(ranker.fit(train), test, MEASURE).mean())}
     fitted = ranker.set_params(n_neighbors=NEIGHBORS[-1]).fit(train)
     swept = choose_neighbors(fitted, test, NEIGHBORS, prior_strengths=PRIORS, measure=MEASURE)
-    return {f"{ranker.describe!r}, k={k}, prior={mu}": value for (k, mu), value in swept.quality.items()}
+    return {
+        repr(replace(swept, n_neighbors=k, prior_strength=strength).apply(clone(ranker))): value
+        for (k, strength), value in swept.quality.items()
+    }

@@ -42,11 +42,21 @@ def test_validation_stands_beside_the_global_model(kinrank, workdir: Path):
     assert done.stderr.endswith(": a gain\n")
 
 
-def test_no_gain_is_said(kinrank, workdir: Path):
+def test_the_global_model_is_kept_where_nothing_gains_and_that_is_said(kinrank, workdir: Path):
     # Neighbors are all queries, so the local model is the global one.
     settings = ["--ranker", "knn", "--set", "n_neighbors=40"]
     done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test")
-    assert "no difference to rely on; --ranker single is the simpler model" in done.stderr
+    assert "no difference to rely on, so the global model is kept" in done.stderr
+    assert "m: ranker 'single'" in done.stderr
+    kept, single = (library.load(model).predict(QuerySet.open("test")) for model in ("m", "single"))
+    np.testing.assert_allclose(kept, single, rtol=1e-6)
+
+
+def test_what_was_learnt_from_does_not_validate(kinrank, workdir: Path):
+    done = kinrank("train", "train.parquet", "--model", "m", "--ranker", "knn", "--validate", "train.parquet")
+    assert done.exit_code == 2
+    assert "40 of 40 test queries were seen in training" in done.stderr
+    assert not Path("m").exists()
 
 
 def test_the_global_model_has_nothing_to_stand_beside(kinrank, workdir: Path):

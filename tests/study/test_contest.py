@@ -7,9 +7,11 @@ import pytest
 
 from kinrank import KnnRanker
 from kinrank.data.queryset import QuerySet
+from kinrank.data.trec import run_from_scores, write_run
 from kinrank.datasets import make_two_camps
 from kinrank.errors import LeakError
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.measure import NDCG
 from kinrank.rankers import RANKERS, load
 from kinrank.study.contest import contest
 
@@ -49,3 +51,16 @@ def test_a_model_of_cells_is_not_checked_and_that_is_said(camps: QuerySet, tmp_p
     assert contest([model], camps[40:]).unchecked == (model,)
     with pytest.raises(LeakError, match="model: 4 of 60 test queries"):  # one query of each cell is known by name
         contest([model], camps)
+
+
+def test_a_run_is_asked_once_about_all_folds(camps: QuerySet, tmp_path: Path):
+    run, told = str(tmp_path / "few.run"), []
+    few = camps[:3]
+    write_run(run_from_scores(few, few.X[:, 0].astype(np.float64)), run)
+    found = contest([run, "single"], camps, folds=5, advance=told.append)
+    entrant = found.comparison[run]
+    assert entrant.coverage is not None
+    assert entrant.coverage.absent_queries == 57
+    assert entrant.coverage.unjudged_top == 0
+    assert sum(told) == 10
+    assert found.comparison["single"].evaluation.per_query[NDCG @ 10].shape == (60,)

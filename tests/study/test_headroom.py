@@ -72,6 +72,17 @@ def test_seen_queries_are_refused_dropped_or_kept():
         headroom(train, test, leaks="ignore")
 
 
+def test_few_groups_are_cut_into_as_many_parts_as_they_allow():
+    camps = make_two_camps(n_queries=80, seed=0)
+    found = headroom(camps.replace(query_columns={"shop": np.arange(80) // 10}), group="shop", folds=2)
+    assert found.advice.verdict == "gain"
+    halves = camps.replace(query_columns={"shop": np.arange(80) // 40})
+    with pytest.raises(
+        DataError, match="k is chosen on folds of the training queries by shop, and 40 queries in 1 gro"
+    ):
+        headroom(halves, group="shop", folds=2)
+
+
 def test_candidates_tell_how_many_of_the_first_ten_are_unjudged():
     camps = make_two_camps(n_queries=60, n_docs=20, seed=0)
     train, test = camps[:40], camps[40:]

@@ -13,9 +13,10 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.describe import Describer
-from kinrank.errors import FileFormatError, MissingExtraError, ParameterError, StoreError
+from kinrank.errors import DataError, FileFormatError, LeakError, MissingExtraError, ParameterError, StoreError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
+from kinrank.rankers.choose import choose_neighbors
 from kinrank.rankers.settings import ranker_of, ranker_record, read_settings
 from kinrank.scale import Processes, using
 from kinrank.study import sampler
@@ -46,6 +47,32 @@ def test_the_sweep_is_cross_validation_of_every_setting(intents: QuerySet):
     few = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5,), strengths=(None,), enough=40)
     thinned = folds[0][1][np.linspace(0, len(folds[0][1]) - 1, 40).astype(int)]
     assert few.quality[5, None] == pytest.approx(KnnRanker(5).fit(folds[0][0]).score(thinned), abs=1e-6)
+
+
+def test_a_k_that_one_fold_does_not_allow_is_not_tried(intents: QuerySet):
+    folds = [(intents[:40], intents[100:110]), (intents[:100], intents[110:])]
+    choice = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5, 20, 50), strengths=(None,))
+    assert {k for k, _ in choice.quality} == {5, 20}
+    assert choice.n_queries == 60
+
+
+def test_queries_without_a_value_do_not_weigh(intents: QuerySet):
+    measure = NDCG(no_relevant="skip") @ 10
+    train, test = intents[:80], intents[80:120]
+    nothing_relevant = intents[120:].replace(y=np.zeros(intents[120:].n_rows))
+    alone = sweep_neighbors(KnnRanker(), [(train, test)], measure, counts=(5,), strengths=(None,))
+    both = sweep_neighbors(
+        KnnRanker(), [(train, test), (train, nothing_relevant)], measure, counts=(5,), strengths=(None,)
+    )
+    assert both == alone
+    with pytest.raises(DataError, match="no fold to choose by"):
+        sweep_neighbors(KnnRanker(), [(train, nothing_relevant)], measure)
+
+
+def test_ties_may_go_by_document_id(intents: QuerySet):
+    named = intents.replace(doc_id=np.arange(intents.n_rows))
+    choice = choose_neighbors(KnnRanker().fit(named[:80]), named[80:], [5], measure=NDCG(ties="doc_id") @ 10)
+    assert choice.quality[5, None] == pytest.approx(KnnRanker(5).fit(named[:80]).score(named[80:]), abs=1e-6)
 
 
 def test_the_winner_is_the_best_trial_and_can_be_trained_again(intents: QuerySet, tmp_path: Path):
@@ -132,11 +159,29 @@ def test_trials_of_other_data_or_protocols_do_not_mix(intents: QuerySet, tmp_pat
         tune(intents[:100], study, Plan(["single"], n_trials=1, folds=2))
     with pytest.raises(StoreError, match="a study with another validation, measure, seed"):
         tune(intents, study, Plan(["single"], n_trials=1, folds=3, measure=NDCG @ 5, seed=1))
+    with pytest.raises(StoreError, match="a study with another reference, missing"):
+        tune(intents, study, Plan(["single"], n_trials=1, folds=2, reference="reference", missing="zero"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with pytest.raises(StoreError, match="holds other things than a tuning study"):
         tune(intents, tmp_path / "full", Plan(["single"]))
     assert fingerprint(intents) != fingerprint(intents.replace(y=intents.grades[::-1].copy()))
+
+
+def test_a_study_killed_between_two_files_is_whole_again(intents: QuerySet, tmp_path: Path):
+    plan = Plan(["single"], n_trials=2, folds=2)
+    best = tune(intents, tmp_path / "study", plan).best
+    (tmp_path / "study" / "settings.json").unlink()
+    tune(intents, tmp_path / "study", plan)
+    assert ranker_record(read_settings(tmp_path / "study" / "settings.json")) == best.record
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / ".123.study.json").write_text("{")
+    assert len(tune(intents, tmp_path / "new", plan).trials) == 2
+
+
+def test_validation_queries_that_were_seen_are_refused(intents: QuerySet, tmp_path: Path):
+    with pytest.raises(LeakError, match="10 of 20 test queries were seen in training"):
+        tune(intents[:100], tmp_path, Plan(["single"]), validation=intents[90:110])
 
 
 def test_query_columns_are_data_of_a_study(intents: QuerySet, tmp_path: Path):

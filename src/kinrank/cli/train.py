@@ -83,7 +83,8 @@ def train(
     ] = False,
 ) -> None:
     """Learn a ranker from judged queries and write it as a folder."""
-    from kinrank.cli.validation import validation_report
+    from kinrank.cli.validation import validate as validated
+    from kinrank.study.leaks import find_leaks
 
     large = ray is not None or workers is not None
     name, learner = _unfitted(ranker, LARGE_RANKER if large else DEFAULT_RANKER, settings_file, settings or [])
@@ -98,19 +99,23 @@ def train(
     held_out = None if validate is None else _read(validate, queries.n_features)
     if held_out is not None and (held_out.y is None or held_out.feature_names != queries.feature_names):
         raise DataError(f"{validate}: must be judged and have the features of {data}, in the same order")
+    if held_out is not None:
+        find_leaks(queries, held_out).refuse(queries, held_out)
     start = time.perf_counter()
     with messages.working(f"learning {name}"):
         learner.fit(queries)
     seconds = time.perf_counter() - start
+    said: list[str] = []
+    if held_out is not None:
+        with messages.working("validating"):
+            found = validated(name, learner, queries, held_out)
+        name, learner, said = found.name, found.ranker, found.said
     learner.save(model, examples=queries[:EXAMPLES])
     messages.say(f"{model}: ranker {name!r}, learnt in {seconds:.1f} s")
     for line in learner.remarks():
         messages.say(f"{model}: {line}")
-    if held_out is not None:
-        with messages.working("validating"):
-            lines = validation_report(name, learner, queries, held_out)
-        for line in lines:
-            messages.say(f"{validate}: {line}")
+    for line in said:
+        messages.say(f"{validate}: {line}")
 
 
 def _unfitted(ranker: str | None, default: str, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:

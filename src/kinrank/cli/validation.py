@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 
 from kinrank.data.queryset import QuerySet
 from kinrank.learn import LEARNERS
@@ -14,8 +15,17 @@ LEVEL = 0.05
 MEASURE = NDCG @ 10
 
 
-def validation_report(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -> list[str]:
-    """Sentences about a fitted ranker beside the global model.
+@dataclass(frozen=True)
+class Validation:
+    """What to keep, under which name in `RANKERS`, and sentences that say why."""
+
+    name: str
+    ranker: Ranker
+    said: list[str]
+
+
+def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -> Validation:
+    """Hold a fitted ranker against the global model, which is kept where the ranker gains nothing.
 
     Parameters
     ----------
@@ -31,18 +41,20 @@ def validation_report(name: str, ranker: Ranker, queries: QuerySet, held_out: Qu
     values = evaluate(held_out, ranker.predict(held_out), [MEASURE])
     said = f"{len(held_out):,} queries, {MEASURE!r}: {name} {values[MEASURE]:.4f}"
     if name == GLOBAL_RANKER:
-        return [said]
-    baseline = evaluate(held_out, _global_model(ranker, queries).predict(held_out), [MEASURE])
+        return Validation(name, ranker, [said])
+    simple = _global_model(ranker, queries)
+    baseline = evaluate(held_out, simple.predict(held_out), [MEASURE])
     said += f", global model {baseline[MEASURE]:.4f}"
     test = compare_paired(values.per_query[MEASURE], baseline.per_query[MEASURE])
     low, high = test.interval
-    verdict = "a gain" if test.mean_difference > 0 else "a loss"
-    if test.p > LEVEL:
-        verdict = f"no difference to rely on; --ranker {GLOBAL_RANKER} is the simpler model"
     difference = (
         f"{test.mean_difference:+.4f} ({test.confidence:.0%}: {low:+.4f} to {high:+.4f}, paired t p = {test.p:.2g})"
     )
-    return [said, f"{difference}: {verdict}"]
+    if test.p <= LEVEL and test.mean_difference > 0:
+        return Validation(name, ranker, [said, f"{difference}: a gain"])
+    found = "no difference to rely on" if test.p > LEVEL else "a loss"
+    kept = f"so the global model is kept; without --validate {name} is written all the same"
+    return Validation(GLOBAL_RANKER, simple, [said, f"{difference}: {found}, {kept}"])
 
 
 def _global_model(ranker: Ranker, queries: QuerySet) -> Ranker:

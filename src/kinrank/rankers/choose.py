@@ -12,6 +12,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Float64
 from kinrank.measure import NDCG, Measure
+from kinrank.measure.base import mean_of
 from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.local import coefficients
 from kinrank.rankers.memory import Int64, Pull, SummedMemory
@@ -34,12 +35,15 @@ class NeighborChoice:
         The measure of every (k, strength) tried.
     single
         The measure of the global model on the same queries: a best below it says that nothing gains.
+    n_queries
+        How many queries that is: those which the measure gives a value.
     """
 
     n_neighbors: int
     prior_strength: float | None
     quality: dict[tuple[int, float | None], float]
     single: float
+    n_queries: int
 
     def apply(self, ranker: KnnRanker) -> KnnRanker:
         """Set the choice on a fitted online ranker; nothing has to be fitted again."""
@@ -200,10 +204,12 @@ def _best(
     measure: Measure,
     single: Float64,
 ) -> NeighborChoice:
+    judged = queries.grades, queries.offsets, queries.doc_id
     quality = {
-        (k, strength): measure.mean(scores[row, column], queries.grades, queries.offsets)
+        (k, strength): measure.mean(scores[row, column], *judged)
         for row, strength in enumerate(strengths)
         for column, k in enumerate(counts)
     }
     k, strength = max(quality, key=quality.__getitem__)
-    return NeighborChoice(k, strength, quality, measure.mean(single, queries.grades, queries.offsets))
+    by_single = measure.per_query(single, *judged)
+    return NeighborChoice(k, strength, quality, mean_of(by_single), int(np.isfinite(by_single).sum()))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import LeakError, ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.rankers.base import Ranker
-from kinrank.study.comparison import Comparison, Entrant, Pairs, compare
+from kinrank.study.comparison import Comparison, Entrant, Origin, Pairs, compare
 from kinrank.study.entrants import enter, origin_of, pooled_entrant
 from kinrank.study.folds import Fold, Gathered, OnLeak, guarded_folds
 from kinrank.study.leaks import LeakReport
+
+FITTED_HERE: tuple[Origin, ...] = ("ranker", "peer")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,23 +82,16 @@ def contest(
     """
     unchecked: set[str] = set()
     origins = {name: origin_of(name) for name in names}  # a name that is none is refused before any work
-    if train is not None and folds is not None:
-        raise ParameterError("training queries and folds both given: pass one of them")
-    if train is None and folds is None:
-        for name, origin in origins.items():
-            if origin in ("ranker", "peer"):
-                raise ParameterError(
-                    f"{name!r} must be fitted: give training queries (--train), or a number of folds (--folds)"
-                )
-        entrants = [_entered(name, queries, measures, None, None, leaks, unchecked, advance) for name in origins]
-        return Contest(compare(queries, entrants, baseline=baseline, pairs=pairs), (), tuple(sorted(unchecked)))
-    source = queries if train is None else train
-    asked = None if train is None else queries
-    cut = list(guarded_folds(source, asked, folds=folds or 2, group=group, leaks=leaks, seed=seed))
+    cut = _cut(origins, queries, train, folds, group, leaks, seed)
     tested = Gathered.of(cut, queries)
     entrants = []
-    for name in origins:
-        parts = [_entered(name, fold.test, measures, fold, group, leaks, unchecked, advance) for fold in cut]
+    for name, origin in origins.items():
+        # What was made elsewhere is the same in every fold: it is asked once, about all queries.
+        asked = [(fold.test, fold.train) for fold in cut] if origin in FITTED_HERE else [(tested.queries, None)]
+        parts = []
+        for test, known in asked:
+            parts.append(_entered(name, test, measures, known, group, leaks, unchecked))
+            advance(max(1, len(cut)) // len(asked))
         entrants.append(
             parts[0] if len(parts) == 1 else pooled_entrant(name, parts, tested.queries, tested.rows, measures)
         )
@@ -104,17 +99,40 @@ def contest(
     return Contest(comparison, tuple(fold.leaks for fold in cut), tuple(sorted(unchecked)))
 
 
+def _cut(
+    origins: Mapping[str, Origin],
+    queries: QuerySet,
+    train: QuerySet | None,
+    folds: int | None,
+    group: str | None,
+    leaks: OnLeak,
+    seed: int,
+) -> list[Fold]:
+    """What to learn from and to test on; nothing where nothing is learnt."""
+    if train is not None and folds is not None:
+        raise ParameterError("training queries and folds both given: pass one of them")
+    if train is not None:
+        return list(guarded_folds(train, queries, group=group, leaks=leaks, seed=seed))
+    if folds is not None:
+        return list(guarded_folds(queries, folds=folds, group=group, leaks=leaks, seed=seed))
+    for name, origin in origins.items():
+        if origin in FITTED_HERE:
+            raise ParameterError(
+                f"{name!r} must be fitted: give training queries (--train), or a number of folds (--folds)"
+            )
+    return []
+
+
 def _entered(
     name: str,
     queries: QuerySet,
     measures: Sequence[Measure],
-    fold: Fold | None,
+    train: QuerySet | None,
     group: str | None,
     leaks: OnLeak,
     unchecked: set[str],
-    advance: Callable[[int], None],
 ) -> Entrant:
-    entrant = enter(name, queries, measures, train=None if fold is None else fold.train, group=group)
+    entrant = enter(name, queries, measures, train=train, group=group)
     if entrant.origin == "model" and isinstance(entrant.ranker, Ranker) and leaks != "warn":
         known = entrant.ranker.learnt_from(queries)
         if known is None:
@@ -124,5 +142,4 @@ def _entered(
                 f"{name}: {known.sum():,} of {len(queries):,} test queries are among those this model was learnt from, "
                 f"for example {queries.qid[known][0].item()!r}: test on others"
             )
-    advance(1)
     return entrant

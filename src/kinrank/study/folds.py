@@ -99,7 +99,9 @@ class Gathered:
 
     @classmethod
     def of(cls, folds: list[Fold], source: QuerySet) -> Gathered:
-        """Gather folds of `source`."""
+        """Gather folds of `source`; all of it where there are none."""
+        if not folds:
+            return cls(source, [], np.zeros(len(source), dtype=np.bool_))
         positions = np.concatenate([fold.positions for fold in folds])
         order = np.argsort(positions)
         queries = source[positions[order]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_queries
+from kinrank.data.split import fold_queries, groups_of
 from kinrank.data.trec import run_from_scores
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
@@ -193,9 +194,19 @@ class _Study:
 
     def _local(self, train: QuerySet) -> tuple[KnnRanker, NeighborChoice]:
         """The ranker of all training queries, k and prior chosen on folds of them."""
-        folds = fold_queries(train, _INNER_FOLDS, group=self.group, seed=self.seed)
-        choice = sweep_neighbors(self.template, folds, self.measure, enough=_CHOOSERS)
+        choice = sweep_neighbors(self.template, self._inner_folds(train), self.measure, enough=_CHOOSERS)
         return choice.apply(clone(self.template)).fit(train), choice
+
+    def _inner_folds(self, train: QuerySet) -> Iterator[tuple[QuerySet, QuerySet]]:
+        """Five, or as many as the groups allow."""
+        for n_folds in range(_INNER_FOLDS, 1, -1):
+            with suppress(DataError):
+                return fold_queries(train, n_folds, group=self.group, seed=self.seed)
+        raise DataError(
+            f"k is chosen on folds of the training queries by {self.group or 'query'}, and {len(train)} queries in "
+            f"{len(np.unique(groups_of(train, self.group)))} groups cannot be cut in two: group by something finer, or "
+            "test on fewer"
+        )
 
 
 def _gather(tested: Gathered, folds: Sequence[Fold], parts: Sequence[_Part], worth: float) -> Headroom:

@@ -37,7 +37,7 @@ def sweep_neighbors(
     measure
         What to maximise.
     counts, strengths
-        What to try; a k above half of the queries to learn from is not tried.
+        What to try; a k above half of the queries to learn from, in any fold, is not.
     enough
         How many queries are enough to choose by: no further fold is begun once there are as many, and no more of a
         fold are looked at, evenly spaced. All of all folds where not given.
@@ -51,24 +51,30 @@ def sweep_neighbors(
     >>> sweep_neighbors(KnnRanker(), fold_queries(camps, 3), NDCG @ 10).n_neighbors <= 20
     True
     """
-    total: dict[tuple[int, float | None], float] = {}
-    single, used = 0.0, 0
+    found: list[NeighborChoice] = []
+    used = 0
     for train, held_out in folds:
         asked = held_out if enough is None else thinned(held_out, enough)
         tried = [k for k in counts if k <= max(counts[0], len(train) // 2)]
         fitted = clone(ranker).set_params(n_neighbors=tried[-1]).fit(train)
         choice = choose_neighbors(fitted, asked, tried, prior_strengths=strengths, measure=measure)
-        for setting, quality in choice.quality.items():
-            total[setting] = total.get(setting, 0.0) + quality * len(asked)
-        single += choice.single * len(asked)
+        if choice.n_queries:
+            found.append(choice)
         used += len(asked)
         if enough is not None and used >= enough:
             break
-    if not used:
-        raise DataError("there is no fold to choose by: give at least one")
-    mean = {setting: quality / used for setting, quality in total.items()}
+    if not found:
+        raise DataError(f"there is no fold to choose by: give at least one with queries that {measure!r} gives a value")
+    weights = [choice.n_queries for choice in found]
+    # A k that only the larger folds allow would be judged by other queries than the rest.
+    everywhere = [setting for setting in found[0].quality if all(setting in choice.quality for choice in found)]
+    mean = {setting: _mean([choice.quality[setting] for choice in found], weights) for setting in everywhere}
     k, strength = max(mean, key=mean.__getitem__)
-    return NeighborChoice(k, strength, mean, single / used)
+    return NeighborChoice(k, strength, mean, _mean([choice.single for choice in found], weights), sum(weights))
+
+
+def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
+    return float(np.average(values, weights=weights))
 
 
 def thinned(queries: QuerySet, most: int) -> QuerySet:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
+from kinrank.data.textfile import writing
 from kinrank.errors import StoreError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.settings import ranker_of
@@ -71,6 +72,8 @@ class TrialLog:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._check(protocol)
         self.trials = self._read()
+        if self.best is not None:  # the study may have been killed between a trial and its settings
+            _replace(self._settings, self.best.record)
 
     @property
     def best(self) -> Trial | None:
@@ -85,7 +88,11 @@ class TrialLog:
             os.fsync(stream.fileno())
         self.trials.append(trial)
         if self.best is trial:
-            _replace(self.folder / "settings.json", trial.record)
+            _replace(self._settings, trial.record)
+
+    @property
+    def _settings(self) -> Path:
+        return self.folder / "settings.json"
 
     @property
     def _file(self) -> Path:
@@ -94,7 +101,7 @@ class TrialLog:
     def _check(self, protocol: dict[str, Any]) -> None:
         file = self.folder / "study.json"
         if not file.exists():
-            if any(self.folder.iterdir()):
+            if any(not file.name.startswith(".") for file in self.folder.iterdir()):  # `writing` begins with a dot
                 raise StoreError(f"{self.folder}: holds other things than a tuning study; name a new folder")
             _replace(file, protocol)
             return
@@ -127,6 +134,5 @@ def fingerprint(queries: QuerySet) -> str:
 
 
 def _replace(path: Path, record: dict[str, Any]) -> None:
-    staging = path.with_suffix(".new")
-    staging.write_text(json.dumps(record, indent=2) + "\n")
-    staging.replace(path)
+    with writing(path) as stream:
+        stream.write(json.dumps(record, indent=2).encode() + b"\n")

@@ -22,6 +22,7 @@ from kinrank.rankers.knn import KnnRanker
 from kinrank.rankers.parallel import Here, current, in_order
 from kinrank.rankers.settings import ranker_record
 from kinrank.rankers.single import SingleRanker
+from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_candidate
 from kinrank.study.space import Candidate, first_candidates, follow_ups, usual_families
 from kinrank.study.sweep import sweep_neighbors
@@ -121,6 +122,8 @@ def tune(
     plan = plan or Plan()
     if plan.n_trials < 1 or (plan.seconds is not None and plan.seconds <= 0):
         raise ParameterError(f"a budget is one trial and some time at least, got {plan.n_trials} and {plan.seconds}")
+    if validation is not None:
+        find_leaks(queries, validation, group=plan.group).refuse(queries, validation)
     folds: Folds = (
         [(queries, validation)]
         if validation is not None
@@ -133,6 +136,8 @@ def tune(
         else fingerprint(validation),
         "measure": repr(plan.measure),
         "seed": plan.seed,
+        "reference": plan.reference,
+        "missing": plan.missing,
     }
     log = TrialLog(folder, protocol)
     began = time.perf_counter()
