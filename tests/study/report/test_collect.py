@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kinrank import KnnRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.errors import ParameterError
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.study.comparison import compare
 from kinrank.study.entrants import ranked_entrant
 from kinrank.study.report import STEPS, collect, words
+from kinrank.study.report.context import context_of
 from kinrank.study.report.kinship import MOST_SHOWN, neighbor_counts, shown_queries
 from kinrank.study.report.names import query_names
 
@@ -54,7 +56,6 @@ def test_what_k_does_is_known_at_both_ends():
     assert kinship.curve is not None
     gains = kinship.curve.gains
     assert list(gains) == [10, 25, 50, 80]
-    assert gains[80].mean_difference == 0
     assert gains[10].mean_difference == pytest.approx(
         comparison["own"].evaluation[MEASURE] - comparison["one"].evaluation[MEASURE]
     )
@@ -64,6 +65,43 @@ def test_what_k_does_is_known_at_both_ends():
         assert ratios[80] == 0
     first, second = kinship.ratios.by_mode["offline-1"], kinship.ratios.by_mode["offline-2"]
     assert all(first[k] <= second[k] for k in first)
+
+
+@pytest.mark.parametrize(
+    ("settings", "all_are_one"),
+    [({}, True), ({"prior": "global"}, True), ({"cells": 8}, True), ({"neighbor_weights": "gaussian"}, False)],
+    ids=["uniform", "prior", "cells", "gaussian"],
+)
+def test_every_k_is_held_against_one_model(settings, all_are_one: bool):
+    train, comparison = two_camps(KnnRanker(10, **settings))
+    kinship = collect(comparison).kinship
+    assert kinship is not None
+    assert kinship.curve is not None
+    single = comparison["one"].evaluation[MEASURE]
+    for k, gain in kinship.curve.gains.items():
+        fitted = KnnRanker(k, **settings).fit(train)
+        assert gain.mean_difference == pytest.approx(fitted.score(comparison.queries) - single), k
+    # All neighbors, weighed alike, are one model; where the nearer ones weigh more, they are not.
+    assert (abs(kinship.curve.gains[80].mean_difference) < 1e-9) == all_are_one
+
+
+def test_the_part_of_kin_that_learns_from_neighbors_is_held_against_one_model():
+    trees = LambdaMART(5, min_rows_in_leaf=5, n_threads=1)
+    findings = collect(two_camps(KinRanker(10, n_members=2, trees=trees))[1])
+    assert findings.kinship is not None
+    assert findings.kinship.curve is not None
+    assert findings.kinship.curve.gains[80].mean_difference > 0.3
+    note = context_of(findings)["curve"]["note"]
+    assert "The line at zero is one model for all queries, learnt from all 80 judged ones." in note
+
+
+def test_cells_are_told_in_queries():
+    _, comparison = two_camps(KnnRanker(400, cells=8))
+    kinship = collect(comparison).kinship
+    assert kinship is not None
+    assert kinship.curve is not None
+    assert (kinship.judged, kinship.n_neighbors) == (80, 80)
+    assert list(kinship.curve.gains) == [25, 50, 80]
 
 
 def test_k_is_tried_on_validation_queries_where_there_are_some():
@@ -79,9 +117,10 @@ def test_k_is_tried_on_validation_queries_where_there_are_some():
     [
         ({"radius": 0.5}, {"curve", "ratios"}),
         ({"mode": "offline-2"}, {"curve"}),
+        ({"cells": 8, "n_neighbors": 20}, {"ratios"}),
         ({"learner": "lambdamart", "n_neighbors": 20}, {"curve", "weights"}),
     ],
-    ids=["radius", "offline", "trees"],
+    ids=["radius", "offline", "cells", "trees"],
 )
 def test_what_a_ranker_cannot_tell_is_left_out(settings, missing):
     _, comparison = two_camps(KnnRanker(**settings), n_test=6)

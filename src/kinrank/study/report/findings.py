@@ -33,7 +33,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class NeighborCurve:
-    """What k does: each k against all neighbors at once, which is one model for all.
+    """What k does: each k against one model for all queries.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Kinship:
     curve : NeighborCurve or None
         None where another k means fitting again.
     ratios : ChangeRatios or None
-        None where neighbors go by radius.
+        None where neighbors go by radius, or are cells.
     """
 
     name: str
