@@ -11,7 +11,7 @@ from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import ranked_entrant
+from kinrank.study.entrants import fitted_entrant, ranked_entrant
 from kinrank.study.report import STEPS, collect, words
 from kinrank.study.report.context import context_of
 from kinrank.study.report.kinship import MOST_SHOWN, neighbor_counts, shown_queries
@@ -42,7 +42,7 @@ def test_two_camps_have_two_kinds_that_weigh_the_value_against_each_other():
     assert sorted(np.sign(kind.shares[0]) for kind in kinds) == [-1, 1]
     assert findings.gains.min() >= 0
     assert findings.guard is not None
-    assert (findings.guard.judged, findings.guard.seen) == (80, 0)
+    assert (findings.guard.seen, findings.guard.unchecked) == (0, ())
     # A query's kin are of its camp.
     judged_camp = dict(zip(train.qid.astype(str).tolist(), train.X[train.offsets[:-1], 1].tolist(), strict=True))
     for query, names in zip(kinship.shown.tolist(), kinship.kin, strict=True):
@@ -133,8 +133,6 @@ def test_without_neighbors_there_is_a_report_too_and_it_says_what_it_cannot():
     _, comparison = two_camps(SingleRanker("ranksvm"))
     findings = collect(comparison)
     assert findings.kinship is None
-    assert findings.guard is None
-    assert "not checked" in words.provenance(findings.guard, 40)
     assert words.headline(findings).startswith(("own", "No gain"))
 
 
@@ -166,6 +164,49 @@ def test_a_test_query_that_was_learnt_from_is_told():
     assert by_data is not None
     assert by_ids.seen == by_data.seen == 20
     assert "too good" in words.provenance(by_ids, 20)
+
+
+def test_every_entrant_is_asked_what_it_learnt_from():
+    train, comparison = two_camps(SingleRanker("ranksvm"))
+    new = collect(comparison).guard
+    assert new is not None
+    assert (new.seen, new.near, new.unchecked) == (0, None, ())
+    test = comparison.queries
+    leaky = ranked_entrant("leaky", SingleRanker("rankrls").fit(test[:15]), test, [MEASURE])
+    for judged in (None, train):
+        for entrants in ((leaky, comparison["own"]), (comparison["own"], leaky)):
+            guard = collect(compare(test, entrants, n_resamples=99), judged=judged).guard
+            assert guard is not None
+            assert (guard.seen, guard.knowing) == (15, ("leaky",))
+            assert words.provenance(guard, 40).startswith(
+                "15 of the 40 test queries are among those that were learnt from (known to leaky): every figure"
+            )
+
+
+def test_entrants_that_do_not_know_what_they_learnt_from_are_named():
+    train, comparison = two_camps(KnnRanker(10, cells=8))
+    test, one = comparison.queries, comparison["one"]
+    elsewhere = comparison["own"]
+    here = fitted_entrant("own", KnnRanker(10, cells=8), train, test, [MEASURE])
+    run = replace(elsewhere, origin="run", ranker=None)
+    for entrant, judged, unchecked in (
+        (elsewhere, None, ("own",)),
+        (elsewhere, train, ("own",)),
+        (run, None, ("own",)),
+        (here, None, ("own",)),
+        (here, train, ()),
+    ):
+        guard = collect(compare(test, [one, entrant], n_resamples=99), judged=judged).guard
+        assert guard is not None
+        assert (guard.seen, guard.unchecked) == (0, unchecked)
+        assert ("What own learnt from is not known" in words.provenance(guard, 40)) == bool(unchecked)
+
+
+def test_where_nobody_knows_what_was_learnt_from_that_is_said():
+    _, comparison = two_camps(KnnRanker(10, cells=8))
+    blank = replace(comparison, entrants=(replace(comparison["one"], ranker=None), comparison["own"]))
+    assert collect(blank).guard is None
+    assert words.provenance(None, 40).startswith("Nothing is known of the queries that were learnt from")
 
 
 def test_near_duplicates_are_told_and_the_gain_without_them():

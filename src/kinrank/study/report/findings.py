@@ -134,20 +134,23 @@ class Guard:
 
     Attributes
     ----------
-    judged : int
-        How many queries were learnt from.
     seen : int
-        Test queries that are among those.
+        Test queries that are among those learnt from.
     near : int or None
         Test queries that have something very like them there; None where only ids could be compared.
+    knowing : tuple of str
+        Entrants that say themselves that they have learnt from some.
+    unchecked : tuple of str
+        Entrants of which nobody knows what they have learnt from.
     others : PairedComparison or None
         The subject against the baseline on the test queries that are neither; None where those are too few, or all.
     """
 
-    judged: int
     seen: int
     near: int | None
-    others: PairedComparison | None = None
+    knowing: tuple[str, ...]
+    unchecked: tuple[str, ...]
+    others: PairedComparison | None
 
 
 @dataclass(frozen=True, eq=False)
