@@ -65,7 +65,7 @@ def test_a_run_takes_part_and_its_gaps_are_told(report: Run, kinrank: Run, workd
 def test_test_queries_that_were_learnt_from_are_warned_of(report: Run, workdir: Path, args: list[str], knowing: str):
     shutil.copytree("single", "other")
     done = report("train.parquet", *args)
-    said = f"40 of the 40 test queries are among those that were learnt from (known to {knowing}): every figure"
+    said = f"40 of the 40 test queries are among those that were learnt from (known to {knowing}): what is measured"
     assert f"warning: {said}" in done.stderr
     assert f'class="warning"><strong>Warning.</strong> {said}' in (workdir / "report.html").read_text("utf-8")
 

@@ -130,7 +130,7 @@ class Kinship:
 
 @dataclass(frozen=True)
 class Guard:
-    """How many test queries are not new, which would make every figure too good.
+    """How many test queries are not new: what is measured on them says nothing about new ones.
 
     Attributes
     ----------

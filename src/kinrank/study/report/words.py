@@ -60,7 +60,7 @@ def _novelty(guard: Guard, queries: int) -> str:
         knowing = f" (known to {', '.join(guard.knowing)})" if guard.knowing else ""
         return (
             f"{guard.seen:,} of the {queries:,} test queries are among those that were learnt from{knowing}: "
-            "every figure here is too good. Test on other queries."
+            "what is measured on them says nothing about new queries. Test on others."
         )
     said = "None of the test queries is among those that were learnt from"
     if guard.near is None:
