@@ -73,6 +73,16 @@ def test_the_same_words_a_close_vector_shared_rows_and_documents_are_near(querie
     assert found(train, same)["near"] == {(0, 3, "relevant documents")}
 
 
+def test_the_vector_of_every_query_is_looked_at():
+    made = make_intents(12_000, 0, n_docs=2, n_features=5)
+    vectors = np.random.default_rng(0).standard_normal((12_000, 32)).astype(np.float32)
+    known = np.random.default_rng(1).permutation(6000)
+    vectors[6000:] = 3 * vectors[known] + 0.01
+    queries = made.replace(query_columns={"vector": vectors})
+    near = {(leak.test, leak.train) for leak in find_leaks(queries[:6000], queries[6000:]).near}
+    assert near == set(enumerate(known.tolist()))
+
+
 def test_rows_that_many_queries_share_prove_nothing(queries: QuerySet):
     empty = make_intents(300, 0, n_docs=5, n_features=6)
     X = empty.X.copy()

@@ -65,7 +65,7 @@ def report(
     from kinrank.study.comparison import compare
     from kinrank.study.entrants import enter
     from kinrank.study.report import STEPS, collect, write_page
-    from kinrank.study.report.words import evidence, headline
+    from kinrank.study.report.words import evidence, headline, provenance
 
     # What can fail for other reasons than the data fails before the work.
     import_extra("jinja2", "report")
@@ -96,8 +96,8 @@ def report(
         if entrant.coverage is not None:
             for gap in gaps(entrant.name, entrant.coverage, tests.n_rows):
                 messages.warn(gap)
-    if findings.guard is not None and findings.guard.seen:
-        messages.warn(f"{findings.guard.seen:,} test queries are among those learnt from: every figure is too good")
+    if findings.guard is None or findings.guard.seen or findings.guard.unchecked:
+        messages.warn(provenance(findings.guard, len(tests)))
     messages.show(f"{headline(findings)}\n{evidence(findings)}")
     messages.say(f"{out}: {size / 1e6:.1f} MB")
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import LeakError, ParameterError
 from kinrank.measure import NDCG, Measure
-from kinrank.rankers.base import Ranker
 from kinrank.study.comparison import Comparison, Entrant, Origin, Pairs, compare
 from kinrank.study.entrants import enter, origin_of, pooled_entrant
 from kinrank.study.folds import Fold, Gathered, OnLeak, guarded_folds
@@ -133,8 +132,8 @@ def _entered(
     unchecked: set[str],
 ) -> Entrant:
     entrant = enter(name, queries, measures, train=train, group=group)
-    if entrant.origin == "model" and isinstance(entrant.ranker, Ranker) and leaks != "warn":
-        known = entrant.ranker.learnt_from(queries)
+    if entrant.origin == "model" and leaks != "warn":
+        known = entrant.learnt_from(queries)
         if known is None:
             unchecked.add(name)
         elif known.any():

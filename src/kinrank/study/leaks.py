@@ -23,7 +23,7 @@ TEXTS = ("text", "query")
 """Query columns that are read as the text of the query, the first that is there."""
 NEAR_COSINE = 0.95
 NEAR_SHARE = 0.5
-_SAMPLE = 5000  # queries whose vectors are compared with all training queries
+_AT_ONCE = 4096  # vectors of either side: their cosines are 64 MB
 _SAID = {
     "id": "the same id",
     "group": "of a group that is in training",
@@ -162,16 +162,19 @@ def _overlapping(how: How, train: Items, test: Items, share: float, *, at_least:
 
 
 def _close(train: NDArray[Any], test: NDArray[Any]) -> list[Leak]:
-    """Queries whose vectors point the same way; of very many test queries an even sample is looked at."""
-    sample = np.unique(np.linspace(0, len(test) - 1, min(len(test), _SAMPLE)).astype(np.int64))
-    known = _unit(train)
+    """Queries whose vectors point the same way."""
     leaks = []
-    for start in range(0, len(sample), 512):
-        some = sample[start : start + 512]
-        cosine = _unit(test[some]) @ known.T
-        nearest = cosine.argmax(axis=1)
-        close = cosine[np.arange(len(some)), nearest] >= NEAR_COSINE
-        leaks += [Leak(int(q), int(t), "vector") for q, t in zip(some[close], nearest[close], strict=True)]
+    for start in range(0, len(test), _AT_ONCE):
+        asked = _unit(test[start : start + _AT_ONCE])
+        highest, nearest = np.full(len(asked), -np.inf, dtype=np.float32), np.zeros(len(asked), dtype=np.int64)
+        for first in range(0, len(train), _AT_ONCE):
+            cosine = asked @ _unit(train[first : first + _AT_ONCE]).T
+            best = cosine.argmax(axis=1)
+            reached = cosine[np.arange(len(asked)), best]
+            nearest = np.where(reached > highest, first + best, nearest)
+            highest = np.maximum(highest, reached)
+        close = np.flatnonzero(highest >= NEAR_COSINE)
+        leaks += [Leak(start + int(q), int(nearest[q]), "vector") for q in close]
     return leaks
 
 

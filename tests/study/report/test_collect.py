@@ -5,13 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kinrank import KnnRanker, QuerySet, SingleRanker
+from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.errors import ParameterError
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import ranked_entrant
+from kinrank.study.entrants import fitted_entrant, ranked_entrant
 from kinrank.study.report import STEPS, collect, words
+from kinrank.study.report.context import context_of
 from kinrank.study.report.kinship import MOST_SHOWN, neighbor_counts, shown_queries
 from kinrank.study.report.names import query_names
 
@@ -40,7 +42,7 @@ def test_two_camps_have_two_kinds_that_weigh_the_value_against_each_other():
     assert sorted(np.sign(kind.shares[0]) for kind in kinds) == [-1, 1]
     assert findings.gains.min() >= 0
     assert findings.guard is not None
-    assert (findings.guard.judged, findings.guard.seen) == (80, 0)
+    assert (findings.guard.seen, findings.guard.unchecked) == (0, ())
     # A query's kin are of its camp.
     judged_camp = dict(zip(train.qid.astype(str).tolist(), train.X[train.offsets[:-1], 1].tolist(), strict=True))
     for query, names in zip(kinship.shown.tolist(), kinship.kin, strict=True):
@@ -54,7 +56,6 @@ def test_what_k_does_is_known_at_both_ends():
     assert kinship.curve is not None
     gains = kinship.curve.gains
     assert list(gains) == [10, 25, 50, 80]
-    assert gains[80].mean_difference == 0
     assert gains[10].mean_difference == pytest.approx(
         comparison["own"].evaluation[MEASURE] - comparison["one"].evaluation[MEASURE]
     )
@@ -64,6 +65,45 @@ def test_what_k_does_is_known_at_both_ends():
         assert ratios[80] == 0
     first, second = kinship.ratios.by_mode["offline-1"], kinship.ratios.by_mode["offline-2"]
     assert all(first[k] <= second[k] for k in first)
+
+
+@pytest.mark.parametrize(
+    ("settings", "all_are_one"),
+    [({}, True), ({"prior": "global"}, True), ({"cells": 8}, True), ({"neighbor_weights": "gaussian"}, False)],
+    ids=["uniform", "prior", "cells", "gaussian"],
+)
+def test_every_k_is_held_against_one_model(settings, all_are_one: bool):
+    train, comparison = two_camps(KnnRanker(10, **settings))
+    kinship = collect(comparison).kinship
+    assert kinship is not None
+    assert kinship.curve is not None
+    single = comparison["one"].evaluation[MEASURE]
+    for k, gain in kinship.curve.gains.items():
+        fitted = KnnRanker(k, **settings).fit(train)
+        assert gain.mean_difference == pytest.approx(fitted.score(comparison.queries) - single), k
+    # All neighbors, weighed alike, are one model; where the nearer ones weigh more, they are not.
+    assert (abs(kinship.curve.gains[80].mean_difference) < 1e-9) == all_are_one
+
+
+def test_the_part_of_kin_that_learns_from_neighbors_is_held_against_one_model():
+    trees = LambdaMART(5, min_rows_in_leaf=5, n_threads=1)
+    findings = collect(two_camps(KinRanker(10, n_members=2, trees=trees))[1])
+    assert findings.kinship is not None
+    assert findings.kinship.curve is not None
+    assert findings.kinship.curve.gains[80].mean_difference > 0.3
+    note = context_of(findings)["curve"]["note"]
+    assert "The line at zero is one model for all queries, learnt from all 80 judged ones." in note
+
+
+def test_cells_are_told_in_queries():
+    train, comparison = two_camps(KnnRanker(400, cells=8))
+    named = train.replace(query_columns={"text": np.array([f"camp of {qid}" for qid in train.qid])})
+    kinship = collect(comparison, judged=named).kinship
+    assert kinship is not None
+    assert kinship.curve is not None
+    assert (kinship.judged, kinship.n_neighbors) == (80, 80)
+    assert all(name.startswith("camp of ") for names in kinship.kin for name in names)
+    assert list(kinship.curve.gains) == [25, 50, 80]
 
 
 def test_k_is_tried_on_validation_queries_where_there_are_some():
@@ -79,9 +119,10 @@ def test_k_is_tried_on_validation_queries_where_there_are_some():
     [
         ({"radius": 0.5}, {"curve", "ratios"}),
         ({"mode": "offline-2"}, {"curve"}),
+        ({"cells": 8, "n_neighbors": 20}, {"ratios"}),
         ({"learner": "lambdamart", "n_neighbors": 20}, {"curve", "weights"}),
     ],
-    ids=["radius", "offline", "trees"],
+    ids=["radius", "offline", "cells", "trees"],
 )
 def test_what_a_ranker_cannot_tell_is_left_out(settings, missing):
     _, comparison = two_camps(KnnRanker(**settings), n_test=6)
@@ -94,8 +135,6 @@ def test_without_neighbors_there_is_a_report_too_and_it_says_what_it_cannot():
     _, comparison = two_camps(SingleRanker("ranksvm"))
     findings = collect(comparison)
     assert findings.kinship is None
-    assert findings.guard is None
-    assert "not checked" in words.provenance(findings.guard, 40)
     assert words.headline(findings).startswith(("own", "No gain"))
 
 
@@ -126,7 +165,50 @@ def test_a_test_query_that_was_learnt_from_is_told():
     assert by_ids is not None
     assert by_data is not None
     assert by_ids.seen == by_data.seen == 20
-    assert "too good" in words.provenance(by_ids, 20)
+    assert "says nothing about new queries" in words.provenance(by_ids, 20)
+
+
+def test_every_entrant_is_asked_what_it_learnt_from():
+    train, comparison = two_camps(SingleRanker("ranksvm"))
+    new = collect(comparison).guard
+    assert new is not None
+    assert (new.seen, new.near, new.unchecked) == (0, None, ())
+    test = comparison.queries
+    leaky = ranked_entrant("leaky", SingleRanker("rankrls").fit(test[:15]), test, [MEASURE])
+    for judged in (None, train):
+        for entrants in ((leaky, comparison["own"]), (comparison["own"], leaky)):
+            guard = collect(compare(test, entrants, n_resamples=99), judged=judged).guard
+            assert guard is not None
+            assert (guard.seen, guard.knowing) == (15, ("leaky",))
+            assert words.provenance(guard, 40).startswith(
+                "15 of the 40 test queries are among those that were learnt from (known to leaky): what is"
+            )
+
+
+def test_entrants_that_do_not_know_what_they_learnt_from_are_named():
+    train, comparison = two_camps(KnnRanker(10, cells=8))
+    test, one = comparison.queries, comparison["one"]
+    elsewhere = comparison["own"]
+    here = fitted_entrant("own", KnnRanker(10, cells=8), train, test, [MEASURE])
+    run = replace(elsewhere, origin="run", ranker=None)
+    for entrant, judged, unchecked in (
+        (elsewhere, None, ("own",)),
+        (elsewhere, train, ("own",)),
+        (run, None, ("own",)),
+        (here, None, ("own",)),
+        (here, train, ()),
+    ):
+        guard = collect(compare(test, [one, entrant], n_resamples=99), judged=judged).guard
+        assert guard is not None
+        assert (guard.seen, guard.unchecked) == (0, unchecked)
+        assert ("What own learnt from is not known" in words.provenance(guard, 40)) == bool(unchecked)
+
+
+def test_where_nobody_knows_what_was_learnt_from_that_is_said():
+    _, comparison = two_camps(KnnRanker(10, cells=8))
+    blank = replace(comparison, entrants=(replace(comparison["one"], ranker=None), comparison["own"]))
+    assert collect(blank).guard is None
+    assert words.provenance(None, 40).startswith("Nothing is known of the queries that were learnt from")
 
 
 def test_near_duplicates_are_told_and_the_gain_without_them():

@@ -133,7 +133,7 @@ def latencies(timings: Sequence[Timing]) -> str:
 
 
 def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str:
-    """What each k gains over all neighbors at once, with its interval; the ranker's own k is marked."""
+    """What each k gains over one model for all queries, with its interval; the ranker's own k is marked."""
     ks = sorted(gains)
     low = [gains[k].interval[0] for k in ks]
     high = [gains[k].interval[1] for k in ks]

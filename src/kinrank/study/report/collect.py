@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,10 +67,10 @@ def collect(
     rankers = {each.name: each.ranker for each in comparison.entrants if each.ranker is not None}
     timings = time_each(rankers, sample(queries, _TIMED, seed))
     advance(1)
-    names = {} if judged is None else dict(zip(judged.qid.tolist(), query_names(judged, name_column), strict=True))
+    names = {} if judged is None else dict(zip(map(str, judged.qid), query_names(judged, name_column), strict=True))
     kinship = _kinship(comparison, chosen, names, validation, seed)
     advance(1)
-    guard = _guard(comparison, chosen, judged, rankers)
+    guard = _guard(comparison, chosen, judged)
     advance(1)
     return Findings(
         title=title,
@@ -86,7 +85,7 @@ def collect(
 
 
 def _kinship(
-    comparison: Comparison, subject: str, judged_names: dict[Any, str], validation: QuerySet | None, seed: int
+    comparison: Comparison, subject: str, judged_names: dict[str, str], validation: QuerySet | None, seed: int
 ) -> Kinship | None:
     """Of the subject where it learns from neighbors, alone or as a part of it, else of the first entrant that does."""
     measure = comparison.measures[0]
@@ -108,21 +107,28 @@ def _kinship(
     return None
 
 
-def _guard(
-    comparison: Comparison, subject: str, judged: QuerySet | None, rankers: Mapping[str, Fittable]
-) -> Guard | None:
-    """By what was learnt from where it is given, else by the ids that a ranker keeps."""
+def _guard(comparison: Comparison, subject: str, judged: QuerySet | None) -> Guard | None:
+    """By what was learnt from where it is given, and by what each entrant knows of that itself."""
     queries = comparison.queries
+    own = {each.name: each.learnt_from(queries) for each in comparison.entrants}
+    told = [known for known in own.values() if known is not None]
+    if judged is None and not told:
+        return None
+    seen, near = np.zeros((2, len(queries)), dtype=np.bool_)
     if judged is not None:
         leaks = find_leaks(judged, queries)
-        known = np.union1d(leaks.seen_queries, leaks.near_queries)
-        others = _gain_without(known, comparison, subject)
-        return Guard(len(judged), len(leaks.seen_queries), len(leaks.near_queries), others)
-    for ranker in map(_learning_from_neighbors, rankers.values()):
-        if ranker is not None:
-            seen = ranker.learnt_from(queries)
-            return None if seen is None else Guard(int(ranker.memory_.counts.sum()), int(seen.sum()), None)
-    return None
+        seen[leaks.seen_queries], near[leaks.near_queries] = True, True
+    seen = np.any([seen, *told], axis=0)
+    near &= ~seen
+    # What was fitted for the comparison learnt from `judged`, also where it does not remember.
+    checked = {each.name for each in comparison.entrants if judged is not None and each.fit_seconds is not None}
+    return Guard(
+        seen=int(seen.sum()),
+        near=None if judged is None else int(near.sum()),
+        knowing=tuple(name for name, known in own.items() if known is not None and known.any()),
+        unchecked=tuple(name for name, known in own.items() if known is None and name not in checked),
+        others=_gain_without(np.flatnonzero(seen | near), comparison, subject),
+    )
 
 
 def _gain_without(known: NDArray[np.int64], comparison: Comparison, subject: str) -> PairedComparison | None:

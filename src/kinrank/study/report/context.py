@@ -120,7 +120,7 @@ def _curve(kinship: Kinship, curve: NeighborCurve) -> dict[str, Any]:
         else f"Tried on {curve.queries:,} of the test queries, to show what k does; choosing k by this picture would "
         "make the test worthless."
     )
-    note = f"{whose} All {kinship.judged:,} neighbors at once are one model for all queries, which is the line at zero."
+    note = f"{whose} The line at zero is one model for all queries, learnt from all {kinship.judged:,} judged ones."
     return {"note": note, "table": tables.gain_table(rows)}
 
 

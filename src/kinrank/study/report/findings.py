@@ -33,7 +33,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class NeighborCurve:
-    """What k does: each k against all neighbors at once, which is one model for all.
+    """What k does: each k against one model for all queries.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class Kinship:
     curve : NeighborCurve or None
         None where another k means fitting again.
     ratios : ChangeRatios or None
-        None where neighbors go by radius.
+        None where neighbors go by radius, or are cells.
     """
 
     name: str
@@ -130,24 +130,27 @@ class Kinship:
 
 @dataclass(frozen=True)
 class Guard:
-    """How many test queries are not new, which would make every figure too good.
+    """How many test queries are not new: what is measured on them says nothing about new ones.
 
     Attributes
     ----------
-    judged : int
-        How many queries were learnt from.
     seen : int
-        Test queries that are among those.
+        Test queries that are among those learnt from.
     near : int or None
         Test queries that have something very like them there; None where only ids could be compared.
+    knowing : tuple of str
+        Entrants that say themselves that they have learnt from some.
+    unchecked : tuple of str
+        Entrants of which nobody knows what they have learnt from.
     others : PairedComparison or None
         The subject against the baseline on the test queries that are neither; None where those are too few, or all.
     """
 
-    judged: int
     seen: int
     near: int | None
-    others: PairedComparison | None = None
+    knowing: tuple[str, ...]
+    unchecked: tuple[str, ...]
+    others: PairedComparison | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,7 @@ def kinship_of(
     measure: Measure,
     *,
     whole: bool = True,
-    judged_names: Mapping[Any, str] | None = None,
+    judged_names: Mapping[str, str] | None = None,
     validation: QuerySet | None = None,
     seed: int = 0,
 ) -> Kinship:
@@ -63,7 +62,7 @@ def kinship_of(
     whole
         Whether that is all there is to the entrant of this name.
     judged_names
-        Names of the judged queries by id; the id itself where one has none.
+        Names of the judged queries by id as text, which is how cells know them; the id itself where one has none.
     validation
         Queries to try k on; a sample of the test queries where not given.
     seed
@@ -73,18 +72,24 @@ def kinship_of(
     some = queries[shown]
     explained = ranker.explain(some)
     known = judged_names or {}
+    judged = judged_queries(ranker)
     return Kinship(
         name=name,
         whole=whole,
-        judged=len(ranker.qid_),
-        n_neighbors=None if ranker.radius is not None else min(ranker.n_neighbors, len(ranker.qid_)),
+        judged=judged,
+        n_neighbors=None if ranker.radius is not None else min(ranker.n_neighbors, judged),
         shown=shown,
         places=map_of(ranker.describer_.transform(some), seed),
-        kin=tuple(tuple(known.get(q, str(q)) for q in each.neighbors[:_KIN].tolist()) for each in explained),
+        kin=tuple(tuple(known.get(q, q) for q in map(str, each.neighbors[:_KIN].tolist())) for each in explained),
         weights=_weights(explained, some, seed),
         curve=neighbor_curve(ranker, queries if validation is None else validation, measure, validation is not None),
         ratios=change_ratios(ranker, sample(queries, _RATIO_QUERIES, seed)),
     )
+
+
+def judged_queries(ranker: KnnRanker) -> int:
+    """How many queries it learnt from; with cells, `qid_` names one of each."""
+    return int(ranker.memory_.counts.sum())
 
 
 def shown_queries(gains: Float64, seed: int = 0) -> Int64:
@@ -130,26 +135,30 @@ def neighbor_counts(n_judged: int, own: int) -> list[int]:
 def neighbor_curve(
     ranker: KnnRanker, queries: QuerySet, measure: Measure, validation: bool, seed: int = 0
 ) -> NeighborCurve | None:
-    """What each k gains over all neighbors at once; None where another k means fitting again."""
+    """What each k gains over the global model; None where another k means fitting again."""
     if ranker.mode != "online" or ranker.radius is not None or not ranker.learner_.linear:
         return None
     affordable = max(_FEWEST_TRIED, _SUMMED // len(ranker.qid_))
     tried = sample(queries, min(_TRIED, affordable), seed)
-    values = {}
-    for k in neighbor_counts(len(ranker.qid_), ranker.n_neighbors):
-        other = copy(ranker).set_params(n_neighbors=k)
-        values[k] = measure.per_query(other.predict(tried), tried.grades, tried.offsets, tried.doc_id)
-    whole = values[max(values)]
-    gains = {k: compare_paired(each, whole) for k, each in values.items()}
+
+    def reached(scores: Float64) -> Float64:
+        return measure.per_query(scores, tried.grades, tried.offsets, tried.doc_id)
+
+    # Not the largest k: where nearer neighbors weigh more, all of them are no single model.
+    single = reached(ranker.global_.predict(ranker._prepared(tried)))
+    gains = {
+        k: compare_paired(reached(copy(ranker).set_params(n_neighbors=k).predict(tried)), single)
+        for k in neighbor_counts(judged_queries(ranker), ranker.n_neighbors)
+    }
     return NeighborCurve(gains, measure, len(tried), validation)
 
 
 def change_ratios(ranker: KnnRanker, queries: QuerySet) -> ChangeRatios | None:
-    """The mean change ratio of both offline modes by k; None where neighbors go by radius.
+    """The mean change ratio of both offline modes by k; None where neighbors go by radius, or are cells.
 
     Offline-1 needs the sets of all judged queries, so it stops at a k where those would fill the memory.
     """
-    if ranker.radius is not None:
+    if ranker.radius is not None or ranker.cells is not None:
         return None
     index, m, pairs = ranker.index_, len(ranker.qid_), ranker.memory_.pairs
     counts = [k for k in neighbor_counts(m, ranker.n_neighbors) if k * len(queries) <= _SET_ENTRIES]

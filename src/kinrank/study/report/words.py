@@ -50,12 +50,19 @@ def provenance(guard: Guard | None, queries: int) -> str:
         return (
             "Nothing is known of the queries that were learnt from, so whether the test queries are new is not checked."
         )
+    if not guard.unchecked:
+        return _novelty(guard, queries)
+    return f"{_novelty(guard, queries)} What {', '.join(guard.unchecked)} learnt from is not known, and not checked."
+
+
+def _novelty(guard: Guard, queries: int) -> str:
     if guard.seen:
+        knowing = f" (known to {', '.join(guard.knowing)})" if guard.knowing else ""
         return (
-            f"{guard.seen:,} of the {queries:,} test queries are among the {guard.judged:,} that were learnt from: "
-            "every figure here is too good. Test on other queries."
+            f"{guard.seen:,} of the {queries:,} test queries are among those that were learnt from{knowing}: "
+            "what is measured on them says nothing about new queries. Test on others."
         )
-    said = f"None of the test queries is among the {guard.judged:,} that were learnt from"
+    said = "None of the test queries is among those that were learnt from"
     if guard.near is None:
         return f"{said} (by id; nothing else was compared)."
     if not guard.near:
