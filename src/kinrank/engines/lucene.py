@@ -126,13 +126,13 @@ class LuceneEngine(Engine):
 
     def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
         """As `Engine.search`."""
-        return self._hits(self._search_body(query, size, vector), {}, timeout)
+        return self._hits(self._search_body(query, size, vector), timeout)
 
     def search_whole(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
         """As `Engine.search_whole`."""
-        params = {"allow_partial_search_results": "false"}
+        params = {**GLOBAL_STATISTICS, "allow_partial_search_results": "false"}
         body = self._search_body(query, size, vector)
         answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
         return hits_of(whole(answer, self.name))
@@ -192,7 +192,7 @@ class LuceneEngine(Engine):
         """As `Engine.apply`."""
         body = self.apply_request(query, weights, size=size, vector=vector, doc_ids=doc_ids, window=window)
         self._check_fields(timeout)
-        return self._hits(body, GLOBAL_STATISTICS, timeout)
+        return self._hits(body, timeout)
 
     def index(self, documents: Iterable[Document], *, settings: Mapping[str, Any] | None = None) -> int:
         """As `Engine.index`; `settings` is the body of the request that makes an index: settings and mappings."""
@@ -243,8 +243,8 @@ class LuceneEngine(Engine):
     def _search_body(self, query: str, size: int, vector: ArrayLike | None) -> dict[str, Any]:
         return {"query": self._question(query, vector).candidates(), "size": size, "_source": False}
 
-    def _hits(self, body: dict[str, Any], params: Mapping[str, Any], timeout: float | None) -> Hits:
-        answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
+    def _hits(self, body: dict[str, Any], timeout: float | None) -> Hits:
+        answer = self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout)
         return hits_of(answer)
 
     def _exists(self) -> bool:
