@@ -181,7 +181,7 @@ class Engine(ABC):
 
     @abstractmethod
     def health(self) -> Health:
-        """How the engine is; an `EngineUnreachableError` where no node answers."""
+        """How the engine is; an `EngineUnreachableError` where no node answers, a `MissingIndexError` without index."""
 
     @abstractmethod
     def close(self) -> None:

@@ -210,8 +210,9 @@ class LuceneEngine(Engine):
     def health(self) -> Health:
         """As `Engine.health`."""
         version = self._send("GET", "/", {}, None, self.timeout)["version"]["number"]
-        cluster = self._send("GET", f"/_cluster/health/{quote(self.index_name)}", {"timeout": "1s"}, None, self.timeout)
+        # First: it says at once that an index is not there, where _cluster/health waits and answers 408.
         count = self._send("GET", self._path("/_count"), {}, None, self.timeout)["count"]
+        cluster = self._send("GET", f"/_cluster/health/{quote(self.index_name)}", {"timeout": "1s"}, None, self.timeout)
         return Health(f"{self.name} {version}", cluster["status"], cluster["number_of_nodes"], count)
 
     def identity(self) -> dict[str, str]:
