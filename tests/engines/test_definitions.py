@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -81,6 +82,17 @@ def test_how_high_an_unknown_clause_scores_must_be_declared():
 def test_the_bound_of_a_text_grows_with_terms_and_boosts():
     assert Match("a", field="t").largest("one two") == 2 * Match("a", field="t").largest("one")
     assert MultiMatch("a", fields=["t^3", "u"]).largest("one") == 4 * Match("a", field="t").largest("one")
+
+
+@pytest.mark.parametrize(("transform", "stored"), [("log1p", -1.0), ("log1p", -7.0), ("sqrt", -0.5)])
+def test_a_number_that_the_transform_is_not_defined_for_is_missing(transform: Literal["log1p", "sqrt"], stored: float):
+    feature = FieldValue("a", field="f", transform=transform)
+    assert feature.value(stored) is None
+    assert feature.value(0.0) == 0.0
+    assert feature.expression == (
+        f"doc['f'].size() == 0 || !Double.isFinite(Math.{transform}((double) doc['f'].value)) ? 0 : "
+        f"Math.{transform}((double) doc['f'].value)"
+    )
 
 
 def test_the_length_of_a_query():

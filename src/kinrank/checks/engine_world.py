@@ -27,6 +27,8 @@ near = { vector = "embedding" }
 far = { vector = "embedding", similarity = "l2", missing = "nan" }
 votes = { field = "votes", transform = "log1p" }
 price = { field = "price", missing = "nan" }
+price_log = { field = "price", transform = "log1p", missing = "nan" }
+price_root = { field = "price", transform = "sqrt" }
 odd = { script = "doc['votes'].size() == 0 ? 0 : doc['votes'].value % 2 + 0.25 * params.terms" }
 words = { query_length = "words" }
 """
@@ -34,7 +36,7 @@ words = { query_length = "words" }
 
 
 def world_documents(n: int = 40) -> list[Document]:
-    """Documents "d0", "d1"...; every fifth has no vector, every seventh no price."""
+    """Documents "d0", "d1"...; every fifth has no vector, every seventh no price; some prices are negative."""
     random = np.random.default_rng(7)
     documents: list[Document] = []
     for i in range(n):

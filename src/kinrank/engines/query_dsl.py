@@ -158,7 +158,7 @@ class Question:
             self.needed_vector(f"feature {feature.name!r}")
             return f"doc[{painless_text(feature.field)}].size() == 0 ? 0 : {self._similarity(feature)}"
         if isinstance(feature, FieldValue):
-            return f"doc[{painless_text(feature.field)}].size() == 0 ? 0 : {feature.expression}"
+            return feature.expression
         raise ParameterError(f"{type(feature).__name__} has no expression")
 
     def _similarity(self, feature: VectorSimilarity) -> str:
