@@ -6,8 +6,9 @@ from typing import Literal
 import pytest
 
 from kinrank.engines import FeatureSet
+from kinrank.engines.fields import check_fields, fields_of
 from kinrank.engines.kinds import FieldValue, Match, MultiMatch, QueryLength, RawClause
-from kinrank.errors import FileFormatError, ParameterError
+from kinrank.errors import EngineRefusedError, FileFormatError, ParameterError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "movies" / "features.toml"
 
@@ -93,6 +94,13 @@ def test_a_number_that_the_transform_is_not_defined_for_is_missing(transform: Li
         f"doc['f'].size() == 0 || !Double.isFinite(Math.{transform}((double) doc['f'].value)) ? 0 : "
         f"Math.{transform}((double) doc['f'].value)"
     )
+
+
+def test_a_boolean_is_no_number():
+    wanted = fields_of(FeatureSet.parse('[features]\na = { field = "sold" }'))
+    check_fields(wanted, {"sold": {"integer": {}}}, "cars")
+    with pytest.raises(EngineRefusedError, match=r"'sold' as a number, but in index 'cars' it is boolean: .* a script"):
+        check_fields(wanted, {"sold": {"boolean": {}}}, "cars")
 
 
 def test_the_length_of_a_query():
