@@ -169,7 +169,7 @@ class Engine(ABC):
         Returns
         -------
         Hits
-            In the order of ``features @ weights``. Scores may be shifted by a constant of the query.
+            In the order of ``features @ weights``. Scores rise with it, and mean nothing else.
         """
 
     @abstractmethod
