@@ -134,6 +134,7 @@ def check_request_is_plain_json(engine: Engine) -> None:
     weights = np.linspace(-1, 1, len(engine.feature_names))
     request = engine.apply_request(QUERY, weights, size=3, vector=VECTOR)
     promise(json.loads(json.dumps(request)) == request, "a request is plain JSON")
+    promise(json.loads(json.dumps(dict(engine.apply_params))) == engine.apply_params, "so are its parameters")
     promise(
         engine.apply_request(QUERY, weights, size=3, vector=VECTOR) == request, "the same question, the same request"
     )

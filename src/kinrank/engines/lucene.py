@@ -80,6 +80,7 @@ class LuceneEngine(Engine):
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
+    apply_params = GLOBAL_STATISTICS
 
     def __init__(
         self,
@@ -165,7 +166,7 @@ class LuceneEngine(Engine):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
     ) -> dict[str, Any]:
-        """As `Engine.apply_request`. To be sent with ``search_type=dfs_query_then_fetch``, as features are logged."""
+        """As `Engine.apply_request`."""
         question = self._question(query, vector)
         among = question.candidates() if doc_ids is None else only(doc_ids)
         if window is None:
