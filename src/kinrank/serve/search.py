@@ -92,6 +92,8 @@ class Searcher:
         EngineError
             Where the engine finds no candidates because it does not answer: there is no order to fall back on.
         """
+        # Not `search_features`: whatever becomes of the features, there is an order to show, and a busy engine is not
+        # asked for it once more.
         ids = self._ids(query, window, vector)
         if not ids:
             return Found(Ranking([]), [])
