@@ -12,7 +12,11 @@ from kinrank.data.queryset import QuerySet
 from kinrank.engines.targets import TARGETS, value_ranges
 from kinrank.learn.rankrls import RankRLS
 
-CLAUSES = {"f1": {"match": {"title": "{{text}}"}}, "f2": {"match": {"plot": "about {{text}}"}}}
+THESE = {"ids": {"values": "{{doc_id}}"}}
+CLAUSES = {
+    "f1": {"bool": {"must": [THESE], "should": [{"match": {"title": "{{text}}"}}]}},
+    "f2": {"match": {"plot": "about {{text}}"}},
+}
 
 
 @pytest.fixture
@@ -20,7 +24,10 @@ def asked(workdir: Path) -> QuerySet:
     """Queries with a text, asked.parquet, and a model of them whose weights have a sign, signed/."""
     X = np.random.default_rng(0).standard_normal((400, 2))
     world = QuerySet.from_arrays(X, X[:, 0] > X[:, 1], group=[10] * 40)
-    some = world[20:].replace(query_columns={"text": np.array([f"words {qid}" for qid in world[20:].qid])})
+    some = world[20:].replace(
+        doc_id=np.array([f"d{row}" for row in range(200)]),
+        query_columns={"text": np.array([f"words {qid}" for qid in world[20:].qid])},
+    )
     write_parquet(some, "asked.parquet")
     learner = RankRLS(nonnegative=True, lower_is_better=["f2"])
     library.KnnRanker(n_neighbors=5, learner=learner).fit(world[:20]).save("signed")
@@ -60,7 +67,12 @@ def test_requests_carry_the_weights_and_the_words_of_each_query(kinrank, asked: 
     target, weights = TARGETS.make("opensearch-hybrid(size=7)"), library.load("signed").weights(asked)
     for line, query, row in zip(lines, asked, weights.tolist(), strict=True):
         words = f"words {query.qid[0]}"
-        clauses = {"f1": {"match": {"title": words}}, "f2": {"match": {"plot": f"about {words}"}}}
+        assert query.doc_id is not None
+        these = {"ids": {"values": query.doc_id.tolist()}}
+        clauses = {
+            "f1": {"bool": {"must": [these], "should": [{"match": {"title": words}}]}},
+            "f2": {"match": {"plot": f"about {words}"}},
+        }
         ranges = value_ranges(["f1", "f2"], query.X)
         expected = target.request({"f1": row[0], "f2": row[1]}, clauses, ranges=ranges, falling=["f2"])
         assert line == {"qid": query.qid[0].item(), "request": expected}
@@ -69,7 +81,7 @@ def test_requests_carry_the_weights_and_the_words_of_each_query(kinrank, asked: 
 def test_queries_without_a_request_are_counted(kinrank, camps: QuerySet, workdir: Path):
     # Half of the queries want f1 to be low, which weights that are not negative cannot say: theirs are all 0.
     library.KnnRanker(n_neighbors=5, learner=RankRLS(nonnegative=True)).fit(camps[:40]).save("signed")
-    Path("clauses.json").write_text(json.dumps(CLAUSES).replace("{{text}}", "heat"))
+    Path("clauses.json").write_text(json.dumps(CLAUSES).replace("{{text}}", "heat").replace("{{doc_id}}", "d1"))
     done = kinrank("weights", "signed", "test", "--target", "opensearch-hybrid", "--clauses", "clauses.json")
     answered = (library.load("signed").weights(camps[40:]).max(axis=1) > 0).sum()
     assert 0 < answered < 20

@@ -61,6 +61,7 @@ def index_body(name: str, *, shards: int = 1, replicas: int = 0, dims: int = 3) 
         "body": {"type": "text"},
         "votes": {"type": "integer"},
         "price": {"type": "float"},
+        "sold": {"type": "boolean"},
         "embedding": VECTORS[name](dims),
     }
     return {"settings": {"index": settings}, "mappings": {"properties": properties}}

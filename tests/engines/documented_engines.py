@@ -1,4 +1,9 @@
-"""What each engine computes from a request, as its documentation says, over candidates whose features are given."""
+"""What each engine computes from a request, as its documentation says, over candidates whose features are given.
+
+Where a feature is 0 its clause does not match. What the engines do to scores is documented in their code alone: in
+OpenSearch's neural-search, HybridTopScoreDocCollector and MinMaxScoreNormalizationTechnique; in Elasticsearch,
+MinMaxScoreNormalizer.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,19 @@ from numpy.typing import NDArray
 Float64 = NDArray[np.float64]
 
 
-def clauses_for(spec: str, names: Sequence[str]) -> dict[str, Any] | None:
-    """Clauses that name their column; Qdrant's last one is a payload field."""
-    if spec.startswith(("opensearch", "elasticsearch", "qdrant")):
-        clauses: dict[str, Any] = {name: {"column": column} for column, name in enumerate(names)}
+def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> dict[str, Any] | None:
+    """Clauses that name their column; Qdrant's last one is a payload field.
+
+    Those of Elasticsearch and OpenSearch return every candidate, by "must" or by "filter"; with "" only what matches.
+    """
+    clauses: dict[str, Any] = {name: {"column": column} for column, name in enumerate(names)}
+    if spec.startswith("qdrant"):
         return clauses | ({names[-1]: names[-1]} if spec == "qdrant-formula" else {})
-    return None
+    if not spec.startswith(("opensearch", "elasticsearch")):
+        return None
+    if not candidates:
+        return clauses
+    return {name: {"bool": {candidates: [{"ids": {}}], "should": [clause]}} for name, clause in clauses.items()}
 
 
 def scores(spec: str, request: dict[str, Any], X: Float64) -> Float64:
@@ -25,23 +37,35 @@ def scores(spec: str, request: dict[str, Any], X: Float64) -> Float64:
     return ENGINES[spec.split("(")[0]](request, X)
 
 
-def _min_max(column: Float64) -> Float64:
-    return (column - column.min()) / (column.max() - column.min())
+def _returned(clause: dict[str, Any], X: Float64) -> Float64:
+    """The scores of a clause, NaN for what it does not return. Being one of some ids scores 1, a filter nothing."""
+    if "bool" in clause:
+        return X[:, clause["bool"]["should"][0]["column"]] + (1.0 if "must" in clause["bool"] else 0.0)
+    return np.where(X[:, clause["column"]] == 0, np.nan, X[:, clause["column"]])
+
+
+def _min_max(returned: Float64, lowest: float = 0.0) -> Float64:
+    least, largest = np.nanmin(returned), np.nanmax(returned)
+    scaled = (returned - least) / (largest - least) if largest > least else np.where(np.isnan(returned), np.nan, 1.0)
+    return np.nan_to_num(np.where(scaled == 0, lowest, scaled))
 
 
 def _opensearch(request: dict[str, Any], X: Float64) -> Float64:
     processor = request["search_pipeline"]["phase_results_processors"][0]["normalization-processor"]
     weights = processor["combination"]["parameters"]["weights"]
     assert abs(sum(weights) - 1.0) < 1e-9
-    columns = [_min_max(X[:, query["column"]]) for query in request["query"]["hybrid"]["queries"]]
-    return np.column_stack(columns) @ weights / sum(weights)
+    total = np.zeros(len(X))
+    for query, weight in zip(request["query"]["hybrid"]["queries"], weights, strict=True):
+        returned = _returned(query, X)
+        total += weight * _min_max(np.where(returned == 0, np.nan, returned), lowest=0.001)
+    return total / sum(weights)
 
 
 def _elasticsearch(request: dict[str, Any], X: Float64) -> Float64:
     total = np.zeros(len(X))
     for part in request["retriever"]["linear"]["retrievers"]:
-        column = X[:, part["retriever"]["column"]]
-        total += part["weight"] * (column if part["normalizer"] == "none" else _min_max(column))
+        returned = _returned(part["retriever"], X)
+        total += part["weight"] * (np.nan_to_num(returned) if part["normalizer"] == "none" else _min_max(returned))
     return total
 
 

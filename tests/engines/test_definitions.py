@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from kinrank.engines import FeatureSet
+from kinrank.engines.fields import check_fields, fields_of
 from kinrank.engines.kinds import FieldValue, Match, MultiMatch, QueryLength, RawClause
-from kinrank.errors import FileFormatError, ParameterError
+from kinrank.errors import EngineRefusedError, FileFormatError, ParameterError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "movies" / "features.toml"
 
@@ -81,6 +83,24 @@ def test_how_high_an_unknown_clause_scores_must_be_declared():
 def test_the_bound_of_a_text_grows_with_terms_and_boosts():
     assert Match("a", field="t").largest("one two") == 2 * Match("a", field="t").largest("one")
     assert MultiMatch("a", fields=["t^3", "u"]).largest("one") == 4 * Match("a", field="t").largest("one")
+
+
+@pytest.mark.parametrize(("transform", "stored"), [("log1p", -1.0), ("log1p", -7.0), ("sqrt", -0.5)])
+def test_a_number_that_the_transform_is_not_defined_for_is_missing(transform: Literal["log1p", "sqrt"], stored: float):
+    feature = FieldValue("a", field="f", transform=transform)
+    assert feature.value(stored) is None
+    assert feature.value(0.0) == 0.0
+    assert feature.expression == (
+        f"doc['f'].size() == 0 || !Double.isFinite(Math.{transform}((double) doc['f'].value)) ? 0 : "
+        f"Math.{transform}((double) doc['f'].value)"
+    )
+
+
+def test_a_boolean_is_no_number():
+    wanted = fields_of(FeatureSet.parse('[features]\na = { field = "sold" }'))
+    check_fields(wanted, {"sold": {"integer": {}}}, "cars")
+    with pytest.raises(EngineRefusedError, match=r"'sold' as a number, but in index 'cars' it is boolean: .* a script"):
+        check_fields(wanted, {"sold": {"boolean": {}}}, "cars")
 
 
 def test_the_length_of_a_query():

@@ -110,6 +110,7 @@ def test_an_index_that_is_not_there_or_vanishes(world: LuceneEngine, tmp_path: P
     assert world.features(QUERY, IDS[:2], vector=VECTOR).shape[0] == 2
     world.delete_index()
     for ask in (
+        world.health,
         lambda: world.search(QUERY, size=3),
         lambda: world.features(QUERY, IDS[:2], vector=VECTOR),
         lambda: world.apply(QUERY, np.ones(len(world.feature_names)), size=3, vector=VECTOR),

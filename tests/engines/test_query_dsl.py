@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,17 @@ def test_the_script_is_the_same_text_for_every_query():
     assert one["source"] == other["source"]
     assert one["params"]["weights"] == [0.3, 0.1]
     assert other["params"] == {"vector": [1.0, 0.0], "shift": 0, "weights": [-7.0, 0.2]}
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e-4, 1.0, 1e12])
+def test_the_last_step_of_the_script_keeps_the_order_in_single_precision(size: float):
+    source = ask().weighted([1.0, 0.0, 0.0, 1.0, 0.0], {"match_all": {}})["script_score"]["script"]["source"]
+    enlarged = re.search(r"; x \*= (\S+); return x >= 0 \? x \+ 1 : 1 / \(1 - x\);$", source)
+    assert enlarged is not None
+    x = float(enlarged[1]) * size * np.linspace(-1, 1, 1000)
+    scores = np.where(x >= 0, np.abs(x) + 1, 1 / (1 + np.abs(x))).astype(np.float32)
+    assert (np.diff(scores) > 0).all()
+    assert np.isfinite(scores).all()
 
 
 def test_candidates_by_text_and_by_vector_in_both_dialects():

@@ -46,6 +46,22 @@ def test_missing_features_are_filled_as_declared(missing: str) -> None:
     np.testing.assert_allclose(ranker.predict(world.replace(X=X)), plain.predict(world.replace(X=filled)), atol=1e-5)
 
 
+def test_weights_of_candidates_that_are_filled_with_a_mean_are_refused() -> None:
+    world = plain_world()
+    X = world.X.copy()
+    X[world.offsets[3], 2] = np.nan
+    holes = world.replace(X=X)
+    ranker = SingleRanker("rankrls", missing="mean").fit(holes)
+    with pytest.raises(DataError, match=r"'f3' is missing \(NaN\) in some candidates of query .*missing='zero'"):
+        ranker.weights(holes)
+    ranker.weights(holes[:3])
+    X[world.offsets[3] : world.offsets[4], 2] = np.nan  # in all of them: a constant, which changes no order
+    ranker.weights(world.replace(X=X))
+    zero = SingleRanker("rankrls", missing="zero").fit(holes)
+    summed = np.einsum("ij,ij->i", np.nan_to_num(holes.X), zero.weights(holes)[holes.query_of_row])
+    np.testing.assert_allclose(summed - zero.predict(holes), (summed - zero.predict(holes))[0], atol=1e-4)
+
+
 def test_trees_read_missing_features() -> None:
     world = plain_world()
     X = world.X.copy()

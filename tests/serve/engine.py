@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ class ShelfEngine(Engine):
     """
 
     feature_names = ("value", "camp")
+    apply_params: ClassVar[Mapping[str, str]] = {"search_type": "whole"}
 
     def __init__(self, values: Sequence[float]) -> None:
         self.values = np.array(values, dtype=np.float32)

@@ -246,6 +246,9 @@ def test_search_shows_both_orders_and_why(make_client: Callable[..., Client]):
     weights = client.post("/v1/weights", {"query": "up"}).json
     assert weights["request"]["weights"] == [weights["weights"]["value"], weights["weights"]["camp"]]
     assert weights["request"]["doc_ids"] == ["d2", "d0", "d3", "d1"]  # those that the weights were learnt for
+    assert weights["params"] == {"search_type": "whole"}
+    nothing = client.post("/v1/weights", {"query": "nothing like it"}).json
+    assert (nothing["weights"], nothing["request"], nothing["params"]) == (None, None, None)
 
 
 def test_an_engine_that_is_stopped_and_started(make_client: Callable[..., Client]):

@@ -145,6 +145,17 @@ def test_weights_rank_as_the_ranking_does(service: Service, up: Candidates):
     assert [up.ids[i] for i in np.argsort(-scores)] == service.rank(up).ids
 
 
+def test_weights_that_would_rank_otherwise_are_not_given(tmp_path: Path, camps: QuerySet, up: Candidates):
+    KnnRanker(5, missing="mean").fit(camps).save(tmp_path / "mean")
+    holes = Candidates(up.ids, np.where([[True], [False], [False]], [np.nan, 1.0], up.features).astype(np.float32))
+    with Service({"mean": tmp_path / "mean"}, settings=PATIENT) as service:
+        assert service.weights(up).weights is not None
+        refused = service.weights(holes)
+        assert (refused.weights, refused.fallback) == (None, Fallback.NOT_FINITE)
+        assert "takes its mean, which weights cannot say" in str(refused.detail)
+        assert service.rank(holes).fallback is None
+
+
 def test_a_model_without_weights_says_so(tmp_path: Path, camps: QuerySet, up: Candidates):
     KnnRanker(5, learner="lambdamart", scale="none").fit(camps).save(tmp_path / "trees")
     with (

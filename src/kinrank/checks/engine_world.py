@@ -27,14 +27,17 @@ near = { vector = "embedding" }
 far = { vector = "embedding", similarity = "l2", missing = "nan" }
 votes = { field = "votes", transform = "log1p" }
 price = { field = "price", missing = "nan" }
+price_log = { field = "price", transform = "log1p", missing = "nan" }
+price_root = { field = "price", transform = "sqrt" }
 odd = { script = "doc['votes'].size() == 0 ? 0 : doc['votes'].value % 2 + 0.25 * params.terms" }
+sold = { script = "doc['sold'].size() > 0 && doc['sold'].value ? 1 : 0" }
 words = { query_length = "words" }
 """
 """Features of every kind, for engines that read feature files."""
 
 
 def world_documents(n: int = 40) -> list[Document]:
-    """Documents "d0", "d1"...; every fifth has no vector, every seventh no price."""
+    """Documents "d0", "d1"...; every fifth has no vector, every seventh no price; some prices are negative."""
     random = np.random.default_rng(7)
     documents: list[Document] = []
     for i in range(n):
@@ -42,6 +45,7 @@ def world_documents(n: int = 40) -> list[Document]:
             "title": " ".join(random.choice(WORDS, 1 + i % 4)),
             "body": " ".join(random.choice(WORDS, 12)),
             "votes": int(random.integers(0, 1000)),
+            "sold": i % 3 == 0,
         }
         if i % 5:
             fields["embedding"] = [round(x, 3) for x in random.normal(size=3).tolist()]

@@ -76,10 +76,12 @@ def check_one_by_one_equals_together(engine: Engine) -> None:
 
 
 def check_search_features_are_search_and_features(engine: Engine) -> None:
-    """Asked for in one go, candidates are ranked and have the features they have alone."""
+    """Asked for in one go, candidates are those of search, and have the features they have alone."""
     hits, X = engine.search_features(QUERY, size=9, vector=VECTOR, timeout=60.0)
     promise(len(hits) == len(X) == 9, f"asked for 9 candidates with features, got {len(hits)} and {len(X)}")
-    promise(bool((np.diff(hits.score) <= 0).all()), "scores must descend")
+    found = engine.search(QUERY, size=9, vector=VECTOR)
+    promise(hits.doc_id.tolist() == found.doc_id.tolist(), "the candidates are those of search(), in its order")
+    promise(bool(np.allclose(hits.score, found.score)), "the scores are those of search()")
     alone = engine.features(QUERY, hits.doc_id.tolist(), vector=VECTOR)
     promise(bool(np.allclose(X, alone, atol=1e-6, equal_nan=True)), "the features are those of features()")
 
@@ -92,17 +94,17 @@ def check_absent_documents_are_told(engine: Engine) -> None:
 
 
 def check_apply_orders_as_weighted_features(engine: Engine) -> None:
-    """With weights in the request the engine ranks by features @ weights, also where weights are negative."""
+    """With weights in the request the engine ranks by features @ weights, of any sign and however small."""
     X = np.nan_to_num(engine.features(QUERY, IDS, vector=VECTOR)).astype(np.float64)
     random = np.random.default_rng(1)
     scale = 1.0 / np.maximum(X.std(axis=0), 0.1)
-    for signs in ("positive", "negative", "any", "any", "any"):
-        weights = scale * random.normal(size=X.shape[1])
+    for signs, size in (("positive", 1), ("negative", 1), ("any", 1), ("any", 1), ("any", 1e-4), ("any", 1e-8)):
+        weights = size * scale * random.normal(size=X.shape[1])
         if signs != "any":
             weights = np.abs(weights) * (1 if signs == "positive" else -1)
         hits = engine.apply(QUERY, weights, size=len(IDS), vector=VECTOR, doc_ids=IDS)
         promise(sorted(hits.doc_id.tolist()) == sorted(IDS), "every document asked for is ranked")
-        _promise_order(X @ weights, hits.doc_id.tolist(), f"{signs} weights")
+        _promise_order(X @ weights, hits.doc_id.tolist(), f"weights of {signs} sign and size {size:g}")
     hits = engine.apply(QUERY, np.zeros(X.shape[1]), size=5, vector=VECTOR, doc_ids=IDS)
     promise(len(hits) == 5, "weights of 0 still find documents")
 
@@ -124,7 +126,7 @@ def check_apply_within_a_window(engine: Engine) -> None:
     promise(len(hits) == len(first), f"a window of 8 gives {len(first)} documents, got {len(hits)}")
     X = np.nan_to_num(engine.features(QUERY, hits.doc_id.tolist(), vector=VECTOR)).astype(np.float64)
     scores = X @ weights
-    promise(bool((np.diff(scores) <= TOLERANCE * max(1.0, np.ptp(scores))).all()), "ranked by the weights")
+    promise(bool((np.diff(scores) <= TOLERANCE * np.ptp(scores)).all()), "ranked by the weights")
 
 
 def check_request_is_plain_json(engine: Engine) -> None:
@@ -132,6 +134,7 @@ def check_request_is_plain_json(engine: Engine) -> None:
     weights = np.linspace(-1, 1, len(engine.feature_names))
     request = engine.apply_request(QUERY, weights, size=3, vector=VECTOR)
     promise(json.loads(json.dumps(request)) == request, "a request is plain JSON")
+    promise(json.loads(json.dumps(dict(engine.apply_params))) == engine.apply_params, "so are its parameters")
     promise(
         engine.apply_request(QUERY, weights, size=3, vector=VECTOR) == request, "the same question, the same request"
     )
@@ -167,5 +170,5 @@ def check_timeout_is_kept(engine: Engine) -> None:
 def _promise_order(scores: np.ndarray, ranked: list[str], which: str) -> None:
     """Scores descend along the ranked documents, ties aside."""
     along = scores[[IDS.index(doc_id) for doc_id in ranked]]
-    worst = float(np.max(np.diff(along)) / max(1.0, np.ptp(scores)))
+    worst = float(np.max(np.diff(along)) / np.ptp(scores))
     promise(worst <= TOLERANCE, f"{which}: a document stands {worst:.2g} of the spread of scores before a better one")

@@ -38,7 +38,10 @@ def weights(
     ] = None,
     clauses: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="JSON: the clause of each feature; {{column}} stands for a query column."),
+        typer.Option(
+            metavar="FILE",
+            help="JSON: the clause of each feature; {{column}} is a query column, {{doc_id}} the candidates.",
+        ),
     ] = None,
     falling: Annotated[
         list[str] | None,
@@ -150,7 +153,8 @@ def _request(
     ranges = value_ranges(query.feature_names, query.X)
     if clauses is None:
         return target.request(weights, ranges=ranges, falling=falling)
-    filled = fill_clauses(clauses, {name: values[0] for name, values in query.query_columns.items()})
+    known = {name: values[0] for name, values in query.query_columns.items()}
+    filled = fill_clauses(clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
     # A feature without a clause is not missed where its weight is 0.
     needed = {name: weight for name, weight in weights.items() if name in filled or weight != 0}
     return target.request(needed, filled, ranges=ranges, falling=falling)

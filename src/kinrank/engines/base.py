@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,6 +94,8 @@ class Engine(ABC):
     ----------
     feature_names : tuple of str
         One per column of `features` and per number of `apply`'s weights.
+    apply_params : mapping of str to str
+        Parameters of the URL that belong to the body of `apply_request`: without them the order may be another.
 
     Notes
     -----
@@ -101,6 +103,7 @@ class Engine(ABC):
     """
 
     feature_names: tuple[str, ...]
+    apply_params: ClassVar[Mapping[str, str]] = {}
 
     # --- what an engine implements ------------------------------------------------------------------------------
 
@@ -137,7 +140,10 @@ class Engine(ABC):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
     ) -> dict[str, Any]:
-        """The body of the request that `apply` sends, for a caller who sends it himself. Asks the engine nothing."""
+        """The body of the request that `apply` sends, for a caller who sends it himself, with `apply_params`.
+
+        Asks the engine nothing.
+        """
 
     @abstractmethod
     def apply(
@@ -169,7 +175,7 @@ class Engine(ABC):
         Returns
         -------
         Hits
-            In the order of ``features @ weights``. Scores may be shifted by a constant of the query.
+            In the order of ``features @ weights``. Scores rise with it, and mean nothing else.
         """
 
     @abstractmethod
@@ -181,7 +187,7 @@ class Engine(ABC):
 
     @abstractmethod
     def health(self) -> Health:
-        """How the engine is; an `EngineUnreachableError` where no node answers."""
+        """How the engine is; an `EngineUnreachableError` where no node answers, a `MissingIndexError` without index."""
 
     @abstractmethod
     def close(self) -> None:

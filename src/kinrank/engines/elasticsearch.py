@@ -23,7 +23,7 @@ _WHOLE = {**_NAMED, "allow_partial_search_results": "false"}
 
 
 class ElasticsearchEngine(LuceneEngine):
-    """An index of Elasticsearch, 8.8 or later of version 8; tested with 8.12.2.
+    """An index of Elasticsearch, 8.8 or later of version 8 (8.12 where `[search]` has a vector); tested with 8.12.2.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from kinrank.engines.kinds import Feature, FieldValue, Match, MultiMatch, Phrase
 from kinrank.errors import EngineRefusedError
 
 _WHOLE = {"long", "integer", "short", "byte", "unsigned_long"}
-_NUMBERS = _WHOLE | {"double", "float", "half_float", "scaled_float", "boolean"}
+_NUMBERS = _WHOLE | {"double", "float", "half_float", "scaled_float"}
 _KINDS = {"a number": _NUMBERS, "a vector": {"dense_vector", "knn_vector"}}
 
 
@@ -66,7 +66,7 @@ def check_fields(wanted: Sequence[WantedField], there: Mapping[str, Mapping[str,
         if field.kind is not None and not _KINDS[field.kind].issuperset(types):
             raise EngineRefusedError(
                 f"{field.who} asks for field {field.name!r} as {field.kind}, but in index {index!r} it is "
-                f"{' and '.join(types)}: mend the feature file"
+                f"{' and '.join(types)}: name another field, or compute it from this one with a script"
             )
 
 

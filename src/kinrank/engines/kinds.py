@@ -6,6 +6,7 @@ the document: its value is what the expression gives. A feature of the query is 
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -161,20 +162,28 @@ class ValueFeature(Feature):
 
 @dataclass(frozen=True)
 class FieldValue(ValueFeature):
-    """A number of the document: votes, price, age."""
+    """A number of the document: votes, price, age. Missing also where the transform of it is no finite number."""
 
     field: str = ""
     transform: Literal["none", "log1p", "sqrt"] = "none"
 
     @property
     def expression(self) -> str:
-        """Its value where the field is not empty."""
-        value = f"(double) doc[{painless_text(self.field)}].value"
-        return value if self.transform == "none" else f"Math.{self.transform}({value})"
+        """Its value, 0 where it is missing."""
+        stored = f"doc[{painless_text(self.field)}]"
+        value, missing = f"(double) {stored}.value", f"{stored}.size() == 0"
+        if self.transform != "none":
+            value = f"Math.{self.transform}({value})"
+            missing += f" || !Double.isFinite({value})"
+        return f"{missing} ? 0 : {value}"
 
-    def value(self, stored: float) -> float:
-        """Its value for what the field holds."""
-        return stored if self.transform == "none" else float(getattr(np, self.transform)(stored))
+    def value(self, stored: float) -> float | None:
+        """Its value for what the field holds; None where it is missing."""
+        if self.transform == "none":
+            return stored
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = float(getattr(np, self.transform)(stored))
+        return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)

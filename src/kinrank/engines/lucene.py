@@ -80,6 +80,7 @@ class LuceneEngine(Engine):
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
+    apply_params = GLOBAL_STATISTICS
 
     def __init__(
         self,
@@ -126,13 +127,13 @@ class LuceneEngine(Engine):
 
     def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
         """As `Engine.search`."""
-        return self._hits(self._search_body(query, size, vector), {}, timeout)
+        return self._hits(self._search_body(query, size, vector), timeout)
 
     def search_whole(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
         """As `Engine.search_whole`."""
-        params = {"allow_partial_search_results": "false"}
+        params = {**GLOBAL_STATISTICS, "allow_partial_search_results": "false"}
         body = self._search_body(query, size, vector)
         answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
         return hits_of(whole(answer, self.name))
@@ -165,7 +166,7 @@ class LuceneEngine(Engine):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
     ) -> dict[str, Any]:
-        """As `Engine.apply_request`. To be sent with ``search_type=dfs_query_then_fetch``, as features are logged."""
+        """As `Engine.apply_request`."""
         question = self._question(query, vector)
         among = question.candidates() if doc_ids is None else only(doc_ids)
         if window is None:
@@ -192,7 +193,7 @@ class LuceneEngine(Engine):
         """As `Engine.apply`."""
         body = self.apply_request(query, weights, size=size, vector=vector, doc_ids=doc_ids, window=window)
         self._check_fields(timeout)
-        return self._hits(body, GLOBAL_STATISTICS, timeout)
+        return self._hits(body, timeout)
 
     def index(self, documents: Iterable[Document], *, settings: Mapping[str, Any] | None = None) -> int:
         """As `Engine.index`; `settings` is the body of the request that makes an index: settings and mappings."""
@@ -210,8 +211,9 @@ class LuceneEngine(Engine):
     def health(self) -> Health:
         """As `Engine.health`."""
         version = self._send("GET", "/", {}, None, self.timeout)["version"]["number"]
-        cluster = self._send("GET", f"/_cluster/health/{quote(self.index_name)}", {"timeout": "1s"}, None, self.timeout)
+        # First: it says at once that an index is not there, where _cluster/health waits and answers 408.
         count = self._send("GET", self._path("/_count"), {}, None, self.timeout)["count"]
+        cluster = self._send("GET", f"/_cluster/health/{quote(self.index_name)}", {"timeout": "1s"}, None, self.timeout)
         return Health(f"{self.name} {version}", cluster["status"], cluster["number_of_nodes"], count)
 
     def identity(self) -> dict[str, str]:
@@ -243,8 +245,8 @@ class LuceneEngine(Engine):
     def _search_body(self, query: str, size: int, vector: ArrayLike | None) -> dict[str, Any]:
         return {"query": self._question(query, vector).candidates(), "size": size, "_source": False}
 
-    def _hits(self, body: dict[str, Any], params: Mapping[str, Any], timeout: float | None) -> Hits:
-        answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
+    def _hits(self, body: dict[str, Any], timeout: float | None) -> Hits:
+        answer = self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout)
         return hits_of(answer)
 
     def _exists(self) -> bool:

@@ -31,8 +31,9 @@ from kinrank.engines.kinds import (
 )
 from kinrank.errors import ParameterError
 
-# x + 1 above 0, 1 / (1 - x) below: rising, continuous, and no coarser in single precision than x itself.
-_POSITIVE = "return x >= 0 ? x + 1 : 1 / (1 - x);"
+# x + 1 above 0, 1 / (1 - x) below: rising and continuous. Scores are single precision, in which the 1 swallows what is
+# smaller than 1e-7, so x is enlarged first: its digits are kept from 1e-12 on, and up to 1e26 it is no infinite score.
+_POSITIVE = "x *= 1e12; return x >= 0 ? x + 1 : 1 / (1 - x);"
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Question:
             self.needed_vector(f"feature {feature.name!r}")
             return f"doc[{painless_text(feature.field)}].size() == 0 ? 0 : {self._similarity(feature)}"
         if isinstance(feature, FieldValue):
-            return f"doc[{painless_text(feature.field)}].size() == 0 ? 0 : {feature.expression}"
+            return feature.expression
         raise ParameterError(f"{type(feature).__name__} has no expression")
 
     def _similarity(self, feature: VectorSimilarity) -> str:

@@ -167,9 +167,14 @@ class Ranker(BaseEstimator, ABC):
         Returns
         -------
         float64 array of shape (queries, features)
-            Queries in order of first appearance. Ranking by ``X @ weights`` is ranking by `predict`.
+            Queries in order of first appearance. Ranking by ``X @ weights``, a missing feature counting 0, is ranking
+            by `predict`; candidates of which that is not true, since ``missing="mean"`` fills them, are refused.
         """
-        return self._weights(self._take(X, None, qid, group, query_vectors))
+        queries = self._take(X, None, qid, group, query_vectors)
+        weights = self._weights(queries)
+        if getattr(self, "missing", None) == "mean":
+            _refuse_filled(queries, weights)
+        return weights
 
     def score(
         self,
@@ -309,6 +314,21 @@ class Ranker(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _refuse_filled(queries: QuerySet, weights: Float64) -> None:
+    """Raise where a feature that has a weight is there in some candidates of a query and missing in others."""
+    if not len(queries) or not np.isnan(queries.X).any():
+        return
+    share = np.add.reduceat(np.isnan(queries.X), queries.offsets[:-1], axis=0, dtype=np.int64) / queries.sizes[:, None]
+    filled = (share > 0) & (share < 1) & (weights != 0)
+    if filled.any():
+        query, feature = np.argwhere(filled)[0]
+        raise DataError(
+            f"feature {queries.feature_names[feature]!r} is missing (NaN) in some candidates of query "
+            f"{queries.qid[query].item()!r}, where this ranker takes its mean, which weights cannot say: in a sum "
+            "it counts 0. Fit with missing='zero', or give all candidates the feature"
+        )
 
 
 def load(path: str | os.PathLike[str]) -> Ranker:

@@ -92,6 +92,8 @@ class Searcher:
         EngineError
             Where the engine finds no candidates because it does not answer: there is no order to fall back on.
         """
+        # Not `search_features`: whatever becomes of the features, there is an order to show, and a busy engine is not
+        # asked for it once more.
         ids = self._ids(query, window, vector)
         if not ids:
             return Found(Ranking([]), [])
@@ -120,7 +122,7 @@ class Searcher:
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
     ) -> tuple[Weights, dict[str, Any] | None]:
-        """The weights of a query's own model, and the engine's request that ranks with them."""
+        """The weights of a query's own model; the body and the parameters of the request that ranks with them."""
         ids = self._ids(query, window, vector)
         if not ids:
             detail = "the engine finds no candidates to learn the query's neighbors by"
@@ -130,7 +132,8 @@ class Searcher:
             return found, None
         known = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
         # These documents, not a window: engines count that per shard.
-        return found, self.engine.apply_request(query, known, size=size, vector=vector, doc_ids=ids)
+        body = self.engine.apply_request(query, known, size=size, vector=vector, doc_ids=ids)
+        return found, {"request": body, "params": dict(self.engine.apply_params)}
 
     def close(self) -> None:
         """Give the engine's connections back."""

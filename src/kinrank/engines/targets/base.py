@@ -72,8 +72,10 @@ class Target(ABC):
             What `clause` says, for each feature.
         ranges
             The least and the largest value of each feature among the candidates of the query (`value_ranges`). An
-            engine that normalizes scores divides each by (largest - least); with `ranges` the weights are multiplied
-            by it, so that the order is that of features as they are. Without, weights are those of normalized scores.
+            engine that normalizes scores divides those that a clause returned by their (largest - least); with
+            `ranges` the weights are multiplied by it, so that the order is that of features as they are, if every
+            clause returns every candidate: ``{"bool": {"must": [{"ids": ...}], "should": [clause]}}``, in the query
+            language of Elasticsearch and OpenSearch. Without, weights are those of normalized scores.
         falling
             Features whose clause scores a constant minus the feature: their weights change sign. The way for a
             feature where less is more into an engine that takes no negative weight.
@@ -116,16 +118,16 @@ class Target(ABC):
 
 
 def value_ranges(feature_names: Sequence[str], X: NDArray[Any]) -> dict[str, tuple[float, float]]:
-    """The least and the largest value of each feature among the candidates of one query; missing ones do not count.
+    """The least and the largest value of each feature among the candidates of one query; a missing one is 0.
 
     Examples
     --------
     >>> value_ranges(["title", "votes"], np.array([[0.0, 7.0], [2.5, 3.0]]))
     {'title': (0.0, 2.5), 'votes': (3.0, 7.0)}
     """
-    least = np.where(np.isnan(X), np.inf, X).min(axis=0).tolist()
-    largest = np.where(np.isnan(X), -np.inf, X).max(axis=0).tolist()
-    return dict(zip(feature_names, zip(least, largest, strict=True), strict=True))
+    values = np.where(np.isnan(X), 0.0, X)
+    bounds = zip(values.min(axis=0).tolist(), values.max(axis=0).tolist(), strict=True)
+    return dict(zip(feature_names, bounds, strict=True))
 
 
 def shares(weights: Mapping[str, float], version: str) -> list[float]:
@@ -159,8 +161,6 @@ def _spread(name: str, ranges: Ranges) -> float:
     if name not in ranges:
         raise DataError(f"ranges lacks {name!r}: give the least and the largest value of every feature")
     least, largest = ranges[name]
-    if least == math.inf:  # missing in every candidate
-        return 0.0
     if not largest >= least:
         raise DataError(f"the range of {name!r} must ascend, got {least} to {largest}")
     return largest - least

@@ -16,7 +16,8 @@ class LinearRetriever(Target):
     Parameters
     ----------
     normalizer : {"none", "minmax"}
-        What is done to scores before they are weighed. ``"none"`` ranks by features as they are.
+        What is done to scores before they are weighed. ``"none"`` ranks by features as they are; with ``"minmax"``
+        every retriever should return every candidate, since scores are scaled over what it returned.
     window : int
         How many documents each retriever gives; one that it did not give scores 0 there. At least `size`.
     size : int

@@ -16,16 +16,18 @@ class HybridQuery(Target):
     """The hybrid query of OpenSearch 2.10, with the normalization processor in the request.
 
     The temporary pipeline is used for this request only, so each query may have weights of its own. Scores are
-    normalized (min-max) per sub-query over what it retrieved; a document that it did not retrieve scores 0 there.
+    normalized (min-max) per sub-query over what it retrieved; a document that it did not retrieve, or that scores 0
+    there, gets 0, the lowest of the others .001. So sub-queries should return all candidates, with scores above 0.
 
     Parameters
     ----------
     size : int
-        How many hits; also how many documents a sub-query retrieves.
+        How many hits; also how many documents a sub-query retrieves of each shard: at least as many as candidates.
 
     Notes
     -----
-    Weights must lie between 0 and 1 and sum to 1: they are divided by their sum. At most five sub-queries.
+    Weights must lie between 0 and 1 and sum to 1: they are divided by their sum. At most five sub-queries. Documents
+    that differ by less than a thousandth of the range of a feature may change places.
 
     Examples
     --------

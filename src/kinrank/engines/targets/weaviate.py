@@ -20,6 +20,8 @@ class HybridSearch(Target):
 
     There are two features, a keyword search and a vector search, and their weights become one number: alpha, the
     vector's share of the sum. Scores of each search are scaled to 0..1 over what it found before they are added.
+    **Near the order of the weighted sum**, no more: a keyword search finds only what matches, so its scale is not that
+    of the candidates.
 
     The clauses hold arguments of the hybrid operator: ``{"query": ..., "properties": [...]}`` for the keyword search,
     ``{"vector": [...]}`` for the vector search, or an empty object where Weaviate makes the vector itself.

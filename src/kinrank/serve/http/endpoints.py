@@ -77,7 +77,7 @@ class Endpoints:
         return _json(ranking)
 
     async def weights(self, request: Request) -> Response:
-        """The weights of the query's own model, and the engine's request that ranks with them."""
+        """The weights of the query's own model, and the engine's request that ranks with them: body and params."""
         self._door.let_in(request, Role.QUERY)
         raw = await self._body(request)
         expires = time.perf_counter() + self._settings.deadline
@@ -101,9 +101,9 @@ class Endpoints:
                 (late, None),
                 self._engine_seconds,
             )
-        weights, engine_request = found
+        weights, asked = found
         self._service.count(weights)
-        return _json({**msgspec.to_builtins(weights), "request": engine_request})
+        return _json({**msgspec.to_builtins(weights), **(asked or {"request": None, "params": None})})
 
     async def search(self, request: Request) -> Response:
         """Candidates of the engine, ranked."""
