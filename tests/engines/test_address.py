@@ -69,5 +69,32 @@ def test_statuses_become_errors(status: int, kind: type[Exception]):
     assert type(refusal(status, {"error": {"type": "t", "reason": "why"}}, "engine")) is kind
 
 
+SHARDS_FAILED = {"type": "search_phase_execution_exception", "reason": "Partial shards failure", "phase": "query"}
+WRONG = {"type": "query_shard_exception", "reason": "no such field"}
+
+
+def gone(kind: str) -> dict[str, object]:
+    return {"type": kind, "reason": "[node-2][127.0.0.1:9302][indices:data/read/search[phase/query/id]] went away"}
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (500, gone("node_disconnected_exception")),
+        (500, gone("connect_transport_exception")),
+        (500, {**SHARDS_FAILED, "root_cause": [WRONG, gone("node_not_connected_exception")]}),
+        (500, {**SHARDS_FAILED, "failed_shards": [{"reason": WRONG}, {"reason": gone("node_disconnected_exception")}]}),
+        (500, {**SHARDS_FAILED, "caused_by": {**WRONG, "caused_by": gone("node_closed_exception")}}),
+        (404, {**SHARDS_FAILED, "failed_shards": [{"reason": gone("search_context_missing_exception")}]}),
+    ],
+)
+def test_a_node_that_dies_with_the_request_is_worth_asking_again(status: int, error: dict[str, object]):
+    told = refusal(status, {"error": error, "status": status}, "engine")
+    assert type(told) is EngineBusyError
+    assert "has lost a node on the way" in str(told)
+    wrong = {"error": {**SHARDS_FAILED, "root_cause": [WRONG], "failed_shards": [{"reason": WRONG}]}}
+    assert type(refusal(status, wrong, "engine")) is EngineRefusedError
+
+
 def test_a_wrong_key_is_told():
     assert "check the user, the password or the API key" in str(refusal(401, {"error": "no"}, "engine"))
