@@ -69,12 +69,13 @@ class LogBook:
         for part in range(self.n_parts):
             total.add(LogCounts(**json.loads(self._counts_file(part).read_text())))
         if not total.documents:
+            self._remove()  # whoever mends the judgments or the index runs the same command again
             raise DataError(
                 f"none of the {total.absent_documents:,} candidates is in the index: check that the judgments name "
                 "documents by the ids of the index"
             )
         self._put_together()
-        shutil.rmtree(self.folder)
+        self._remove()
         return total
 
     def _open(self, pool: PatientPool) -> None:
@@ -89,9 +90,8 @@ class LogBook:
         definition = getattr(self.logger.engine, "feature_set", None)
         if definition is not None:
             asked["definitions"] = definition.fingerprint
-        file = self.folder / "log.json"
-        if file.exists():
-            kept = json.loads(file.read_text())
+        if self._log_file.exists():
+            kept = json.loads(self._log_file.read_text())
             if kept != asked:
                 changed = [name for name in asked if asked[name] != kept.get(name)]
                 raise ParameterError(
@@ -100,7 +100,14 @@ class LogBook:
                 )
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write_text(file, json.dumps(asked))
+        for left in self.folder.glob("*part-*"):  # nothing says of which log
+            left.unlink()
+        _write_text(self._log_file, json.dumps(asked))
+
+    def _remove(self) -> None:
+        # First what says whose the parts are: whatever is left by a stop half-way is nobody's then.
+        self._log_file.unlink()
+        shutil.rmtree(self.folder)
 
     def _write_part(self, part: int, queries: QuerySet, pool: PatientPool, advance: Callable[[int], None]) -> None:
         counts = LogCounts()
@@ -133,6 +140,10 @@ class LogBook:
     def _parts(self) -> Iterator[QuerySet]:
         files = map(self._part_file, range(self.n_parts))
         return (read_parquet(file) for file in files if file.exists())
+
+    @property
+    def _log_file(self) -> Path:
+        return self.folder / "log.json"
 
     def _part_file(self, part: int) -> Path:
         return self.folder / f"part-{part:06}.parquet"
