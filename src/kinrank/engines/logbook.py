@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from kinrank.data.parquet import read_parquet, write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.data.stream import write_folder
 from kinrank.data.tables import to_table
-from kinrank.data.textfile import PathLike
+from kinrank.data.textfile import PathLike, writing
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.patience import PatientPool
 from kinrank.errors import DataError, ParameterError
@@ -102,7 +101,7 @@ class LogBook:
         self.folder.mkdir(parents=True, exist_ok=True)
         for left in self.folder.glob("*part-*"):  # nothing says of which log
             left.unlink()
-        _write_text(self._log_file, json.dumps(asked))
+        _write_json(asked, self._log_file)
 
     def _remove(self) -> None:
         # First what says whose the parts are: whatever is left by a stop half-way is nobody's then.
@@ -119,23 +118,18 @@ class LogBook:
             advance(1)
         if logged:
             write_parquet(QuerySet.concat(logged), self._part_file(part))
-        _write_text(self._counts_file(part), json.dumps(asdict(counts)))
+        _write_json(asdict(counts), self._counts_file(part))
 
     def _put_together(self) -> None:
         if self.out.suffix != ".parquet":
             write_folder(self._parts(), self.out)
             return
-        staging = self.out.with_name(f".{os.getpid()}.{self.out.name}")
-        try:
-            writer: Any = None
-            for part in self._parts():
-                table = to_table(part)
-                writer = writer or pq.ParquetWriter(staging, table.schema, compression="zstd")
-                writer.write_table(table)
-            writer.close()
-            staging.replace(self.out)
-        finally:
-            staging.unlink(missing_ok=True)
+        parts = map(to_table, self._parts())
+        first = next(parts)
+        with writing(self.out) as stream, pq.ParquetWriter(stream, first.schema, compression="zstd") as writer:
+            writer.write_table(first)
+            for part in parts:
+                writer.write_table(part)
 
     def _parts(self) -> Iterator[QuerySet]:
         files = map(self._part_file, range(self.n_parts))
@@ -160,8 +154,6 @@ def _fingerprint(judged: QuerySet) -> str:
     return digest.hexdigest()
 
 
-def _write_text(file: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    staging = file.with_name(f".{file.name}")
-    staging.write_text(text)
-    staging.replace(file)
+def _write_json(value: dict[str, Any], file: Path) -> None:
+    with writing(file) as stream:
+        stream.write(json.dumps(value).encode())
