@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,21 @@ def test_a_log_that_was_stopped_goes_on_where_it_was(tmp_path: Path):
     assert counts == LogCounts(7, 14, absent_documents=7, missing={"number": 0, "even": 7})
     write(tmp_path / "plain.parquet", ToyEngine())
     assert out.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
+
+
+def test_a_stop_between_two_answers_ends_the_questions(tmp_path: Path):
+    pool = PatientPool(3, first_pause=60.0)
+
+    def stop(_: int) -> None:
+        while not pool.repeated:
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    busy = ToyEngine({"text 1": [EngineBusyError("429")]})
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        LogBook(tmp_path / "logged.parquet", toy_judgments(), FeatureLogger(busy)).write(pool, stop)
+    assert time.monotonic() - start < 20
 
 
 def test_parts_of_another_log_are_refused(tmp_path: Path):

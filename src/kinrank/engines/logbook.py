@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -111,11 +112,12 @@ class LogBook:
     def _write_part(self, part: int, queries: QuerySet, pool: PatientPool, advance: Callable[[int], None]) -> None:
         counts = LogCounts()
         logged = []
-        for query, counted in self.logger.log(queries, pool):
-            counts.add(counted)
-            if query is not None:
-                logged.append(query)
-            advance(1)
+        with closing(self.logger.log(queries, pool)) as answers:  # a stop in here stops the pool, too
+            for query, counted in answers:
+                counts.add(counted)
+                if query is not None:
+                    logged.append(query)
+                advance(1)
         if logged:
             write_parquet(QuerySet.concat(logged), self._part_file(part))
         _write_json(asdict(counts), self._counts_file(part))
