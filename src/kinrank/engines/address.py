@@ -12,7 +12,10 @@ from kinrank.errors import ParameterError
 from kinrank.registry import Registry
 
 FORM = "ENGINE+http://HOST:PORT/INDEX"
-_ADDRESS = re.compile(r"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>[^/\s]+)(?P<index>/[^/\s]*)?/?")
+_HOST = r"(?:[^/?#,\s]*@)?(?:[\w.-]+|\[[^\]/\s]+\])(?::\d+)?"
+_ADDRESS = re.compile(
+    rf"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<index>/[^/\s]*)?/?"
+)
 _PORT = re.compile(r":\d+$")
 
 ENGINES = Registry(
@@ -52,7 +55,7 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     if match is None:
         raise ParameterError(
             f"{without_password(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
-            f"{', '.join(ENGINES)}"
+            f"{', '.join(ENGINES)}, signs in a password as in URLs (%23 for #)"
         )
     port = {"http": 80, "https": 443}[match["scheme"]]
     hosts = [
@@ -62,7 +65,15 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     if features is not None and not isinstance(features, FeatureSet):
         features = FeatureSet.read(features)
     index = (match["index"] or "").strip("/")
-    engine: Engine = ENGINES[match["engine"]](hosts, index, features, **options)
+    make = ENGINES[match["engine"]]
+    try:
+        engine: Engine = make(hosts, index, features, **options)
+    except ParameterError:
+        raise
+    except ValueError as error:  # a client's, who repeats the address with the password in it
+        raise ParameterError(
+            without_password(f"{address!r} cannot be opened ({error}); check the hosts and the client's settings")
+        ) from None
     return engine
 
 
@@ -74,4 +85,4 @@ def without_password(text: str) -> str:
     >>> without_password("none of https://me:secret@a:9200, https://b:9200")
     'none of https://...@a:9200, https://b:9200'
     """
-    return re.sub(r"//\S*@", "//...@", text)
+    return re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # some type slashes or spaces in a password
