@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from typing import Any
@@ -17,6 +18,7 @@ _ADDRESS = re.compile(
     rf"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<index>/[^/\s]*)?/?"
 )
 _PORT = re.compile(r":\d+$")
+_CREDENTIALS = {"api_key", "basic_auth", "bearer_auth", "headers", "http_auth"}
 
 ENGINES = Registry(
     "engine",
@@ -40,6 +42,11 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     options
         What the engine's class takes: ``timeout``, ``connections``, and whatever its client takes, such as ``api_key``
         or ``ca_certs``.
+
+    Notes
+    -----
+    Where neither address nor options say who asks, the environment does: ``KINRANK_ENGINE_API_KEY``, or
+    ``KINRANK_ENGINE_USER`` and ``KINRANK_ENGINE_PASSWORD``.
 
     Examples
     --------
@@ -65,6 +72,8 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     if features is not None and not isinstance(features, FeatureSet):
         features = FeatureSet.read(features)
     index = (match["index"] or "").strip("/")
+    if "@" not in match["hosts"] and not _CREDENTIALS & options.keys():
+        options |= _authorization()
     make = ENGINES[match["engine"]]
     try:
         engine: Engine = make(hosts, index, features, **options)
@@ -75,6 +84,15 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
             without_password(f"{address!r} cannot be opened ({error}); check the hosts and the client's settings")
         ) from None
     return engine
+
+
+def _authorization() -> dict[str, Any]:
+    """Who asks, from the environment: a command line can be read by everyone on the machine."""
+    key, user, password = (os.environ.get(f"KINRANK_ENGINE_{name}", "") for name in ("API_KEY", "USER", "PASSWORD"))
+    if not key and not user:
+        return {}
+    basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"headers": {"authorization": f"ApiKey {key}" if key else f"Basic {basic}"}}
 
 
 def without_password(text: str) -> str:
