@@ -5,6 +5,8 @@ The log under fire must equal a log in peace, document by document.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import tempfile
 import threading
@@ -16,15 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.common import say
-from benchmarks.engine_msrd import CHECKOUT, PORTS, running
+from benchmarks.engine_msrd import CHECKOUT, PORTS, WORKERS, running
 from kinrank import QuerySet, read_parquet
 from kinrank.checks.engine_world import FEATURES, WORDS, world_documents
-from kinrank.engines import FeatureSet, connect
+from kinrank.engines import Engine, FeatureSet, connect
 from kinrank.engines.logbook import LogBook
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.patience import PatientPool
 from kinrank.errors import EngineError
+from scripts.engine_servers import SERVERS, Node
 
 OPTIONS = {"engine": ("elasticsearch", "opensearch")}
 # The small world of the checks, without its vectors: how those are kept differs between the engines.
@@ -60,10 +63,50 @@ class Searches:
             self.longest = max(self.longest, time.perf_counter() - start)
 
 
+class Killing:
+    """Kills a process while requests of a log are under way.
+
+    Parameters
+    ----------
+    engine
+        Whose requests; they are counted from now on.
+    pid
+        The process.
+    after
+        How many queries are logged before.
+    """
+
+    def __init__(self, engine: Engine, pid: int, after: int) -> None:
+        self.pid = pid
+        self.after = after
+        self.under_way: set[object] = set()
+        self.caught: set[object] = set()
+        # A thread of its own: the log goes on as if nothing had been asked of it.
+        self.thread = threading.Thread(target=self._kill, daemon=True)
+        ask = engine.log
+
+        def counted(*words: object, **options: object) -> object:
+            request = object()
+            self.under_way.add(request)
+            try:
+                return ask(*words, **options)  # type: ignore[arg-type]
+            finally:
+                self.under_way.discard(request)
+
+        engine.log = counted  # type: ignore[method-assign,assignment]
+
+    def _kill(self) -> None:
+        while len(self.under_way) < WORKERS:
+            time.sleep(0.0005)
+        before = self.under_way.copy()
+        os.kill(self.pid, signal.SIGKILL)
+        self.caught = before & self.under_way
+
+
 def run(engine: str) -> dict[str, object]:
     """Three nodes of our own, one of them killed."""
     with running(engine, nodes=3) as address:
-        return survive(address, engine, PORTS[engine], n_queries=1500)
+        return survive(address, engine, PORTS[engine], n_queries=1000)
 
 
 def survive(address: str, name: str, port: int, n_queries: int) -> dict[str, object]:
@@ -82,20 +125,15 @@ def survive(address: str, name: str, port: int, n_queries: int) -> dict[str, obj
         engine.index(documents, settings=SETTINGS)
         wait_for_copies(engine)
         judged = judgments(n_queries, [doc_id for doc_id, _ in documents])
-        peace, _ = log(engine, judged[: n_queries // 10], Path(work) / "peace.parquet", None)
+        log(engine, judged, Path(work) / "peace.parquet")
+        node = Node(SERVERS[name], port, 2).pid
+        assert node is not None, "node 2 is not one of scripts/engine"
+        killing = Killing(engine, node, after=n_queries // 3)
         searches = Searches(engine)
         searcher = threading.Thread(target=searches.run)
         searcher.start()
         try:
-            fire, repeated = log(
-                engine,
-                judged,
-                Path(work) / "fire.parquet",
-                (
-                    n_queries // 3,
-                    lambda: subprocess.run([*words, "kill", name, "--port", str(port), "--node", "2"], check=True),
-                ),
-            )
+            fire, repeated = log(engine, judged, Path(work) / "fire.parquet", killing)
         finally:
             searches.stop.set()
             searcher.join()
@@ -112,7 +150,8 @@ def survive(address: str, name: str, port: int, n_queries: int) -> dict[str, obj
         "documents asked": judged.n_rows,
         "documents logged": fire.documents,
         "absent": fire.absent_documents,
-        "same as in peace": same and peace.queries == n_queries // 10,
+        "same as in peace": same,
+        "requests under way at the kill": len(killing.caught),
         "requests repeated": repeated,
         "searches answered": searches.answered,
         "searches with fewer hits": searches.short,
@@ -133,26 +172,34 @@ def judgments(n_queries: int, ids: list[str]) -> QuerySet:
     )
 
 
-def log(engine: LuceneEngine, judged: QuerySet, out: Path, harm: tuple[int, object] | None) -> tuple[LogCounts, int]:
-    """Log; after some queries, do the harm."""
+def log(engine: Engine, judged: QuerySet, out: Path, killing: Killing | None = None) -> tuple[LogCounts, int]:
+    """Log, under fire after some queries; how many requests were repeated."""
     done = 0
 
     def advance(step: int) -> None:
         nonlocal done
         done += step
-        if harm is not None and done == harm[0]:
-            harm[1]()  # type: ignore[operator]
+        if killing is not None and done == killing.after:
+            killing.thread.start()
             say(f"a node is killed after {done} queries")
 
-    pool = PatientPool(4)
+    pool = PatientPool(WORKERS)
     counts = LogBook(out, judged, FeatureLogger(engine, timeout=20.0)).write(pool, advance)
+    if killing is not None:
+        killing.thread.join(timeout=1.0)
     return counts, pool.repeated
 
 
 def identical(fire: QuerySet, judged: QuerySet, peace: QuerySet) -> bool:
-    """Nothing lost, nothing doubled, the first queries as they were logged in peace."""
-    whole = np.array_equal(fire.qid, judged.qid) and np.array_equal(fire.doc_id, judged.doc_id)
-    return bool(whole and np.array_equal(fire[: len(peace)].X, peace.X, equal_nan=True))
+    """Nothing lost, nothing doubled, every value as it was logged in peace.
+
+    To the last bit: no document was ever deleted, so all copies of a shard have the same statistics.
+    """
+    whole = all(
+        np.array_equal(logged.qid, judged.qid) and np.array_equal(logged.doc_id, judged.doc_id)
+        for logged in (fire, peace)
+    )
+    return bool(whole and np.array_equal(fire.X, peace.X, equal_nan=True))
 
 
 def wait_for_copies(engine: LuceneEngine) -> None:

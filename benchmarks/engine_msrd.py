@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from benchmarks.knn_msrd import best_trees, per_query, row, table
 from examples.movies.prepare import PARTS, prepare
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
 from kinrank.describe import Describer
-from kinrank.engines import Engine, FeatureSet, connect
+from kinrank.engines import FeatureSet, connect
 from kinrank.engines.judgments import read_judgments, read_vectors
 from kinrank.engines.logbook import LogBook
 from kinrank.engines.logger import FeatureLogger
@@ -41,6 +42,7 @@ MEASURE = NDCG @ 10
 WORKERS = 4
 CANDIDATES = 50
 PORTS = {"elasticsearch": 9260, "opensearch": 9270}
+Way = TypeVar("Way")
 
 
 def run(engine: str, queries: str) -> dict[str, object]:
@@ -95,7 +97,7 @@ def indexed(engine: LuceneEngine, name: str, work: Path) -> dict[str, float]:
 # --- logging ---------------------------------------------------------------------------------------------------------
 
 
-def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: int = 10) -> dict[str, object]:
+def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: int = 12) -> dict[str, object]:
     """Queries a second of our log and of a loop that sends ready requests by the client, in turns."""
     seconds: dict[str, list[float]] = {"bare loop": [], "ours, 1 worker": [], f"ours, {WORKERS} workers": []}
     logger = FeatureLogger(engine)
@@ -107,10 +109,11 @@ def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: i
             "ours, 1 worker": lambda some=some: list(logger.log(some, PatientPool(1))),
             f"ours, {WORKERS} workers": lambda some=some: list(logger.log(some, PatientPool(WORKERS))),
         }
-        for name in sorted(calls, key=lambda name: (hash(name) + turn) % 3):
+        calls["bare loop"]()  # whoever comes first finds the engine's caches as warm as the others do
+        for name in in_turn(list(calls), turn):
             start = time.perf_counter()
             calls[name]()
-            if turn:  # the first one warms up
+            if turn:  # the first one opens connections
                 seconds[name].append(time.perf_counter() - start)
     rates = {name: block / float(np.median(times)) for name, times in seconds.items()}
     figures: dict[str, object] = {f"{name}, queries/s": round(rate, 1) for name, rate in rates.items()}
@@ -121,6 +124,12 @@ def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: i
     }
     say(str(figures))
     return figures
+
+
+def in_turn(ways: list[Way], turn: int) -> list[Way]:
+    """What is compared, each in each place equally often: nobody gains by coming last."""
+    first = turn % len(ways)
+    return ways[first:] + ways[:first]
 
 
 def bare_request(engine: LuceneEngine, query: QuerySet) -> tuple[str, dict[str, object], object]:
@@ -154,8 +163,28 @@ def send(engine: LuceneEngine, path: str, params: dict[str, object], body: objec
     return engine.client.perform_request("POST", path, params=params, headers=headers, body=body).body
 
 
-def log_all(engine: Engine, judged: dict[str, QuerySet], work: Path) -> tuple[dict[str, QuerySet], dict[str, object]]:
+def made_of(engine: str, features: FeatureSet | None) -> dict[str, object]:
+    """What a log depends on beside the movies and the judgments: ``"elasticsearch 8.12.2"``, features, index."""
+    assert features is not None
+    settings = json.loads((MOVIES / f"{engine.split()[0]}.json").read_text())
+    return {"engine": engine, "features": features.fingerprint, "index": settings}
+
+
+def forget_other_logs(work: Path, now: dict[str, object]) -> None:
+    """Delete what was logged of anything else; what is there is what ``logged.json`` says."""
+    note = work / "logged.json"
+    if note.exists() and json.loads(note.read_text()) == now:
+        return
+    for part in PARTS:
+        (work / f"{part}.parquet").unlink(missing_ok=True)
+    note.write_text(json.dumps(now))
+
+
+def log_all(
+    engine: LuceneEngine, judged: dict[str, QuerySet], work: Path
+) -> tuple[dict[str, QuerySet], dict[str, object]]:
     """Features of all judged queries, and how long it took."""
+    forget_other_logs(work, made_of(engine.health().engine, engine.feature_set))
     figures: dict[str, object] = {"workers": WORKERS}
     start, n_queries = time.perf_counter(), 0
     counted: dict[str, int] = {"queries": 0, "documents": 0, "absent_documents": 0}
@@ -278,8 +307,7 @@ def live(engine: LuceneEngine, ranker: KnnRanker, test: QuerySet, n_queries: int
             "re-ranked": lambda text=text, vector=vector: rerank(engine, ranker, text, vector),
         }
         seconds, found = {}, {}
-        # In turns: whoever comes second finds the engine's caches warm.
-        for name in sorted(calls, reverse=bool(number % 2)):
+        for name in in_turn(list(calls), number):
             start = time.perf_counter()
             found[name] = calls[name]()
             seconds[name] = time.perf_counter() - start
@@ -323,7 +351,7 @@ def applied(
         same += wrong <= 1e-5
         worst = max(worst, wrong)
         if number < n_queries // 2:
-            for times, each in ((own, weights[number]), (global_, fixed[number])):
+            for times, each in in_turn([(own, weights[number]), (global_, fixed[number])], number):
                 start = time.perf_counter()
                 engine.apply(text, each, size=CANDIDATES, vector=vector)
                 times.append(time.perf_counter() - start)

@@ -16,7 +16,7 @@
     ├── EngineError                          a search engine that does not do what it was asked
     │   ├── EngineUnreachableError           no node of it can be reached
     │   ├── EngineTimeoutError               it did not answer in time
-    │   ├── EngineBusyError                  it has too much to do just now: ask again later
+    │   ├── EngineBusyError                  it has too much to do, or lost a node: ask again later
     │   └── EngineRefusedError               it refuses: a wrong field, vector, script, key
     │       └── MissingIndexError            the index is not there
     ├── JobError                             a long job that could not be finished; what is done is kept
@@ -92,7 +92,7 @@ class EngineTimeoutError(EngineError):
 
 
 class EngineBusyError(EngineError):
-    """The engine has too much to do (HTTP 429, 502, 503, 504): asking again after a pause helps."""
+    """The engine has too much to do (HTTP 429, 502, 503, 504) or has lost a node: asking again after a pause helps."""
 
 
 class EngineRefusedError(EngineError):

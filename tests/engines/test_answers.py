@@ -42,3 +42,23 @@ def test_half_a_list_is_shown_but_not_logged(name: str, failed: int, timed_out: 
     assert all("search_type=dfs_query_then_fetch" in path for path in asked)
     assert "allow_partial_search_results=false" in asked[-1]
     assert "allow_partial" not in asked[0]
+
+
+def test_a_node_that_dies_during_one_search_of_many_is_worth_asking_again():
+    lost = {"type": "node_disconnected_exception", "reason": "[node-2] disconnected"}
+    error = {"type": "search_phase_execution_exception", "reason": "Partial shards failure", "root_cause": [lost]}
+    found = {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": [{"_id": "d1", "_score": 1.0}]}}
+
+    def answer(path: str) -> object:
+        if "_field_caps" in path:
+            return {"fields": {"title": {"text": {"type": "text"}}}}
+        assert path.startswith("/movies/_msearch")
+        return {"responses": [found, {"error": error, "status": 500}]}
+
+    features = FeatureSet.parse('[features]\ntitle = { match = "title" }')
+    with (
+        answering(answer) as url,
+        connect(f"opensearch+{url}/movies", features) as engine,
+        pytest.raises(EngineBusyError, match="lost a node"),
+    ):
+        engine.features("red", ["d1"])

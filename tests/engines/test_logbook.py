@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kinrank import QuerySet, read_parquet
 from kinrank.engines import logbook
-from kinrank.engines.base import Hits
+from kinrank.engines.base import Hits, Logged
 from kinrank.engines.logbook import LogBook
 from kinrank.engines.logger import Candidates, FeatureLogger, LogCounts
 from kinrank.engines.patience import PatientPool
@@ -82,6 +85,21 @@ def test_a_log_that_was_stopped_goes_on_where_it_was(tmp_path: Path):
     assert out.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
 
 
+def test_a_stop_between_two_answers_ends_the_questions(tmp_path: Path):
+    pool = PatientPool(3, first_pause=60.0)
+
+    def stop(_: int) -> None:
+        while not pool.repeated:
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    busy = ToyEngine({"text 1": [EngineBusyError("429")]})
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        LogBook(tmp_path / "logged.parquet", toy_judgments(), FeatureLogger(busy)).write(pool, stop)
+    assert time.monotonic() - start < 20
+
+
 def test_parts_of_another_log_are_refused(tmp_path: Path):
     out = tmp_path / "logged.parquet"
     with pytest.raises(EngineRefusedError, match="gone"):
@@ -105,6 +123,43 @@ def test_queries_without_a_document_in_the_index_are_left_out_and_counted(tmp_pa
     nowhere = judged.replace(doc_id=np.full(21, "d77"))
     with pytest.raises(DataError, match="none of the 7 candidates is in the index"):
         write(tmp_path / "none.parquet", ToyEngine(), nowhere)
+
+
+def test_once_the_documents_are_indexed_the_same_command_finds_them(tmp_path: Path):
+    class Empty(ToyEngine):
+        def log(self, query: str, doc_ids: Sequence[str], **options: Any) -> Logged:
+            logged = super().log(query, doc_ids, **options)
+            return Logged(np.full_like(logged.values, np.nan), np.zeros_like(logged.found))
+
+    with pytest.raises(DataError, match="none of the 21 candidates is in the index"):
+        write(tmp_path / "logged.parquet", Empty())
+    # The class is part of what an engine says it is: told the same, as an index is that got its documents.
+    filled = ToyEngine()
+    filled.identity = Empty().identity  # type: ignore[method-assign]
+    assert write(tmp_path / "logged.parquet", filled).documents == 14
+
+
+def test_left_over_parts_of_nobody_knows_what_are_not_used(tmp_path: Path):
+    out = tmp_path / "logged.parquet"
+    with pytest.raises(EngineRefusedError, match="gone"):
+        write(out, ToyEngine({"text 5": [EngineRefusedError("gone")]}))
+    (tmp_path / "logged.parquet.parts" / "log.json").unlink()
+    again = ToyEngine()
+    write(out, again)
+    assert len(again.asked) == 7
+
+
+def test_a_stop_while_parts_are_removed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def stopped(folder: Path) -> None:
+        (folder / "part-000001.parquet").unlink()
+        raise KeyboardInterrupt
+
+    out = tmp_path / "logged.parquet"
+    with monkeypatch.context() as patch:
+        patch.setattr(logbook.shutil, "rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            write(out, ToyEngine())
+    assert write(out, ToyEngine()).queries == len(read_parquet(out)) == 7
 
 
 def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path):

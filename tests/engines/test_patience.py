@@ -43,17 +43,63 @@ def test_no_more_questions_than_workers_are_under_way_and_few_are_taken_ahead():
 
 
 def test_a_busy_engine_is_asked_again_and_less_at_a_time():
-    tries: dict[int, int] = {}
+    under_way, seen = 0, []
+    lock = threading.Lock()
+    all_at_once = threading.Barrier(4)
 
     def ask(x: int) -> int:
-        tries[x] = tries.get(x, 0) + 1
-        if tries[x] < 3:
-            raise EngineBusyError("429")
-        return x
+        nonlocal under_way
+        with lock:
+            under_way += 1
+            number = len(seen)
+            seen.append(under_way)
+        try:
+            if number < 4:
+                all_at_once.wait()
+                raise EngineBusyError("429")
+            time.sleep(0.005)
+            return x
+        finally:
+            with lock:
+                under_way -= 1
 
-    pool = PatientPool(4, first_pause=0.001)
-    assert list(pool.map(ask, range(5))) == list(range(5))
-    assert pool.repeated == 10
+    pool = PatientPool(4, first_pause=0.05)
+    assert list(pool.map(ask, range(12))) == list(range(12))
+    assert pool.repeated == 4
+    assert max(seen[:4]) == 4
+    assert max(seen[4:9]) <= 2  # one, and slowly more
+
+
+def test_who_stops_does_not_wait_for_those_who_wait():
+    pool = PatientPool(4, first_pause=60.0)
+
+    def ask(x: int) -> int:
+        if x:
+            raise EngineBusyError("429")
+        while not pool.repeated:  # someone pauses before he asks again
+            time.sleep(0.001)
+        raise EngineRefusedError("no such field")
+
+    start = time.monotonic()
+    with pytest.raises(EngineRefusedError, match="no such field"):
+        list(pool.map(ask, range(4)))
+    assert time.monotonic() - start < 20
+
+
+def test_who_waits_for_room_does_not_ask_after_the_end():
+    pool = PatientPool(4)
+    pool._gate.narrow()
+    pool._gate.narrow()
+    asked = []
+
+    def ask(x: int) -> int:
+        asked.append(x)
+        time.sleep(0.2)
+        raise EngineRefusedError("no such field")
+
+    with pytest.raises(EngineRefusedError, match="no such field"):
+        list(pool.map(ask, range(4)))
+    assert len(asked) <= 2
 
 
 def test_patience_ends():

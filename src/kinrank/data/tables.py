@@ -98,7 +98,7 @@ def to_table(queries: QuerySet) -> pa.Table:
     ['qid', 'y', 'f1', 'query.intent']
     """
     for name in queries.feature_names:
-        if name in ("qid", "y", "doc_id") or name.startswith(QUERY_PREFIX):
+        if is_reserved(name):
             raise DataError(f"feature {name!r} has the name of another column of the table: rename it")
     query_of_row = pa.array(queries.query_of_row)
     columns = {"qid": pa.array(queries.qid).take(query_of_row)}
@@ -113,6 +113,17 @@ def to_table(queries: QuerySet) -> pa.Table:
             pa.array(values).take(query_of_row) if values.ndim == 1 else _vectors_once(values, queries)
         )
     return pa.table(columns)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a feature cannot have this name, since the table has another column for it.
+
+    Examples
+    --------
+    >>> is_reserved("qid"), is_reserved("query.intent"), is_reserved("query_length")
+    (True, True, False)
+    """
+    return name in ("qid", "y", "doc_id") or name.startswith(QUERY_PREFIX)
 
 
 def _columns(table: Any) -> dict[str, pa.ChunkedArray]:

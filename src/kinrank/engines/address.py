@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from typing import Any
@@ -12,8 +13,12 @@ from kinrank.errors import ParameterError
 from kinrank.registry import Registry
 
 FORM = "ENGINE+http://HOST:PORT/INDEX"
-_ADDRESS = re.compile(r"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>[^/\s]+)(?P<index>/[^/\s]*)?/?")
+_HOST = r"(?:[^/?#,\s]*@)?(?:[\w.-]+|\[[^\]/\s]+\])(?::\d+)?"
+_ADDRESS = re.compile(
+    rf"(?P<engine>[\w-]+)\+(?P<scheme>https?)://(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<index>/[^/\s]*)?/?"
+)
 _PORT = re.compile(r":\d+$")
+_CREDENTIALS = {"api_key", "basic_auth", "bearer_auth", "headers", "http_auth"}
 
 ENGINES = Registry(
     "engine",
@@ -38,6 +43,11 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
         What the engine's class takes: ``timeout``, ``connections``, and whatever its client takes, such as ``api_key``
         or ``ca_certs``.
 
+    Notes
+    -----
+    Where neither address nor options say who asks, the environment does: ``KINRANK_ENGINE_API_KEY``, or
+    ``KINRANK_ENGINE_USER`` and ``KINRANK_ENGINE_PASSWORD``.
+
     Examples
     --------
     >>> with connect("elasticsearch+http://127.0.0.1:9200,127.0.0.1:9201/movies", timeout=2.0) as engine:
@@ -52,7 +62,7 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     if match is None:
         raise ParameterError(
             f"{without_password(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
-            f"{', '.join(ENGINES)}"
+            f"{', '.join(ENGINES)}, signs in a password as in URLs (%23 for #)"
         )
     port = {"http": 80, "https": 443}[match["scheme"]]
     hosts = [
@@ -62,8 +72,27 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     if features is not None and not isinstance(features, FeatureSet):
         features = FeatureSet.read(features)
     index = (match["index"] or "").strip("/")
-    engine: Engine = ENGINES[match["engine"]](hosts, index, features, **options)
+    if "@" not in match["hosts"] and not _CREDENTIALS & options.keys():
+        options |= _authorization()
+    make = ENGINES[match["engine"]]
+    try:
+        engine: Engine = make(hosts, index, features, **options)
+    except ParameterError:
+        raise
+    except ValueError as error:  # a client's, who repeats the address with the password in it
+        raise ParameterError(
+            without_password(f"{address!r} cannot be opened ({error}); check the hosts and the client's settings")
+        ) from None
     return engine
+
+
+def _authorization() -> dict[str, Any]:
+    """Who asks, from the environment: a command line can be read by everyone on the machine."""
+    key, user, password = (os.environ.get(f"KINRANK_ENGINE_{name}", "") for name in ("API_KEY", "USER", "PASSWORD"))
+    if not key and not user:
+        return {}
+    basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"headers": {"authorization": f"ApiKey {key}" if key else f"Basic {basic}"}}
 
 
 def without_password(text: str) -> str:
@@ -74,4 +103,4 @@ def without_password(text: str) -> str:
     >>> without_password("none of https://me:secret@a:9200, https://b:9200")
     'none of https://...@a:9200, https://b:9200'
     """
-    return re.sub(r"//\S*@", "//...@", text)
+    return re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # some type slashes or spaces in a password

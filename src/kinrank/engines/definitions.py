@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
+from kinrank.data.tables import is_reserved
 from kinrank.data.textfile import PathLike
 from kinrank.engines.kinds import (
     Feature,
@@ -159,6 +160,11 @@ def _candidates(words: Any) -> Candidates:
 
 
 def _feature(name: str, words: Any) -> Feature:
+    if is_reserved(name):
+        raise ParameterError(
+            f"{name}: no feature can be called qid, y, doc_id or query.NAME, which are columns of what is logged; "
+            "rename it"
+        )
     kinds = [kind for kind in KINDS if isinstance(words, dict) and kind in words]
     if len(kinds) != 1:
         got = f"got {json.dumps(words, default=str)}" if not kinds else f"got {' and '.join(kinds)}"

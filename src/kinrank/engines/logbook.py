@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from kinrank.data.parquet import read_parquet, write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.data.stream import write_folder
 from kinrank.data.tables import to_table
-from kinrank.data.textfile import PathLike
+from kinrank.data.textfile import PathLike, writing
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.patience import PatientPool
 from kinrank.errors import DataError, ParameterError
@@ -69,12 +69,13 @@ class LogBook:
         for part in range(self.n_parts):
             total.add(LogCounts(**json.loads(self._counts_file(part).read_text())))
         if not total.documents:
+            self._remove()  # whoever mends the judgments or the index runs the same command again
             raise DataError(
                 f"none of the {total.absent_documents:,} candidates is in the index: check that the judgments name "
                 "documents by the ids of the index"
             )
         self._put_together()
-        shutil.rmtree(self.folder)
+        self._remove()
         return total
 
     def _open(self, pool: PatientPool) -> None:
@@ -89,9 +90,8 @@ class LogBook:
         definition = getattr(self.logger.engine, "feature_set", None)
         if definition is not None:
             asked["definitions"] = definition.fingerprint
-        file = self.folder / "log.json"
-        if file.exists():
-            kept = json.loads(file.read_text())
+        if self._log_file.exists():
+            kept = json.loads(self._log_file.read_text())
             if kept != asked:
                 changed = [name for name in asked if asked[name] != kept.get(name)]
                 raise ParameterError(
@@ -100,39 +100,46 @@ class LogBook:
                 )
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write_text(file, json.dumps(asked))
+        for left in self.folder.glob("*part-*"):  # nothing says of which log
+            left.unlink()
+        _write_json(asked, self._log_file)
+
+    def _remove(self) -> None:
+        # First what says whose the parts are: whatever is left by a stop half-way is nobody's then.
+        self._log_file.unlink()
+        shutil.rmtree(self.folder)
 
     def _write_part(self, part: int, queries: QuerySet, pool: PatientPool, advance: Callable[[int], None]) -> None:
         counts = LogCounts()
         logged = []
-        for query, counted in self.logger.log(queries, pool):
-            counts.add(counted)
-            if query is not None:
-                logged.append(query)
-            advance(1)
+        with closing(self.logger.log(queries, pool)) as answers:  # a stop in here stops the pool, too
+            for query, counted in answers:
+                counts.add(counted)
+                if query is not None:
+                    logged.append(query)
+                advance(1)
         if logged:
             write_parquet(QuerySet.concat(logged), self._part_file(part))
-        _write_text(self._counts_file(part), json.dumps(asdict(counts)))
+        _write_json(asdict(counts), self._counts_file(part))
 
     def _put_together(self) -> None:
         if self.out.suffix != ".parquet":
             write_folder(self._parts(), self.out)
             return
-        staging = self.out.with_name(f".{os.getpid()}.{self.out.name}")
-        try:
-            writer: Any = None
-            for part in self._parts():
-                table = to_table(part)
-                writer = writer or pq.ParquetWriter(staging, table.schema, compression="zstd")
-                writer.write_table(table)
-            writer.close()
-            staging.replace(self.out)
-        finally:
-            staging.unlink(missing_ok=True)
+        parts = map(to_table, self._parts())
+        first = next(parts)
+        with writing(self.out) as stream, pq.ParquetWriter(stream, first.schema, compression="zstd") as writer:
+            writer.write_table(first)
+            for part in parts:
+                writer.write_table(part)
 
     def _parts(self) -> Iterator[QuerySet]:
         files = map(self._part_file, range(self.n_parts))
         return (read_parquet(file) for file in files if file.exists())
+
+    @property
+    def _log_file(self) -> Path:
+        return self.folder / "log.json"
 
     def _part_file(self, part: int) -> Path:
         return self.folder / f"part-{part:06}.parquet"
@@ -149,8 +156,6 @@ def _fingerprint(judged: QuerySet) -> str:
     return digest.hexdigest()
 
 
-def _write_text(file: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    staging = file.with_name(f".{file.name}")
-    staging.write_text(text)
-    staging.replace(file)
+def _write_json(value: dict[str, Any], file: Path) -> None:
+    with writing(file) as stream:
+        stream.write(json.dumps(value).encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -93,7 +93,7 @@ class FeatureLogger:
         self.top = top
         self.timeout = timeout
 
-    def log(self, judged: QuerySet, pool: PatientPool) -> Iterator[tuple[QuerySet | None, LogCounts]]:
+    def log(self, judged: QuerySet, pool: PatientPool) -> Generator[tuple[QuerySet | None, LogCounts], None, None]:
         """Log query by query, in the order of `judged`: the query with its features, or None where nothing is left.
 
         Parameters

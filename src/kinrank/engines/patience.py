@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -108,23 +108,27 @@ class PatientPool:
         [1, 4, 9]
         """
         waiting: deque[Future[Answer]] = deque()
+        stop = threading.Event()
         with ThreadPoolExecutor(self.workers) as threads:
             try:
                 for item in items:
                     if len(waiting) == 2 * self.workers:
                         yield waiting.popleft().result()
-                    waiting.append(threads.submit(self._ask, ask, item))
+                    waiting.append(threads.submit(self._ask, ask, item, stop))
                 while waiting:
                     yield waiting.popleft().result()
             finally:
+                stop.set()
                 threads.shutdown(cancel_futures=True)
 
-    def _ask(self, ask: Callable[[Item], Answer], item: Item) -> Answer:
+    def _ask(self, ask: Callable[[Item], Answer], item: Item, stop: threading.Event) -> Answer:
         give_up = time.monotonic() + self.patience
         pause = self.first_pause
         while True:
             try:
                 with self._gate.passing():
+                    if stop.is_set():  # nobody waits for the answer any more
+                        raise CancelledError
                     answer = ask(item)
             except PASSING:
                 self._gate.narrow()
@@ -132,7 +136,7 @@ class PatientPool:
                     raise
                 with self._counting:
                     self.repeated += 1
-                time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+                stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
                 pause = min(2 * pause, self.longest_pause)
             else:
                 self._gate.widen()

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kinrank.errors import EngineBusyError, EngineError, EngineRefusedError, MissingIndexError
 
 BUSY = (429, 502, 503, 504)
+# A node went, or what it kept of a search went with it. The status is 500 or 404, as of a request that is wrong.
+NODE_GONE = frozenset(
+    {
+        "connect_transport_exception",
+        "node_closed_exception",
+        "node_disconnected_exception",
+        "node_not_connected_exception",
+        "search_context_missing_exception",
+    }
+)
 
 
 def refusal(status: int, body: Any, where: str) -> EngineError:
@@ -27,6 +37,8 @@ def refusal(status: int, body: Any, where: str) -> EngineError:
         return EngineBusyError(
             f"{where}: has too much to do ({status}, {reason}); ask again later, or ask less at a time"
         )
+    if not NODE_GONE.isdisjoint(_kinds(body)):
+        return EngineBusyError(f"{where}: has lost a node on the way ({status}, {reason}); ask again later")
     if status in (401, 403):
         return EngineRefusedError(
             f"{where}: not allowed ({status}, {reason}); check the user, the password or the API key"
@@ -55,3 +67,14 @@ def cause_of(body: Any) -> tuple[str, str]:
         error = error["caused_by"]
         reasons.append(str(error["reason"]))
     return str(error.get("type", "error")), ": ".join(dict.fromkeys(reasons))
+
+
+def _kinds(body: Any) -> Iterator[str]:
+    """The types of all errors in an answer: root causes, those of shards, causes of causes."""
+    if isinstance(body, Mapping):
+        if "type" in body:
+            yield str(body["type"])
+        body = list(body.values())
+    if isinstance(body, list):
+        for inner in body:
+            yield from _kinds(inner)
