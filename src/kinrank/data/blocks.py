@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -119,7 +118,7 @@ class FolderBlocks(QuerySetBlocks):
 
     def __init__(self, path: PathLike, rows_per_block: int) -> None:
         super().__init__(QuerySet.open(path), rows_per_block)
-        self.path = os.fspath(path)
+        self.path = str(Path(path).absolute())  # a worker may be elsewhere
 
     def cut(self, rows_per_block: int) -> Self:
         """Cut anew, by queries."""
