@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import kinrank
 from kinrank import KnnRanker, QuerySet
@@ -146,6 +147,17 @@ def test_models_trained_alike_merge(queries: QuerySet, tmp_path: Path) -> None:
     union = first.fit_alike(queries[:600])
     np.testing.assert_allclose(first.merge(second).weights(queries[600:]), union.weights(queries[600:]), atol=1e-6)
     assert isinstance(kinrank.load(tmp_path / "b"), KnnRanker)
+
+
+def test_other_features_are_not_trained_alike(queries: QuerySet, tmp_path: Path) -> None:
+    fitted = KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:300])
+    names = [*queries.feature_names[1::-1], *queries.feature_names[2:]]
+    queries[300:600].replace(feature_names=names).save(tmp_path / "turned")
+    with pytest.raises(DataError, match=r"^the features are in another order than in fit: expected"):
+        train(tmp_path / "turned", tmp_path / "model", fitted, alike=True)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        train(tmp_path / "turned", tmp_path / "model", SETTINGS, alike=True)
+    assert not (tmp_path / "model.job").exists()
 
 
 def test_a_corrupt_block_is_named_and_the_rest_is_kept(

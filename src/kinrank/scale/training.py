@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 import kinrank
 from kinrank.data.blocks import Blocks, FolderBlocks
@@ -113,7 +114,11 @@ def train(
         raise ParameterError("the data are summed into cells: give the ranker cells=, such as a tenth of the queries")
     worker = executor or Here()
     blocks = open_blocks(data, block_rows, ranker.cells, qid=qid, y=y, doc_id=doc_id)
-    given = ranker.plan_ if alike else None
+    given = None
+    if alike:
+        check_is_fitted(ranker)
+        ranker.check_features(blocks.feature_names)
+        given = ranker.plan_
     key = repr(
         (
             kinrank.__version__,
