@@ -219,7 +219,7 @@ class SumTree:
             return self._made(level, piece)
 
     def marks(self, block: int) -> Marks:
-        """The marks of a block's queries, sorted; read, or taken from the data again where they cannot be."""
+        """The marks of a block's queries; read, or taken from the data again where they cannot be."""
         try:
             return self.folder.read(f"ids-{block}")["marks"]
         except DamagedFolderError:
@@ -256,7 +256,7 @@ class SumTree:
 
     def _noted(self, block: int, marks: list[Marks]) -> Marks:
         """Keep the marks of a block."""
-        together: Marks = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *marks]))
+        together: Marks = np.concatenate([np.empty(0, dtype=np.uint64), *marks])
         self.folder.write(f"ids-{block}", {"marks": together})
         return together
 
