@@ -215,6 +215,15 @@ def test_what_makes_no_sense_is_refused_before_any_work(judged: Path, tmp_path: 
         train(judged, tmp_path / "model", SETTINGS, job=tmp_path / "job")
 
 
+def test_a_model_is_written_here_and_nowhere_else(
+    judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match=r"^model must be a folder of this machine, .* got 's3://bucket/model'"):
+        train(judged, "s3://bucket/model", SETTINGS, job=tmp_path / "job")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_folder_of_another_job_is_refused(judged: Path, tmp_path: Path) -> None:
     settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
     with pytest.raises(KeyboardInterrupt):

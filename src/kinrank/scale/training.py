@@ -84,7 +84,7 @@ def train(
         A folder of judged queries (`kinrank convert`), or Parquet: a file, a folder, a URI that Arrow or fsspec opens.
         In Parquet the rows of a query must lie together.
     model
-        Where to write the model.
+        Where to write the model: a folder of the machine that this is called on.
     ranker
         `KnnRanker` with ``cells=``: the settings. It is not changed.
     alike
@@ -112,6 +112,11 @@ def train(
     """
     if ranker.cells is None:
         raise ParameterError("the data are summed into cells: give the ranker cells=, such as a tenth of the queries")
+    if "://" in os.fspath(model):
+        raise ParameterError(
+            f"model must be a folder of this machine, for the driver writes it, got {os.fspath(model)!r}: "
+            "give a path, and copy the folder afterwards"
+        )
     worker = executor or Here()
     blocks = open_blocks(data, block_rows, ranker.cells, qid=qid, y=y, doc_id=doc_id)
     given = None
