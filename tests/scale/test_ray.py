@@ -20,7 +20,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
-from kinrank.errors import FileFormatError, JobError
+from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.rankers.parallel import using
 from kinrank.scale import Batch, RayCluster, train
 from kinrank.study.tuning import Plan, tune
@@ -43,6 +43,7 @@ def cluster() -> Iterator[Cluster]:
     with RayCluster(nodes.address):
         nodes.wait_for_nodes()
         yield nodes
+    assert not ray.is_initialized()
     nodes.shutdown()
     monkeypatch.undo()
 
@@ -197,6 +198,23 @@ def test_a_study_is_tuned_on_the_cluster(workers: RayCluster, queries: QuerySet,
     assert [(trial.key, trial.quality) for trial in there.trials] == [
         (trial.key, trial.quality) for trial in here.trials
     ]
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_session_of_somebody_else_is_used_and_left_open(cluster: Cluster, given: bool) -> None:
+    with RayCluster(cluster.address) if given else RayCluster() as workers:
+        assert list(workers.each(abs, [-1])) == [(0, 1)]
+    assert ray.is_initialized()
+    assert ray.get_runtime_context().gcs_address == cluster.address
+
+
+@pytest.mark.parametrize("address", ["local", "127.0.0.1:1"])
+def test_another_cluster_than_that_of_the_open_session_is_refused(cluster: Cluster, address: str) -> None:
+    message = f"^no session at '{address}' while one is open at '{cluster.address}': "
+    with pytest.raises(ParameterError, match=message):
+        list(RayCluster(address).each(abs, [-1]))
+    with pytest.raises(ParameterError, match=message):
+        RayCluster(address).__enter__()
 
 
 def test_a_cluster_that_is_not_there_is_said() -> None:

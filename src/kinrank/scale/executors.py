@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
-from kinrank.errors import JobError
+from kinrank.errors import JobError, ParameterError
 from kinrank.registry import import_extra
 
 T = TypeVar("T")
@@ -22,7 +22,8 @@ class RayCluster:
     Parameters
     ----------
     address : str
-        As `ray.init` takes it: ``"auto"``, ``"10.0.0.1:6379"``; ``"local"`` starts one of this machine's cores.
+        As `ray.init` takes it: ``"10.0.0.1:6379"``; ``"local"`` starts one of this machine's cores; ``"auto"`` is the
+        session that is open, or else the cluster that this machine is a node of.
     retries : int
         How often an item is tried again whose worker or node died.
     ahead : int
@@ -33,25 +34,41 @@ class RayCluster:
         self.address = address
         self.retries = retries
         self.ahead = ahead
+        self._opened = False
 
     def __enter__(self) -> Self:
         self._connect()
         return self
 
     def __exit__(self, *_: object) -> None:
-        import_extra("ray", "ray").shutdown()
+        if self._opened:  # a session that was open before is somebody else's
+            import_extra("ray", "ray").shutdown()
+            self._opened = False
 
     def _connect(self) -> Any:
         ray = import_extra("ray", "ray")
-        if not ray.is_initialized():
-            try:
-                _knock(self.address)
-                ray.init(self.address, log_to_driver=False, logging_level="warning", configure_logging=False)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise JobError(
-                    f"no Ray cluster at {self.address!r} ({error}): start one, or say 'local' for this machine's cores"
-                ) from None
+        if ray.is_initialized():
+            self._check_session(ray)
+            return ray
+        try:
+            _knock(self.address)
+            ray.init(self.address, log_to_driver=False, logging_level="warning", configure_logging=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise JobError(
+                f"no Ray cluster at {self.address!r} ({error}): start one, or say 'local' for this machine's cores"
+            ) from None
+        self._opened = True
         return ray
+
+    def _check_session(self, ray: Any) -> None:
+        if self._opened or self.address == "auto":
+            return
+        session = ray.get_runtime_context().gcs_address
+        if session != self.address:
+            raise ParameterError(
+                f"no session at {self.address!r} while one is open at {session!r}: use that one by RayCluster(), or "
+                "end it by ray.shutdown()"
+            )
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """As they finish."""
