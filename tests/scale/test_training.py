@@ -163,7 +163,7 @@ def test_a_corrupt_block_is_named_and_the_rest_is_kept(
     assert model_bytes(model) == undisturbed
 
 
-@pytest.mark.parametrize(("sample_rows", "kept"), [(2000, 6)], ids=["beside the sample"])
+@pytest.mark.parametrize(("sample_rows", "kept"), [(7000, 0), (2000, 6)], ids=["in the sample", "beside the sample"])
 def test_a_bad_row_is_named_with_its_block(
     sample_rows: int, kept: int, queries: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

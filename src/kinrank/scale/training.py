@@ -20,7 +20,7 @@ from kinrank.data.marks import Marks
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
-from kinrank.errors import DamagedFolderError, DataError, FileFormatError, KinrankError, ParameterError
+from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.rankers.cell_training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.cells import CellMemory
@@ -250,12 +250,8 @@ class SumTree:
                 marks.append(marks_of(part.qid))
                 yield part
 
-        try:
+        with self.blocks.blamed(block):
             made = self.plan.sums(noted()).pack()
-        except FileFormatError:  # says where
-            raise
-        except KinrankError as error:
-            raise DataError(f"{self.blocks.name(block)}: {error}") from error
         self._noted(block, marks)
         return made
 
