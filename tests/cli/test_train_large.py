@@ -30,6 +30,7 @@ def test_ray_gives_the_model_of_memory(kinrank, camps: QuerySet, workdir: Path, 
     kinrank("train", "train.parquet", "--ranker", "knn", "--model", "memory", *CELLS)
     done = kinrank("train", "train.parquet", "--model", "cluster", "--ray", "local", *CELLS)
     assert done.exit_code == 0, done.stderr
+    assert not import_extra("ray", "ray").is_initialized()
     np.testing.assert_array_equal(library.load("cluster").predict(camps), library.load("memory").predict(camps))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinrank.data.blocks import QuerySetBlocks, Sample
+from kinrank.data.blocks import FolderBlocks, QuerySetBlocks, Sample
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 
@@ -47,6 +50,15 @@ def test_fingerprints_tell_data_and_cuts_apart() -> None:
     assert len(prints) == 3
     assert QuerySetBlocks(set_, 5).fingerprint() == QuerySetBlocks(queries([2, 3, 4]), 5).fingerprint()
     assert QuerySetBlocks(set_, 5).name(1) == "queries 2 to 2"
+
+
+def test_a_folder_is_found_by_a_worker_that_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries([2, 3]).save(tmp_path / "judged")
+    monkeypatch.chdir(tmp_path)
+    sent = pickle.dumps(FolderBlocks("judged", 5))
+    monkeypatch.chdir("/")
+    (part,) = pickle.loads(sent).read(0)
+    assert part.qid.tolist() == [0, 1]
 
 
 def test_what_makes_no_sense_is_refused() -> None:

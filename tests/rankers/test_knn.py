@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kinrank
+import kinrank.neighbors
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.checks.worlds import plain_world
 from kinrank.datasets import make_two_camps
@@ -17,6 +19,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
+from kinrank.neighbors import INDEXES
 from kinrank.rankers.choose import choose_neighbors
 from kinrank.rankers.knn import Mode
 from kinrank.rankers.offline import change_ratio, loss_difference_bound
@@ -325,3 +328,30 @@ def test_online_mode_has_no_models_in_advance() -> None:
     ranker = KnnRanker(5).fit(plain_world())
     with pytest.raises(ParameterError, match="there are no models in advance"):
         ranker.offline_choice(ranker.index_.points_)
+
+
+@pytest.mark.parametrize("first", ["exact", "faiss-ivf"])
+@pytest.mark.parametrize("then", ["exact", "faiss-ivf"])
+def test_what_auto_chose_comes_back(first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it would choose now: FAISS came since, or judgments that were added crossed the limit."""
+    train, test = worlds()
+    monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: first)
+    ranker = KnnRanker(7).fit(train)
+    ranker.save(tmp_path / "model")
+    monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: then)
+    for other in (ranker.copy(), kinrank.load(tmp_path / "model")):
+        assert isinstance(other, KnnRanker)
+        assert type(other.index_) is INDEXES[first]
+        np.testing.assert_array_equal(other.predict(test), ranker.predict(test))
+
+
+def test_an_automatic_index_of_faiss_is_a_scan_where_faiss_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, test = worlds()
+    monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: "faiss-ivf")
+    KnnRanker(7).fit(train).save(tmp_path / "model")
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    loaded = kinrank.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(test), KnnRanker(7).fit(train).predict(test))

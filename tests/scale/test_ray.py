@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import ray
 from ray.cluster_utils import Cluster
 
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
-from kinrank.errors import FileFormatError, JobError
+from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.rankers.parallel import using
 from kinrank.scale import Batch, RayCluster, train
 from kinrank.study.tuning import Plan, tune
-from tests.scale.conftest import BLOCK_ROWS, SETTINGS, model_bytes
+from tests.scale.conftest import BLOCK_ROWS, PIECES, SETTINGS, blocks_kept, damaged, model_bytes, plan_alone
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -43,6 +43,7 @@ def cluster() -> Iterator[Cluster]:
     with RayCluster(nodes.address):
         nodes.wait_for_nodes()
         yield nodes
+    assert not ray.is_initialized()
     nodes.shutdown()
     monkeypatch.undo()
 
@@ -81,14 +82,15 @@ def test_a_node_is_killed_in_the_middle(
 
 @dataclass
 class Deadly:
-    """Kills the worker that it runs in, the first so many times that it is called."""
+    """Kills the worker that it runs in, the first so many times that it is called, or is called with a certain item."""
 
     function: Callable[[Any], Any]
     graves: Path
     deaths: int
+    item: int | None
 
     def __call__(self, item: Any) -> Any:
-        for number in range(self.deaths):
+        for number in range(self.deaths if self.item in (None, item) else 0):
             try:
                 (self.graves / str(number)).touch(exist_ok=False)
             except FileExistsError:
@@ -98,50 +100,62 @@ class Deadly:
 
 
 class DeadlyCluster(RayCluster):
-    def __init__(self, address: str, graves: Path, deaths: int, **settings: Any) -> None:
+    def __init__(self, address: str, graves: Path, deaths: int, item: int | None = None, **settings: Any) -> None:
         super().__init__(address, **settings)
-        self.graves, self.deaths = graves, deaths
+        self.graves, self.deaths, self.item = graves, deaths, item
         graves.mkdir()
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        return super().each(Deadly(function, self.graves, self.deaths), items)
+        return super().each(Deadly(function, self.graves, self.deaths, self.item), items)
 
 
 def test_workers_are_killed_ten_times(
     cluster: Cluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
+    plan_alone(judged, tmp_path / "model")
     deadly = DeadlyCluster(cluster.address, tmp_path / "graves", 10)
-    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=deadly)
+    done: list[Batch] = []
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=deadly, progress=done.append)
     assert len(list((tmp_path / "graves").iterdir())) == 10
+    assert len(done) == PIECES
     assert model_bytes(tmp_path / "model") == undisturbed
 
 
 def test_a_piece_that_always_kills_its_worker_is_given_up_and_the_rest_kept(
-    cluster: Cluster, judged: Path, tmp_path: Path
+    cluster: Cluster, workers: RayCluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    deadly = DeadlyCluster(cluster.address, tmp_path / "graves", 1000, retries=1)
-    with pytest.raises(JobError, match=r"item \d+ was given up after 1 retries, its worker died each time"):
-        train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=deadly)
-    assert not (tmp_path / "model").exists()
+    model = tmp_path / "model"
+    plan_alone(judged, model)
+    deadly = DeadlyCluster(cluster.address, tmp_path / "graves", 1000, item=20, retries=1)
+    with pytest.raises(JobError, match=r"^item 20 was given up after 1 retries, its worker died each time"):
+        train(judged, model, SETTINGS, block_rows=BLOCK_ROWS, executor=deadly)
+    assert len(list((tmp_path / "graves").iterdir())) == 2
+    assert not model.exists()
+    go_on(workers, judged, model, without=20)
+    assert model_bytes(model) == undisturbed
+
+
+def go_on(workers: RayCluster, data: Path, model: Path, without: int) -> None:
+    """Finish a job that stopped at a block: those before it, which were not under way any more, are not done again."""
+    kept = blocks_kept(model)
+    assert without not in kept
+    assert len(kept) >= 4
+    done: list[Batch] = []
+    train(data, model, SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=done.append)
+    assert len(done) <= PIECES - len(kept)
 
 
 def test_a_corrupt_block_is_named_and_mended(
     workers: RayCluster, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    data = tmp_path / "data"
-    shutil.copytree(judged, data)
+    data, model = shutil.copytree(judged, tmp_path / "data"), tmp_path / "model"
+    plan_alone(data, model)
     bad = data / "part-1.parquet"
-    good, times = bad.read_bytes(), bad.stat()
-    damaged = bytearray(good)
-    damaged[pq.ParquetFile(bad).metadata.row_group(9).column(4).data_page_offset + 40] ^= 0xFF
-    bad.write_bytes(damaged)
-    os.utime(bad, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(FileFormatError, match=r"part-1.parquet: row group 9 cannot be read as Parquet"):
-        train(data, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers)
-    bad.write_bytes(good)
-    os.utime(bad, ns=(times.st_atime_ns, times.st_mtime_ns))
-    train(data, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers)
-    assert model_bytes(tmp_path / "model") == undisturbed
+    complaint = f"^{re.escape(str(bad))}: row group 9 cannot be read as Parquet"
+    with damaged(bad, 9), pytest.raises(FileFormatError, match=complaint):
+        train(data, model, SETTINGS, block_rows=BLOCK_ROWS, executor=workers)
+    go_on(workers, data, model, without=15)
+    assert model_bytes(model) == undisturbed
 
 
 DRIVER = """
@@ -170,7 +184,7 @@ def test_the_driver_is_killed_and_the_job_started_again(
     done: list[Batch] = []
     train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=done.append)
     assert model_bytes(tmp_path / "model") == undisturbed
-    assert len(done) <= 37 - 8
+    assert len(done) <= PIECES - 8
 
 
 def test_loops_of_rankers_run_on_the_cluster(workers: RayCluster, queries: QuerySet) -> None:
@@ -197,6 +211,23 @@ def test_a_study_is_tuned_on_the_cluster(workers: RayCluster, queries: QuerySet,
     assert [(trial.key, trial.quality) for trial in there.trials] == [
         (trial.key, trial.quality) for trial in here.trials
     ]
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_session_of_somebody_else_is_used_and_left_open(cluster: Cluster, given: bool) -> None:
+    with RayCluster(cluster.address) if given else RayCluster() as workers:
+        assert list(workers.each(abs, [-1])) == [(0, 1)]
+    assert ray.is_initialized()
+    assert ray.get_runtime_context().gcs_address == cluster.address
+
+
+@pytest.mark.parametrize("address", ["local", "127.0.0.1:1"])
+def test_another_cluster_than_that_of_the_open_session_is_refused(cluster: Cluster, address: str) -> None:
+    message = f"^no session at '{address}' while one is open at '{cluster.address}': "
+    with pytest.raises(ParameterError, match=message):
+        list(RayCluster(address).each(abs, [-1]))
+    with pytest.raises(ParameterError, match=message):
+        RayCluster(address).__enter__()
 
 
 def test_a_cluster_that_is_not_there_is_said() -> None:

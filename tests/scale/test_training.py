@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Sequence
+import re
+import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import kinrank
 from kinrank import KnnRanker, QuerySet
@@ -19,28 +19,17 @@ from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
 from kinrank.rankers import cell_training
 from kinrank.registry import import_extra
 from kinrank.scale import Batch, Processes, train
-from tests.scale.conftest import BLOCK_ROWS, SETTINGS, model_bytes
-
-BEFORE = 34  # pieces of work before the first block is summed
-
-
-class Chaotic:
-    """Answers in any order, does some items twice, and may die after some."""
-
-    def __init__(self, seed: int, dies_after: int | None = None) -> None:
-        self.random = random.Random(seed)
-        self.left = dies_after
-
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        order = list(range(len(items)))
-        self.random.shuffle(order)
-        for position in order:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left = None if self.left is None else self.left - 1
-            if self.random.random() < 0.3:
-                function(items[position])
-            yield position, function(items[position])
+from tests.scale.conftest import (
+    BEFORE,
+    BLOCK_ROWS,
+    PIECES,
+    SETTINGS,
+    Chaotic,
+    blocks_kept,
+    damaged,
+    model_bytes,
+    plan_alone,
+)
 
 
 def test_one_block_gives_the_bytes_of_fitting_in_memory(queries: QuerySet, judged: Path, tmp_path: Path) -> None:
@@ -86,9 +75,7 @@ def test_a_job_goes_on_where_it_was(
     done: list[Batch] = []
     train(judged, tmp_path / "model", SETTINGS, progress=done.append, **settings)
     assert model_bytes(tmp_path / "model") == undisturbed
-    # 33 blocks are read for the sample, cells found, 33 blocks summed, then 3 sums of 16 and 1 of those.
-    summed = max(0, dies_after - BEFORE)
-    assert len(done) == 37 - summed
+    assert len(done) == PIECES - max(0, dies_after - BEFORE)
 
 
 def test_a_damaged_piece_is_made_again(judged: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
@@ -148,29 +135,47 @@ def test_models_trained_alike_merge(queries: QuerySet, tmp_path: Path) -> None:
     assert isinstance(kinrank.load(tmp_path / "b"), KnnRanker)
 
 
+def test_other_features_are_not_trained_alike(queries: QuerySet, tmp_path: Path) -> None:
+    fitted = KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:300])
+    names = [*queries.feature_names[1::-1], *queries.feature_names[2:]]
+    queries[300:600].replace(feature_names=names).save(tmp_path / "turned")
+    with pytest.raises(DataError, match=r"^the features are in another order than in fit: expected"):
+        train(tmp_path / "turned", tmp_path / "model", fitted, alike=True)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        train(tmp_path / "turned", tmp_path / "model", SETTINGS, alike=True)
+    assert not (tmp_path / "model.job").exists()
+
+
 def test_a_corrupt_block_is_named_and_the_rest_is_kept(
     judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    for file in judged.iterdir():
-        (data / file.name).write_bytes(file.read_bytes())
-    place = pq.ParquetFile(data / "part-1.parquet").metadata.row_group(9).column(4).data_page_offset
-    good = (data / "part-1.parquet").read_bytes()
-    bad = bytearray(good)
-    bad[place + 40] ^= 0xFF
-    (data / "part-1.parquet").write_bytes(bad)
-    with pytest.raises(FileFormatError, match=r"part-1.parquet: row group 9 cannot be read as Parquet"):
-        train(data, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS)
-    assert not (tmp_path / "model").exists()
+    data, model = shutil.copytree(judged, tmp_path / "data"), tmp_path / "model"
+    plan_alone(data, model)
+    bad = data / "part-1.parquet"
+    complaint = f"^{re.escape(str(bad))}: row group 9 cannot be read as Parquet"
+    with damaged(bad, 9), pytest.raises(FileFormatError, match=complaint):
+        train(data, model, SETTINGS, block_rows=BLOCK_ROWS)
+    assert not model.exists()
+    assert blocks_kept(model) == set(range(15))  # 11 of the first file, 4 of the second
+    done: list[Batch] = []
+    train(data, model, SETTINGS, block_rows=BLOCK_ROWS, progress=done.append)
+    assert len(done) == PIECES - 15
+    assert model_bytes(model) == undisturbed
 
 
-def test_a_bad_row_is_named_with_its_block(queries: QuerySet, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sample_rows", "kept"), [(7000, 0), (2000, 6)], ids=["in the sample", "beside the sample"])
+def test_a_bad_row_is_named_with_its_block(
+    sample_rows: int, kept: int, queries: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_training, "SAMPLE_ROWS", sample_rows)
     X = queries.X.copy()
     X[3456, 2] = np.nan
-    pq.write_table(to_table(queries.replace(X=X)), tmp_path / "judged.parquet", row_group_size=500)
-    with pytest.raises(DataError, match=r"feature 'f3' is missing \(NaN\) in candidate 7 of query 345"):
-        train(tmp_path / "judged.parquet", tmp_path / "model", SETTINGS, block_rows=500)
+    file = tmp_path / "judged.parquet"
+    pq.write_table(to_table(queries.replace(X=X)), file, row_group_size=500)
+    complaint = "row groups 6 to 6: feature 'f3' is missing (NaN) in candidate 7 of query 345: pass missing="
+    with pytest.raises(DataError, match=f"^{re.escape(f'{file}, {complaint}')}"):
+        train(file, tmp_path / "model", SETTINGS, block_rows=500)
+    assert blocks_kept(tmp_path / "model") == set(range(kept))
 
 
 @pytest.mark.parametrize("text", [True, False])
@@ -185,7 +190,7 @@ def test_a_query_in_two_blocks_is_refused(
     pq.write_table(again, tmp_path / "judged.parquet", row_group_size=500)
     name = "'q1'" if text else "1"
     with pytest.raises(
-        DataError, match=f"query {name} is in two places, .*row groups 0 to 0 and .*row groups 10 to 10"
+        DataError, match=f"^query {name} is in two places, .*row groups 0 to 0 and .*row groups 10 to 10"
     ):
         train(tmp_path / "judged.parquet", tmp_path / "model", SETTINGS, block_rows=500)
 
@@ -201,6 +206,15 @@ def test_what_makes_no_sense_is_refused_before_any_work(judged: Path, tmp_path: 
     (tmp_path / "job" / "letter.txt").write_text("dear")
     with pytest.raises(JobError, match="neither empty nor the folder of a job"):
         train(judged, tmp_path / "model", SETTINGS, job=tmp_path / "job")
+
+
+def test_a_model_is_written_here_and_nowhere_else(
+    judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match=r"^model must be a folder of this machine, .* got 's3://bucket/model'"):
+        train(judged, "s3://bucket/model", SETTINGS, job=tmp_path / "job")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_folder_of_another_job_is_refused(judged: Path, tmp_path: Path) -> None:
@@ -222,5 +236,5 @@ def test_data_and_job_on_another_file_system(judged: Path, undisturbed: dict[str
     done: list[Batch] = []
     train("memory://bucket/judged", tmp_path / "model", SETTINGS, progress=done.append, **settings)
     assert model_bytes(tmp_path / "model") == undisturbed
-    assert len(done) == 37 - (50 - BEFORE)
+    assert len(done) == PIECES - (50 - BEFORE)
     assert not memory.exists("/bucket/job")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,7 +13,7 @@ import numpy as np
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.folder import MANIFEST
 
 _SPREAD = 32  # blocks that a sample is taken from at least, so that data in some order still shows all of itself
@@ -51,6 +51,16 @@ class Blocks(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Differs where the data, or how they are cut, differ."""
+
+    @contextmanager
+    def blamed(self, block: int) -> Iterator[None]:
+        """Say of which block it is that an error complains."""
+        try:
+            yield
+        except FileFormatError:  # says where
+            raise
+        except DataError as error:
+            raise DataError(f"{self.name(block)}: {error}") from error
 
 
 class QuerySetBlocks(Blocks):
@@ -119,7 +129,7 @@ class FolderBlocks(QuerySetBlocks):
 
     def __init__(self, path: PathLike, rows_per_block: int) -> None:
         super().__init__(QuerySet.open(path), rows_per_block)
-        self.path = os.fspath(path)
+        self.path = str(Path(path).absolute())  # a worker may be elsewhere
 
     def cut(self, rows_per_block: int) -> Self:
         """Cut anew, by queries."""

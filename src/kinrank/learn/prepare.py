@@ -50,7 +50,7 @@ class Preparer(BaseEstimator):
             raise ParameterError(f"scale must be 'standard' or 'none', got {self.scale!r}")
         if self.missing not in ("error", "zero", "mean"):
             raise ParameterError(f"missing must be 'error', 'zero' or 'mean', got {self.missing!r}")
-        self._check(queries.X, queries)
+        self.check(queries.X, queries)
         n_rows, n_features = queries.X.shape
         self.fill_: Float64 = _mean(queries.X) if self.missing == "mean" else np.zeros(n_features)
         self.center_: Float64 = np.zeros(n_features)
@@ -69,9 +69,17 @@ class Preparer(BaseEstimator):
         self.factor_ = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
         return self
 
+    def check(self, X: NDArray[Any], queries: QuerySet | None = None) -> None:
+        """Raise where a row cannot be prepared; `queries` lets the error name the query."""
+        for start, block in zip(range(0, len(X), _ROWS_AT_ONCE), _blocks(X), strict=True):
+            bad = ~np.isfinite(block) if self.missing == "error" else np.isinf(block)
+            if bad.any():
+                row, column = np.argwhere(bad)[0]
+                raise DataError(_complaint(int(start + row), int(column), float(block[row, column]), queries))
+
     def transform(self, X: NDArray[Any], queries: QuerySet | None = None) -> Float32:
         """Prepare rows; `queries` lets an error name the query."""
-        self._check(X, queries)
+        self.check(X, queries)
         if self.scale == "none":
             return np.ascontiguousarray(self._filled(X))
         prepared = np.empty(X.shape, dtype=np.float32)
@@ -99,13 +107,6 @@ class Preparer(BaseEstimator):
         if self.missing == "error":
             return X
         return np.where(np.isnan(X), self.fill_.astype(np.float32), X)
-
-    def _check(self, X: NDArray[Any], queries: QuerySet | None) -> None:
-        for start, block in zip(range(0, len(X), _ROWS_AT_ONCE), _blocks(X), strict=True):
-            bad = ~np.isfinite(block) if self.missing == "error" else np.isinf(block)
-            if bad.any():
-                row, column = np.argwhere(bad)[0]
-                raise DataError(_complaint(int(start + row), int(column), float(block[row, column]), queries))
 
 
 def _complaint(row: int, column: int, value: float, queries: QuerySet | None) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.errors import ParameterError
@@ -11,7 +13,7 @@ from kinrank.neighbors.base import NeighborIndex
 from kinrank.neighbors.weights import neighbor_weights
 from kinrank.registry import Registry
 
-__all__ = ["INDEXES", "NeighborIndex", "as_index", "choose_index", "neighbor_weights"]
+__all__ = ["INDEXES", "NeighborIndex", "as_index", "choose_index", "neighbor_weights", "restored_index"]
 
 INDEXES = Registry(
     "index",
@@ -62,3 +64,20 @@ def as_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborInd
         raise ParameterError(f"index must be 'auto', a name or a NeighborIndex, got {type(index).__name__}")
     made: NeighborIndex = INDEXES.make(choose_index(n_points, dim) if index == "auto" else index)
     return made
+
+
+def restored_index(index: str | NeighborIndex, state: dict[str, NDArray[Any]]) -> NeighborIndex:
+    """The index whose `get_state` gave the state, as `as_index` made it.
+
+    What ``"auto"`` chose is seen in the state and not chosen again: a model answers as before where FAISS was installed
+    since, or where points that were added crossed the limit. Where FAISS is gone, the scan serves in its place.
+
+    Examples
+    --------
+    >>> state = as_index("auto", 2, 1).fit([[0.0], [1.0]]).get_state()
+    >>> restored_index("auto", state).query([[0.8]], k=1)[1].tolist()
+    [[1]]
+    """
+    if index == "auto":
+        index = "faiss-ivf" if "faiss" in state and find_spec("faiss") is not None else "exact"
+    return as_index(index, *state["points"].shape).set_state(state)

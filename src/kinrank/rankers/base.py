@@ -148,8 +148,13 @@ class Ranker(BaseEstimator, ABC):
 
         Beyond the names of the features nothing is checked, which is most of what `predict` costs on a single query.
         """
-        self._check_features(queries, fitting=False)
+        self.check_features(queries.feature_names)
         return self._score_and_place(queries)
+
+    def check_features(self, names: tuple[str, ...]) -> None:
+        """Raise where these are not the features of fit, in its order."""
+        if names != self.feature_names_:
+            raise DataError(_difference(self.feature_names_, names))
 
     def _score_and_place(self, queries: QuerySet) -> Scored:
         return Scored(self._predict(queries))
@@ -302,13 +307,12 @@ class Ranker(BaseEstimator, ABC):
             self.n_features_in_ = queries.n_features
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
             return
-        if queries.n_features != self.n_features_in_ or queries.feature_names != self.feature_names_:
-            raise DataError(_difference(self.feature_names_, queries.feature_names))
+        self.check_features(queries.feature_names)
 
     def _check_names(self, names: tuple[str, ...]) -> None:
         nameless = self.feature_names_ == default_names(len(self.feature_names_))
-        if not nameless and names != self.feature_names_:
-            raise DataError(_difference(self.feature_names_, names))
+        if not nameless:
+            self.check_features(names)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

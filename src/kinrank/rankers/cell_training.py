@@ -114,7 +114,8 @@ def plan_cells(
 ) -> CellPlan:
     """Fit preparer and describer on a sample of the queries, and find the cells of their descriptions."""
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-    queries = QuerySet.concat(list(chain.from_iterable(in_order(executor, Picker(blocks, sample), sample.blocks))))
+    picked = in_order(executor, Picker(blocks, sample, preparer), sample.blocks)
+    queries = QuerySet.concat(list(chain.from_iterable(picked)))
     targets = None
     with threadpool_limits(1):  # several threads of BLAS may add in another order
         preparer.fit(queries)
@@ -125,7 +126,7 @@ def plan_cells(
         wanted = POINTS_PER_CELL * n_cells
         if len(queries) < wanted and sample.share < 1.0:
             more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
-            described = in_order(executor, Describing(Picker(blocks, more), describer), more.blocks)
+            described = in_order(executor, Describing(Picker(blocks, more, preparer), describer), more.blocks)
             points = np.concatenate(list(chain.from_iterable(described)))
     tree = CellTree(n_cells).fit(points, partial(in_order, executor))
     some = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
@@ -138,10 +139,15 @@ class Picker:
 
     blocks: Blocks
     sample: Sample
+    preparer: Preparer
 
     def __call__(self, block: int) -> list[QuerySet]:
-        """Read the block and pick."""
-        return self.sample.pick(self.blocks.read(block))
+        """Read the block and pick; a bad row is found here, where it is known which block it is in."""
+        picked = self.sample.pick(self.blocks.read(block))
+        with self.blocks.blamed(block):
+            for part in picked:
+                self.preparer.check(part.X, part)
+        return picked
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +171,8 @@ class Summer:
 
     def __call__(self, block: int) -> CellMemory:
         """Read the block and sum."""
-        return self.plan.sums(self.blocks.read(block))
+        with self.blocks.blamed(block):
+            return self.plan.sums(self.blocks.read(block))
 
 
 def add_up(parts: Iterable[CellMemory]) -> CellMemory:

@@ -17,7 +17,7 @@ from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Float64, Learner, State
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.neighbors import NeighborIndex, as_index
+from kinrank.neighbors import NeighborIndex, as_index, restored_index
 from kinrank.rankers.base import Scored
 from kinrank.rankers.cells import CellMemory, nearest_cells
 from kinrank.rankers.explain import Explanation, explain_query
@@ -58,7 +58,7 @@ class KnnRanker(ChangingRanker):
         The feature (BM25 in the paper) whose best candidates describe the query; without one the first candidates
         do, in the order given.
     index : str or NeighborIndex
-        ``"auto"`` chooses by size.
+        ``"auto"`` chooses by size, when fitted.
     cells : int, optional
         Keep sums over so many cells of judged queries that are alike, in place of every judged query: learning a
         local model then costs the same for any number of them. The nearest cells that hold `n_neighbors` queries
@@ -261,8 +261,7 @@ class KnnRanker(ChangingRanker):
     def set_state(self, state: State) -> Self:
         """Take over everything learnt."""
         super().set_state(state)
-        points = state["index.points"]
-        self.index_ = as_index(self.index, *points.shape).set_state(unnest(state, "index"))
+        self.index_ = restored_index(self.index, unnest(state, "index"))
         self.qid_, self.usual_distances_ = state["qid"], state["usual_distances"]
         offline = unnest(state, "offline")
         self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None

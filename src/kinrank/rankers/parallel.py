@@ -1,18 +1,24 @@
-"""Who does the many equal pieces of a large job: this process, its threads, or whoever was asked to.
+"""Who does the many equal pieces of a large job: this process, its threads, other processes, or whoever was asked to.
 
 A ranker that learns many models asks `current` for an executor and never knows which one it is. `kinrank.scale` has
-others: processes and Ray.
+another: Ray.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from threadpoolctl import threadpool_limits
+
+from kinrank.errors import JobError, ParameterError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,6 +67,71 @@ class Threads:
             positions = {threads.submit(function, item): position for position, item in enumerate(items)}
             for done in as_completed(positions):
                 yield positions[done], done.result()
+
+
+class Processes:
+    """Processes of this machine, which end when this one does, however it ends.
+
+    Parameters
+    ----------
+    n_workers
+        How many.
+
+    Examples
+    --------
+    >>> sorted(Processes(2).each(abs, [-1, -2]))
+    [(0, 1), (1, 2)]
+    """
+
+    def __init__(self, n_workers: int) -> None:
+        if n_workers < 1:
+            raise ParameterError(f"n_workers must be at least 1, got {n_workers}")
+        self.n_workers = n_workers
+
+    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+        """As they finish; no more than two items a worker are under way."""
+        if len(items) < 2:  # not worth starting processes
+            yield from Here().each(function, items)
+            return
+        # Not fork: the threads of BLAS and Arrow do not survive it.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(self.n_workers, context, initializer=_start, initargs=(function,))
+        with pool:
+            under_way: dict[Future[Any], int] = {}
+            following = 0
+            try:
+                while following < len(items) or under_way:
+                    while following < len(items) and len(under_way) < 2 * self.n_workers:
+                        under_way[pool.submit(_call, items[following])] = following
+                        following += 1
+                    for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                        yield under_way.pop(done), done.result()
+            except BrokenProcessPool:
+                raise JobError("a worker process died, of memory perhaps: start again with fewer workers") from None
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def _start(function: Callable[[Any], Any]) -> None:
+    """Take the function once, not with every item."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _of_this_worker.append(function)
+    threadpool_limits(1)
+
+
+def _end_with_parent() -> None:
+    """Nobody waits for the work of a process whose parent was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _call(item: Any) -> Any:
+    return _of_this_worker[0](item)
+
+
+_of_this_worker: list[Callable[[Any], Any]] = []
 
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)

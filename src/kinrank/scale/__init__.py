@@ -3,8 +3,8 @@
 Ray is imported where it is asked for and nowhere else.
 """
 
-from kinrank.rankers.parallel import using
-from kinrank.scale.executors import Processes, RayCluster
+from kinrank.rankers.parallel import Processes, using
+from kinrank.scale.executors import RayCluster
 from kinrank.scale.training import Batch, train
 
 __all__ = ["Batch", "Processes", "RayCluster", "train", "using"]

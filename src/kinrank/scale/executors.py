@@ -1,78 +1,16 @@
-"""Executors beyond this process: a pool of processes, a Ray cluster."""
+"""The executor beyond this machine: a Ray cluster."""
 
 from __future__ import annotations
 
-import multiprocessing
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Self, TypeVar
 
-from threadpoolctl import threadpool_limits
-
 from kinrank.errors import JobError, ParameterError
-from kinrank.rankers.parallel import Here
 from kinrank.registry import import_extra
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Processes:
-    """Processes of this machine.
-
-    Parameters
-    ----------
-    n_workers
-        How many.
-
-    Examples
-    --------
-    >>> sorted(Processes(2).each(abs, [-1, -2]))
-    [(0, 1), (1, 2)]
-    """
-
-    def __init__(self, n_workers: int) -> None:
-        if n_workers < 1:
-            raise ParameterError(f"n_workers must be at least 1, got {n_workers}")
-        self.n_workers = n_workers
-
-    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
-        """As they finish; no more than two items a worker are under way."""
-        if len(items) < 2:  # not worth starting processes
-            yield from Here().each(function, items)
-            return
-        # Not fork: the threads of BLAS and Arrow do not survive it.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self.n_workers, context, initializer=_start, initargs=(function,))
-        with pool:
-            under_way: dict[Future[Any], int] = {}
-            following = 0
-            try:
-                while following < len(items) or under_way:
-                    while following < len(items) and len(under_way) < 2 * self.n_workers:
-                        under_way[pool.submit(_call, items[following])] = following
-                        following += 1
-                    for done in wait(under_way, return_when=FIRST_COMPLETED).done:
-                        yield under_way.pop(done), done.result()
-            except BrokenProcessPool:
-                raise JobError("a worker process died, of memory perhaps: start again with fewer workers") from None
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-
-def _start(function: Callable[[Any], Any]) -> None:
-    """Take the function once, not with every item."""
-    _of_this_worker.append(function)
-    threadpool_limits(1)
-
-
-def _call(item: Any) -> Any:
-    return _of_this_worker[0](item)
-
-
-_of_this_worker: list[Callable[[Any], Any]] = []
 
 
 class RayCluster:
@@ -84,7 +22,8 @@ class RayCluster:
     Parameters
     ----------
     address : str
-        As `ray.init` takes it: ``"auto"``, ``"10.0.0.1:6379"``; ``"local"`` starts one of this machine's cores.
+        As `ray.init` takes it: ``"10.0.0.1:6379"``; ``"local"`` starts one of this machine's cores; ``"auto"`` is the
+        session that is open, or else the cluster that this machine is a node of.
     retries : int
         How often an item is tried again whose worker or node died.
     ahead : int
@@ -95,25 +34,41 @@ class RayCluster:
         self.address = address
         self.retries = retries
         self.ahead = ahead
+        self._opened = False
 
     def __enter__(self) -> Self:
         self._connect()
         return self
 
     def __exit__(self, *_: object) -> None:
-        import_extra("ray", "ray").shutdown()
+        if self._opened:  # a session that was open before is somebody else's
+            import_extra("ray", "ray").shutdown()
+            self._opened = False
 
     def _connect(self) -> Any:
         ray = import_extra("ray", "ray")
-        if not ray.is_initialized():
-            try:
-                _knock(self.address)
-                ray.init(self.address, log_to_driver=False, logging_level="warning", configure_logging=False)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise JobError(
-                    f"no Ray cluster at {self.address!r} ({error}): start one, or say 'local' for this machine's cores"
-                ) from None
+        if ray.is_initialized():
+            self._check_session(ray)
+            return ray
+        try:
+            _knock(self.address)
+            ray.init(self.address, log_to_driver=False, logging_level="warning", configure_logging=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise JobError(
+                f"no Ray cluster at {self.address!r} ({error}): start one, or say 'local' for this machine's cores"
+            ) from None
+        self._opened = True
         return ray
+
+    def _check_session(self, ray: Any) -> None:
+        if self._opened or self.address == "auto":
+            return
+        session = ray.get_runtime_context().gcs_address
+        if session != self.address:
+            raise ParameterError(
+                f"no session at {self.address!r} while one is open at {session!r}: use that one by RayCluster(), or "
+                "end it by ray.shutdown()"
+            )
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """As they finish."""

@@ -12,19 +12,21 @@ from kinrank.data.blocks import Blocks
 from kinrank.data.marks import Marks, text_marks
 from kinrank.errors import DataError
 
-_PASSES = 16  # each looks at a sixteenth of all marks: 50 MB for 10^8 queries
+_BITS = 4  # each of the sixteen passes looks at the marks that begin alike: 0.3 GB for 10^8 queries
+# 2^64 by the golden ratio: numbers in a row begin differently. It is odd, so no two have the same product.
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def marks_of(qid: NDArray[Any]) -> Marks:
-    """64 bits for each id: whole numbers as they are, anything else by its hash.
+    """64 bits for each id, spread evenly: of whole numbers no two alike, anything else by its hash.
 
     Examples
     --------
-    >>> marks_of(np.array([3, 4])).tolist()
-    [3, 4]
+    >>> marks_of(np.array([0, 1])).tolist()
+    [0, 11400714819323198485]
     """
     if qid.dtype.kind in "iu":
-        return qid.astype(np.int64).view(np.uint64)
+        return qid.astype(np.int64).view(np.uint64) * _FACTOR
     return text_marks(qid)
 
 
@@ -36,17 +38,17 @@ def refuse_repeated(blocks: Blocks, marks: Callable[[int], Marks]) -> None:
     blocks
         The data, looked at again only where two marks are equal.
     marks
-        The sorted marks of a block.
+        The marks of a block.
     """
-    bounds = np.arange(1, _PASSES, dtype=np.uint64) << np.uint64(60)
-    for some in range(_PASSES):
-        parts = [np.split(each, np.searchsorted(each, bounds))[some] for each in map(marks, range(len(blocks)))]
+    for beginning in range(1 << _BITS):
+        parts = [each[each >> np.uint64(64 - _BITS) == beginning] for each in map(marks, range(len(blocks)))]
+        ends = np.cumsum([len(part) for part in parts])
         together = np.concatenate(parts)
-        owner = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
         order = np.argsort(together, kind="stable")
-        again = np.flatnonzero(together[order][1:] == together[order][:-1])
-        for place in again:
-            _compare(blocks, together[order[place]], owner[order[place : place + 2]].tolist())
+        ranked = together[order]
+        for place in np.flatnonzero(ranked[1:] == ranked[:-1]):
+            owners = np.searchsorted(ends, order[place : place + 2], side="right")
+            _compare(blocks, ranked[place], owners.tolist())
 
 
 def _compare(blocks: Blocks, mark: np.uint64, places: Sequence[int]) -> None:

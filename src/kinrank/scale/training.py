@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 import kinrank
 from kinrank.data.blocks import Blocks, FolderBlocks
@@ -19,7 +20,7 @@ from kinrank.data.marks import Marks
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
-from kinrank.errors import DamagedFolderError, DataError, FileFormatError, KinrankError, ParameterError
+from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.rankers.cell_training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.cells import CellMemory
@@ -83,7 +84,7 @@ def train(
         A folder of judged queries (`kinrank convert`), or Parquet: a file, a folder, a URI that Arrow or fsspec opens.
         In Parquet the rows of a query must lie together.
     model
-        Where to write the model.
+        Where to write the model: a folder of the machine that this is called on.
     ranker
         `KnnRanker` with ``cells=``: the settings. It is not changed.
     alike
@@ -111,9 +112,18 @@ def train(
     """
     if ranker.cells is None:
         raise ParameterError("the data are summed into cells: give the ranker cells=, such as a tenth of the queries")
+    if "://" in os.fspath(model):
+        raise ParameterError(
+            f"model must be a folder of this machine, for the driver writes it, got {os.fspath(model)!r}: "
+            "give a path, and copy the folder afterwards"
+        )
     worker = executor or Here()
     blocks = open_blocks(data, block_rows, ranker.cells, qid=qid, y=y, doc_id=doc_id)
-    given = ranker.plan_ if alike else None
+    given = None
+    if alike:
+        check_is_fitted(ranker)
+        ranker.check_features(blocks.feature_names)
+        given = ranker.plan_
     key = repr(
         (
             kinrank.__version__,
@@ -214,7 +224,7 @@ class SumTree:
             return self._made(level, piece)
 
     def marks(self, block: int) -> Marks:
-        """The marks of a block's queries, sorted; read, or taken from the data again where they cannot be."""
+        """The marks of a block's queries; read, or taken from the data again where they cannot be."""
         try:
             return self.folder.read(f"ids-{block}")["marks"]
         except DamagedFolderError:
@@ -240,18 +250,14 @@ class SumTree:
                 marks.append(marks_of(part.qid))
                 yield part
 
-        try:
+        with self.blocks.blamed(block):
             made = self.plan.sums(noted()).pack()
-        except FileFormatError:  # says where
-            raise
-        except KinrankError as error:
-            raise DataError(f"{self.blocks.name(block)}: {error}") from error
         self._noted(block, marks)
         return made
 
     def _noted(self, block: int, marks: list[Marks]) -> Marks:
         """Keep the marks of a block."""
-        together: Marks = np.sort(np.concatenate([np.empty(0, dtype=np.uint64), *marks]))
+        together: Marks = np.concatenate([np.empty(0, dtype=np.uint64), *marks])
         self.folder.write(f"ids-{block}", {"marks": together})
         return together
 

@@ -6,33 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kinrank.study.reproduce import results
 from kinrank.study.reproduce.results import Results
+from tests.processes import children, is_alive, wait_until
 
 PROGRAM = Path(sys.executable).parent / "kinrank"
 DOCS = Path(__file__).parents[3] / "docs"
-
-
-def wait_until(what: Callable[[], object], seconds: float = 300.0) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.05)
-
-
-def children(process: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
-
-
-def is_alive(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.data

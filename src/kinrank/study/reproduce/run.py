@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from functools import partial
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from kinrank.rankers.parallel import Executor, Here, Processes
 from kinrank.study.reproduce.data_folder import DataFolder
 from kinrank.study.reproduce.keep import Keeper, Kept
 from kinrank.study.reproduce.part import Findings, Part
@@ -97,19 +94,13 @@ def _summed(part: Part, finished: dict[tuple[str, str], Kept]) -> Measured:
 
 
 def _worked(todo: list[Job], data: DataFolder, jobs: int) -> Iterator[tuple[Job, Kept]]:
-    if jobs == 1 or len(todo) <= 1:
-        for part, piece in todo:
-            yield (part, piece), _work(part.pieces[piece].compute, data)
-        return
-    with _pool(min(jobs, len(todo))) as pool:
-        futures: dict[Future[Kept], Job] = {
-            pool.submit(_work, part.pieces[piece].compute, data): (part, piece) for part, piece in todo
-        }
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+    executor: Executor = Here() if jobs == 1 else Processes(jobs)
+    computes = [part.pieces[piece].compute for part, piece in todo]
+    for position, kept in executor.each(partial(_work, data), computes):
+        yield todo[position], kept
 
 
-def _work(compute: Callable[[DataFolder], Findings], data: DataFolder) -> Kept:
+def _work(data: DataFolder, compute: Callable[[DataFolder], Findings]) -> Kept:
     wall, cpu = time.perf_counter(), time.process_time()
     with threadpool_limits(1):
         findings = compute(data)
@@ -117,25 +108,3 @@ def _work(compute: Callable[[DataFolder], Findings], data: DataFolder) -> Kept:
         "wall": round(time.perf_counter() - wall, 3),
         "cpu": round(time.process_time() - cpu, 3),
     }
-
-
-@contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are started afresh, and that end when this one does, however it ends."""
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_end_with_parent)
-    try:
-        yield pool
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _end_with_parent() -> None:
-    """Nobody waits for the work of a process whose parent was killed."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            wait([parent.sentinel])
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,41 @@
+"""Looking for a query that is in two blocks, in memory that is a fraction of all ids."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kinrank.data.blocks import QuerySetBlocks
+from kinrank.data.marks import Marks
+from kinrank.data.queryset import QuerySet
+from kinrank.scale.identity import marks_of, refuse_repeated
+
+N_BLOCKS, N_IDS = 64, 16_384
+
+
+def whole_numbers(block: int) -> Marks:
+    return marks_of(np.arange(block * N_IDS, (block + 1) * N_IDS))
+
+
+def hashes(block: int) -> Marks:
+    return np.sort(np.random.default_rng(block).integers(1 << 64, size=N_IDS, dtype=np.uint64))
+
+
+@pytest.mark.parametrize("marks", [whole_numbers, hashes])
+def test_a_fraction_of_the_marks_is_held_at_once(marks: Callable[[int], Marks]) -> None:
+    blocks = QuerySetBlocks(QuerySet.from_arrays(np.zeros((N_BLOCKS, 1)), group=[1] * N_BLOCKS), rows_per_block=1)
+    tracemalloc.start()
+    try:
+        refuse_repeated(blocks, marks)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held < 0.5 * 8 * N_BLOCKS * N_IDS
+
+
+def test_no_two_whole_numbers_share_a_mark() -> None:
+    ids = np.array([-(2**63), 2**63 - 1, 2**62, *range(-5000, 5000)])
+    assert len(np.unique(marks_of(ids))) == len(ids)
