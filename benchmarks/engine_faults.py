@@ -32,7 +32,7 @@ from scripts.engine_servers import SERVERS, Node
 OPTIONS = {"engine": ("elasticsearch", "opensearch")}
 # The small world of the checks, without its vectors: how those are kept differs between the engines.
 TEXTS = "\n".join(line for line in FEATURES.splitlines() if "embedding" not in line)
-KINDS = {"title": "text", "body": "text", "votes": "integer", "price": "float"}
+KINDS = {"title": "text", "body": "text", "votes": "integer", "price": "float", "sold": "boolean"}
 SETTINGS = {
     "settings": {"index": {"number_of_shards": 3, "number_of_replicas": 1}},
     "mappings": {"properties": {name: {"type": kind} for name, kind in KINDS.items()}},
