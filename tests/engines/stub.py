@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -26,14 +27,16 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 @contextmanager
-def answering(answer: Callable[[str], Any]) -> Iterator[str]:
-    """The address of a server whose answer to a path, with its parameters, is `answer(path)`."""
+def answering(answer: Callable[[str], Any], asked: list[Message] | None = None) -> Iterator[str]:
+    """The address of a server whose answer to a path, with its parameters, is `answer(path)`; `asked` gets headers."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_any(self) -> None:
             self.rfile.read(int(self.headers.get("content-length") or 0))
+            if asked is not None:
+                asked.append(self.headers)
             body = json.dumps(answer(self.path)).encode()
             self.send_response(200)
             self.send_header("content-type", "application/json")

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
+from email.message import Message
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from kinrank.engines import ENGINES, Engine, connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.refusals import cause_of, refusal
 from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
-from tests.engines.stub import listening
+from tests.engines.stub import answering
 
 
 @pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
@@ -70,38 +68,16 @@ def test_a_password_is_not_repeated_in_a_message(name: str, hosts: str):
     assert "ret" not in told
 
 
-@contextmanager
-def showing_who_asks() -> Iterator[tuple[str, list[str | None]]]:
-    """The address of a server, and what each request says of who sent it."""
-    told: list[str | None] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            told.append(self.headers["authorization"])
-            body = b'{"movies": {"settings": {"index": {"uuid": "u"}}}}'
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("x-elastic-product", "Elasticsearch")
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with listening(Handler) as url:
-        yield url, told
-
-
 @pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
 def test_who_asks_may_stand_in_the_environment(name: str, monkeypatch: pytest.MonkeyPatch):
     basic = "Basic bWU6c2VjcmV0"  # me:secret
-    with showing_who_asks() as (url, told):
+    asked: list[Message] = []
+    with answering(lambda _: {"movies": {"settings": {"index": {"uuid": "u"}}}}, asked) as url:
 
         def ask(address: str, **options: Any) -> str | None:
             with connect(f"{name}+{address}/movies", **options) as engine:
                 engine.identity()
-            return told[-1]
+            return asked[-1]["authorization"]
 
         assert ask(url) is None
         monkeypatch.setenv("KINRANK_ENGINE_USER", "me")
