@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinrank.engines import FeatureSet
+from kinrank.engines import FeatureSet, opensearch
 from kinrank.engines.elasticsearch import ElasticsearchEngine, log_request
 from kinrank.engines.opensearch import OpenSearchEngine
 from kinrank.engines.opensearch import log_request as opensearch_log_request
@@ -97,7 +97,7 @@ def test_one_request_logs_all_features_of_a_query():
     named = [clause["bool"]["_name"] for clause in body["query"]["bool"]["should"]]
     assert named == ["title", "body", "near"]
     assert (body["size"], body["docvalue_fields"]) == (2, ["votes"])
-    names, lines = opensearch_log_request(ask(OpenSearchEngine.dialect), ["a", "b"])
+    names, searches = opensearch_log_request(ask(OpenSearchEngine.dialect), ["a", "b"])
     assert names == named
-    assert len(lines) == 2 * (1 + 3)
-    assert all(header["search_type"] == "dfs_query_then_fetch" for header in lines[::2])
+    assert len(searches) == 1 + 3
+    assert json.loads(opensearch._HEADER)["search_type"] == "dfs_query_then_fetch"

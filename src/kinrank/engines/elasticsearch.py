@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank.data.queryset import Float32
 from kinrank.engines.base import Hits
 from kinrank.engines.kinds import Clause
-from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, hits_of, whole
+from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, features_of, hits_of, whole
 from kinrank.engines.query_dsl import Dialect, Question, only
 from kinrank.engines.refusals import refusal
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
@@ -45,11 +45,14 @@ class ElasticsearchEngine(LuceneEngine):
     def _make_client(self, connections: int, settings: dict[str, Any]) -> Any:
         self._library = import_extra("elasticsearch", "engines")
         own = {"connections_per_node": connections, "retry_on_status": (), "request_timeout": self.timeout}
-        return self._library.Elasticsearch(self.hosts, **{**own, **settings})
+        client = self._library.Elasticsearch(self.hosts, **{**own, **settings})
+        # The client is built anew for every timeout, which takes longer than to write the request.
+        self._waiting = lru_cache(maxsize=16)(lambda timeout: client.options(request_timeout=timeout))
+        return client
 
     def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
         try:
-            client = self.client.options(request_timeout=timeout)
+            client = self._waiting(timeout)
             return client.perform_request(method, path, params=params, headers=_JSON, body=body).body
         except (self._library.ApiError, self._library.TransportError) as error:
             raise self._ours(error, timeout) from error
@@ -67,7 +70,7 @@ class ElasticsearchEngine(LuceneEngine):
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("elasticsearch.helpers", "engines")
         try:
-            count, _ = helpers.bulk(self.client.options(request_timeout=CHORES_TIMEOUT), actions, max_retries=5)
+            count, _ = helpers.bulk(self._waiting(CHORES_TIMEOUT), actions, max_retries=5)
         except (self._library.ApiError, self._library.TransportError) as error:
             raise self._ours(error, CHORES_TIMEOUT) from error
         except helpers.BulkIndexError as error:
@@ -93,8 +96,8 @@ class ElasticsearchEngine(LuceneEngine):
             "_source": False,
         }
         answer = self._send("POST", self._path("/_search"), _NAMED, body, timeout or self.timeout)
-        rows = [Said.of(hit, hit.get("matched_queries")).row(question) for hit in answer["hits"]["hits"]]
-        return hits_of(answer), np.array(rows, dtype=np.float32).reshape(len(rows), len(self.feature_names))
+        said = [Said.of(hit, hit.get("matched_queries")) for hit in answer["hits"]["hits"]]
+        return hits_of(answer), features_of(said, question)
 
     def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
         body = log_request(question, doc_ids)

@@ -6,7 +6,6 @@ the document: its value is what the expression gives. A feature of the query is 
 
 from __future__ import annotations
 
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kinrank.errors import ParameterError
 
@@ -177,13 +177,14 @@ class FieldValue(ValueFeature):
             missing += f" || !Double.isFinite({value})"
         return f"{missing} ? 0 : {value}"
 
-    def value(self, stored: float) -> float | None:
-        """Its value for what the field holds; None where it is missing."""
-        if self.transform == "none":
-            return stored
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = float(getattr(np, self.transform)(stored))
-        return value if math.isfinite(value) else None
+    def values(self, stored: Sequence[float]) -> NDArray[np.float64]:
+        """Its values for what the fields of documents hold; NaN where it is missing."""
+        values = np.array(stored, dtype=np.float64)
+        if self.transform != "none":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = getattr(np, self.transform)(values)
+            values[~np.isfinite(values)] = np.nan
+        return values
 
 
 @dataclass(frozen=True)

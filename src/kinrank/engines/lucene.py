@@ -11,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinrank.data.queryset import Float32
 from kinrank.engines.address import without_password
 from kinrank.engines.base import Document, Engine, Health, Hits, Logged
 from kinrank.engines.definitions import FeatureSet
@@ -41,22 +42,21 @@ class Said(NamedTuple):
         """From a hit with ``docvalue_fields``; of several values of a field the first, as scripts see it."""
         return cls(scores or {}, {field: float(values[0]) for field, values in hit.get("fields", {}).items()})
 
-    def row(self, question: Question) -> list[float]:
-        """The features of the document."""
-        row = []
-        for feature in question.features.features:
-            value: float | None
-            if isinstance(feature, QueryLength):
-                value = feature.value(question.query)
-            elif isinstance(feature, FieldValue):
-                stored = self.stored.get(feature.field)
-                value = None if stored is None else feature.value(stored)
-            else:
-                value = self.scores.get(feature.name)
-                if value is not None and isinstance(feature, VectorSimilarity):
-                    value -= score_shift(feature)
-            row.append((0.0 if feature.missing == "zero" else np.nan) if value is None else value)
-        return row
+
+def features_of(documents: Sequence[Said], question: Question) -> Float32:
+    """The features of documents, a row each; made column by column, since there are many more documents than kinds."""
+    columns = np.empty((len(question.features.features), len(documents)), dtype=np.float32)
+    for column, feature in zip(columns, question.features.features, strict=True):
+        if isinstance(feature, QueryLength):
+            column[:] = feature.value(question.query)
+        elif isinstance(feature, FieldValue):
+            column[:] = feature.values([said.stored.get(feature.field, np.nan) for said in documents])
+        else:
+            scores = np.array([said.scores.get(feature.name, np.nan) for said in documents], dtype=np.float64)
+            column[:] = scores - score_shift(feature) if isinstance(feature, VectorSimilarity) else scores
+        if feature.missing == "zero":
+            column[np.isnan(column)] = 0.0
+    return np.ascontiguousarray(columns.T)
 
 
 class LuceneEngine(Engine):
@@ -148,13 +148,10 @@ class LuceneEngine(Engine):
         found: dict[str, Said] = {}
         for first in range(0, len(wanted), DOCUMENTS_AT_ONCE):
             found |= self._log_some(question, wanted[first : first + DOCUMENTS_AT_ONCE], timeout or self.timeout)
-        rows = {doc_id: said.row(question) for doc_id, said in found.items()}
-        absent = [np.nan] * len(self.feature_names)
-        values = np.array([rows.get(doc_id, absent) for doc_id in doc_ids], dtype=np.float32)
-        return Logged(
-            values.reshape(len(doc_ids), len(self.feature_names)),
-            np.array([doc_id in rows for doc_id in doc_ids], dtype=np.bool_),
-        )
+        there = np.array([doc_id in found for doc_id in doc_ids], dtype=np.bool_)
+        values = np.full((len(doc_ids), len(self.feature_names)), np.nan, dtype=np.float32)
+        values[there] = features_of([found[doc_id] for doc_id in doc_ids if doc_id in found], question)
+        return Logged(values, there)
 
     def apply_request(
         self,

@@ -15,7 +15,7 @@ from kinrank.engines.refusals import refusal
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
-_HEADER = {**GLOBAL_STATISTICS, "allow_partial_search_results": False}
+_HEADER = json.dumps({**GLOBAL_STATISTICS, "allow_partial_search_results": False})
 
 
 class OpenSearchEngine(LuceneEngine):
@@ -72,13 +72,11 @@ class OpenSearchEngine(LuceneEngine):
         return int(count)
 
     def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
-        names, lines = log_request(question, doc_ids)
-        text = "".join(json.dumps(line) + "\n" for line in lines)
+        names, searches = log_request(question, doc_ids)
+        text = "".join(f"{_HEADER}\n{json.dumps(search)}\n" for search in searches)
         # All searches start at once. OpenSearch 2.5 may die where a client that has waited long enough hangs up while
         # searches of an _msearch are still queued (opensearch-project/OpenSearch issue 3962).
-        answer = self._send(
-            "POST", self._path("/_msearch"), {"max_concurrent_searches": len(lines) // 2}, text, timeout
-        )
+        answer = self._send("POST", self._path("/_msearch"), {"max_concurrent_searches": len(searches)}, text, timeout)
         first, *others = [self._answered(one) for one in answer["responses"]]
         found = {hit["_id"]: Said.of(hit) for hit in first}
         for name, hits in zip(names, others, strict=True):
@@ -95,7 +93,7 @@ class OpenSearchEngine(LuceneEngine):
 
 
 def log_request(question: Question, doc_ids: list[str]) -> tuple[list[str], list[dict[str, Any]]]:
-    """The names of the clauses, and the lines of one ``_msearch``: which documents there are, then a search each."""
+    """The names of the clauses, and the searches of one ``_msearch``: which documents there are, then one each."""
     common = {"size": len(doc_ids), "_source": False, "track_total_hits": False}
     these = only(doc_ids)
     searches: list[dict[str, Any]] = [
@@ -103,4 +101,4 @@ def log_request(question: Question, doc_ids: list[str]) -> tuple[list[str], list
     ]
     scored = question.scored()
     searches += [{"query": {"bool": {"must": [clause], "filter": [these]}}, **common} for clause in scored.values()]
-    return list(scored), [line for search in searches for line in (_HEADER, search)]
+    return list(scored), searches
