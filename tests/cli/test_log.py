@@ -14,7 +14,7 @@ import pytest
 
 from kinrank import read_parquet
 from kinrank.checks.engine_world import FEATURES, VECTOR, world_documents
-from kinrank.engines import connect
+from kinrank.engines import FeatureSet, connect
 from kinrank.registry import import_extra
 from tests.engines.conftest import index_body
 from tests.engines.servers import ADDRESSES
@@ -49,7 +49,8 @@ def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
             engine.delete_index()  # type: ignore[attr-defined]
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    assert "out.parquet: 4 queries, 12 documents, 11 features" in done.stderr
+    n_features = len(FeatureSet.parse(FEATURES).names)
+    assert f"out.parquet: 4 queries, 12 documents, {n_features} features" in done.stderr
     assert "4 judged documents are not in the index, and left out" in done.stderr
     assert "documents lack 'title_all'" in done.stderr
     logged = read_parquet(folder / "out.parquet")
