@@ -97,9 +97,9 @@ def train(
     queries = _read(data)
     messages.say(f"{data}: {queries!r}")
     held_out = None if validate is None else _read(validate, queries.n_features)
-    if held_out is not None and (held_out.y is None or held_out.feature_names != queries.feature_names):
-        raise DataError(f"{validate}: must be judged and have the features of {data}, in the same order")
     if held_out is not None:
+        if held_out.y is None or held_out.feature_names != queries.feature_names:
+            raise DataError(f"{validate}: must be judged and have the features of {data}, in the same order")
         find_leaks(queries, held_out).refuse(queries, held_out)
     start = time.perf_counter()
     with messages.working(f"learning {name}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
 import os
 import zlib
@@ -44,6 +45,12 @@ def writing(path: PathLike) -> Iterator[IO[bytes]]:
         staging.replace(target)
     finally:
         staging.unlink(missing_ok=True)
+
+
+def write_json(value: Any, path: PathLike, *, indent: int | None = None) -> None:
+    """Write a value so that the file is there whole or not at all."""
+    with writing(path) as stream:
+        stream.write(json.dumps(value, indent=indent).encode() + b"\n")
 
 
 def read_bytes(path: PathLike) -> bytes:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -17,7 +16,7 @@ from kinrank.data.parquet import read_parquet, write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.data.stream import write_folder
 from kinrank.data.tables import to_table
-from kinrank.data.textfile import PathLike, writing
+from kinrank.data.textfile import PathLike, write_json, writing
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.patience import PatientPool
 from kinrank.errors import DataError, ParameterError
@@ -102,7 +101,7 @@ class LogBook:
         self.folder.mkdir(parents=True, exist_ok=True)
         for left in self.folder.glob("*part-*"):  # nothing says of which log
             left.unlink()
-        _write_json(asked, self._log_file)
+        write_json(asked, self._log_file)
 
     def _remove(self) -> None:
         # First what says whose the parts are: whatever is left by a stop half-way is nobody's then.
@@ -120,7 +119,7 @@ class LogBook:
                 advance(1)
         if logged:
             write_parquet(QuerySet.concat(logged), self._part_file(part))
-        _write_json(asdict(counts), self._counts_file(part))
+        write_json(asdict(counts), self._counts_file(part))
 
     def _put_together(self) -> None:
         if self.out.suffix != ".parquet":
@@ -154,8 +153,3 @@ def _fingerprint(judged: QuerySet) -> str:
     for array in arrays:
         digest.update(b"" if array is None else str(array.dtype).encode() + array.tobytes())
     return digest.hexdigest()
-
-
-def _write_json(value: dict[str, Any], file: Path) -> None:
-    with writing(file) as stream:
-        stream.write(json.dumps(value).encode())

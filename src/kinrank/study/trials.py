@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import writing
+from kinrank.data.textfile import write_json
 from kinrank.errors import StoreError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.settings import ranker_of
@@ -73,7 +73,7 @@ class TrialLog:
         self._check(protocol)
         self.trials = self._read()
         if self.best is not None:  # the study may have been killed between a trial and its settings
-            _replace(self._settings, self.best.record)
+            write_json(self.best.record, self._settings, indent=2)
 
     @property
     def best(self) -> Trial | None:
@@ -88,7 +88,7 @@ class TrialLog:
             os.fsync(stream.fileno())
         self.trials.append(trial)
         if self.best is trial:
-            _replace(self._settings, trial.record)
+            write_json(trial.record, self._settings, indent=2)
 
     @property
     def _settings(self) -> Path:
@@ -103,7 +103,7 @@ class TrialLog:
         if not file.exists():
             if any(not file.name.startswith(".") for file in self.folder.iterdir()):  # `writing` begins with a dot
                 raise StoreError(f"{self.folder}: holds other things than a tuning study; name a new folder")
-            _replace(file, protocol)
+            write_json(protocol, file, indent=2)
             return
         known = json.loads(file.read_bytes())
         differing = [name for name in protocol if known.get(name) != protocol[name]]
@@ -131,8 +131,3 @@ def fingerprint(queries: QuerySet) -> str:
     for name, array in (own | columns).items():
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
-
-
-def _replace(path: Path, record: dict[str, Any]) -> None:
-    with writing(path) as stream:
-        stream.write(json.dumps(record, indent=2).encode() + b"\n")
