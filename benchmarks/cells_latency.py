@@ -1,7 +1,7 @@
 """Learning and ranking with cells costs at most 1.3 times as much at 10^7 judged queries as at 10^4.
 
 One query of 100 candidates at a time, 46 features, one thread, through ``KnnRanker.predict``: 1,000 cells for every
-number m of judged queries, k = m / 25, so that 40 cells are learnt from. Calls of all sizes take turns on the same
+number m of judged queries, k = m / 25, so that 40 cells are learned from. Calls of all sizes take turns on the same
 queries. The statistics of m > 10^4 queries are made cell by cell: what a local model costs depends on how many numbers
 there are, not on what they say. Beside them exact KNN at 10^4 (k = 400), and 65,536 cells at 10^7, found by a scan of
 their centers and by FAISS's IVF, with the share of the nearest cells that IVF finds. Resident memory is that of a
@@ -24,13 +24,13 @@ from benchmarks.common import interleaved, say
 from benchmarks.knn_latency import world
 from kinrank import KnnRanker, QuerySet, load
 from kinrank.neighbors.cells import CellTree
-from kinrank.rankers.cell_training import CellPlan
-from kinrank.rankers.cells import CellMemory
+from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.cells.training import CellPlan
 
 FEATURES, CANDIDATES, QUERIES, WARM = 46, 100, 300, 20
 SMALLEST = 10_000
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
-CELLS, LEARNT_FROM, MANY = 1_000, 40, 65_536
+CELLS, LEARNED_FROM, MANY = 1_000, 40, 65_536
 SCAN, IVF = "exact", "faiss-ivf"
 
 
@@ -79,9 +79,9 @@ def many(index: str) -> str:
 def share_found(scan: KnnRanker, ivf: KnnRanker, queries: QuerySet) -> float:
     """Of the cells whose centers are nearest, the share that an approximate index finds."""
     points = scan.describer_.transform(queries)
-    (_, nearest), (_, found) = (ranker.index_.query(points, LEARNT_FROM) for ranker in (scan, ivf))
+    (_, nearest), (_, found) = (ranker.index_.query(points, LEARNED_FROM) for ranker in (scan, ivf))
     shared = [len(np.intersect1d(*both)) for both in zip(nearest, found, strict=True)]
-    return float(np.mean(shared)) / LEARNT_FROM
+    return float(np.mean(shared)) / LEARNED_FROM
 
 
 def generated(small: KnnRanker, m: int, n_cells: int, index: str = "auto") -> KnnRanker:
@@ -103,7 +103,7 @@ def generated(small: KnnRanker, m: int, n_cells: int, index: str = "auto") -> Kn
         memory.statistics.moment[cell] = factor * known.statistics.moment[source]
     memory.statistics.pairs[:] = factor * known.pairs[drawn]
     memory.counts[:] = factor * known.counts[drawn]
-    changed = {"cells": n_cells, "n_neighbors": m * LEARNT_FROM // n_cells, "index": index}
+    changed = {"cells": n_cells, "n_neighbors": m * LEARNED_FROM // n_cells, "index": index}
     ranker = KnnRanker(**{**small.get_params(deep=False), **changed})
     ranker.n_features_in_, ranker.feature_names_ = small.n_features_in_, small.feature_names_
     return ranker.take_cells(CellPlan(plan.learner, plan.preparer, plan.describer, tree, plan.usual_distances), memory)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from kinrank import QuerySet
-from kinrank.study.reproduce.catalog import PARTS
-from kinrank.study.reproduce.data_folder import DataFolder
-from kinrank.study.reproduce.keep import Keeper
-from kinrank.study.reproduce.run import measure, usable_cores
+from reproduction.catalog import PARTS
+from reproduction.data_folder import DataFolder
+from reproduction.keep import Keeper
+from reproduction.run import measure, usable_cores
 
 
 def data_dir() -> Path:
@@ -56,7 +56,7 @@ def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
 
 
 def reproduced(part: str) -> dict[str, Any]:
-    """The figures of an experiment of ``kinrank reproduce``, measured anew on all cores."""
+    """The figures of an experiment of ``python -m reproduction``, measured anew on all cores."""
     with tempfile.TemporaryDirectory() as folder:
         keeper = Keeper(Path(folder), collections())
         measured = measure([PARTS[part]], keeper, jobs=usable_cores(), done=lambda _, piece: say(f"{part}: {piece}"))

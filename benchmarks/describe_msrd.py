@@ -9,8 +9,8 @@ from __future__ import annotations
 from benchmarks.common import msrd, say
 from kinrank import KnnRanker, SingleRanker
 from kinrank.describe import Describer
-from kinrank.study.reproduce.parts.knn_msrd import REFERENCE
-from kinrank.study.reproduce.rows import per_query, row
+from reproduction.parts.knn_msrd import REFERENCE
+from reproduction.rows import per_query, row
 
 ALL = "summaries+text+column:words"
 DESCRIPTIONS: dict[str, dict[str, object]] = {

@@ -1,4 +1,4 @@
-"""From a running engine to per-query ranking: MSRD indexed, logged, learnt and ranked in Elasticsearch or OpenSearch.
+"""From a running engine to per-query ranking: MSRD indexed, logged, learned and ranked in Elasticsearch or OpenSearch.
 
 All features come from the engine (``examples/movies/features.toml``). The engine's own best global ``multi_match`` has
 its boosts and type chosen on the validation queries; so have KNN's and LightGBM's settings. Work is kept in

@@ -11,5 +11,5 @@ from benchmarks.common import reproduced
 
 
 def run() -> dict[str, object]:
-    """The table, the curves of γ for each way to normalise scores, and paired tests."""
+    """The table, the curves of γ for each way to normalize scores, and paired tests."""
     return reproduced("ensemble")

@@ -2,7 +2,7 @@
 
 The baseline is the same quadratic program given to a general solver, Clarabel, from nothing for every query, as the
 paper does with MATLAB's (7.5 s a query with 63 judged queries, in 2008). Ours is the whole of `predict` for one query:
-scores normalised, graph built, program solved, documents scored; the baseline's time is the program alone. The queries
+scores normalized, graph built, program solved, documents scored; the baseline's time is the program alone. The queries
 are generated: grades depend on a hidden quality that each ranker sees more or less well, differently in each query.
 γ = 10 is measured beside the paper's 0.5, as a query whose weights are far from the shared ones takes longer.
 """
@@ -19,7 +19,7 @@ from scipy import sparse
 from benchmarks.common import interleaved, medians, say
 from kinrank import QuerySet
 from kinrank.learn.ensemble_graph import smoothness
-from kinrank.learn.ensemble_scores import normalise
+from kinrank.learn.ensemble_scores import normalize
 from kinrank.rankers.ensemble import EnsembleRanker
 
 JUDGED = (63, 250, 1_000, 4_000, 10_000)
@@ -71,7 +71,7 @@ def _per_query(ranker: EnsembleRanker, new: QuerySet) -> dict[str, float]:
         )
     )
     Q = _matrix(ranker, new[0])
-    factor = normalise(new[0].X.astype(np.float64), new[0].offsets, "minmax")[1]
+    factor = normalize(new[0].X.astype(np.float64), new[0].offsets, "minmax")[1]
     w = ranker.weights(new[:1])[0] / factor[0] * ranker.sign_
     gap = objective(w, Q, ranker) / objective(clarabel_minimum(Q, ranker.agreement_, ranker.C), Q, ranker) - 1
     return {
@@ -84,7 +84,7 @@ def _per_query(ranker: EnsembleRanker, new: QuerySet) -> dict[str, float]:
 
 def _matrix(ranker: EnsembleRanker, query: QuerySet) -> np.ndarray:
     """I + γ G'LG of one query."""
-    scores, _ = normalise(query.X.astype(np.float64) * ranker.sign_, query.offsets, "minmax")
+    scores, _ = normalize(query.X.astype(np.float64) * ranker.sign_, query.offsets, "minmax")
     return np.eye(N_RANKERS) + ranker.gamma * smoothness(scores, ranker.n_neighbors)
 
 

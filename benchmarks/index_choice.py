@@ -27,9 +27,9 @@ DIM, K, QUERIES = 46, 400, 40
 
 def described(n: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """Points in a hundred overlapping groups, with correlated coordinates."""
-    centres = np.random.default_rng(7).standard_normal((100, DIM))
+    centers = np.random.default_rng(7).standard_normal((100, DIM))
     mixing = np.random.default_rng(8).standard_normal((DIM, DIM)) / DIM**0.5
-    return ((centres[rng.integers(0, 100, n)] + rng.standard_normal((n, DIM))) @ mixing).astype(np.float32)
+    return ((centers[rng.integers(0, 100, n)] + rng.standard_normal((n, DIM))) @ mixing).astype(np.float32)
 
 
 def measure(n: int) -> dict[str, object]:

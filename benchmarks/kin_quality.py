@@ -3,7 +3,7 @@
 Every library tries the same three shapes of trees. Peers choose theirs, and their number of trees, on validation
 queries and are then grown again on training and validation queries together; KinRanker chooses its shape by its own
 record out of fold, on the same queries. Test queries choose nothing. "Best peer" is the one of the three that is best
-*on test*, which favours the peers. The bag is as many LightGBM models as KinRanker has, of the chosen shape, each on
+*on test*, which favors the peers. The bag is as many LightGBM models as KinRanker has, of the chosen shape, each on
 four fifths of the rows and features, with as many trees as were best for one model or twice as many, by validation.
 "described" is LightGBM with what KinRanker knows of a query and the peers do not, its description, among the features:
 a gain over it is no gain of more information. Holm corrects all tests against the best peer and the bag together.

@@ -1,6 +1,6 @@
 """KNN on LETOR, honestly: MQ2007, MQ2008 and OHSUMED, five folds, k and prior chosen on validation.
 
-Features there are normalised per query, which hides how queries differ; plain KNN is not expected to gain. NDCG@10 with
+Features there are normalized per query, which hides how queries differ; plain KNN is not expected to gain. NDCG@10 with
 standard conventions, paired t-test over the queries of all five test folds. k = m is among the choices.
 """
 

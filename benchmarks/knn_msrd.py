@@ -13,8 +13,8 @@ from benchmarks.common import msrd, say
 from kinrank import KnnRanker, QueryClassRanker, QuerySet, SingleRanker
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
-from kinrank.study.reproduce.parts.knn_msrd import DESCRIPTION, REFERENCE, knn
-from kinrank.study.reproduce.rows import per_query, row, table
+from reproduction.parts.knn_msrd import DESCRIPTION, REFERENCE, knn
+from reproduction.rows import per_query, row, table
 
 COMPONENTS = (None, 46)
 KERNELS = ("uniform", "gaussian")

@@ -2,7 +2,7 @@
 
 The paper estimates k (k/m)^(c-1) times a global fit, c between 1.2 and 2: hundreds of times at its sizes. Here a
 model is a sum and a solve. Both fits are whole: features prepared, statistics, and for the offline models also the
-description, the m neighbor searches and the m solves. k = 400, the paper's description. The offline models are learnt
+description, the m neighbor searches and the m solves. k = 400, the paper's description. The offline models are learned
 with as many threads as there are cores (the default), and with one.
 """
 

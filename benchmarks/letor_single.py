@@ -1,7 +1,7 @@
 """RankSVM, RankRLS and LambdaMART on LETOR, five folds, beside the published RankSVM row.
 
 MQ2007, MQ2008 and OHSUMED with LETOR's own evaluation conventions, every figure the mean of five folds. λ = 0.01 as
-in the KNN paper; nothing is tuned. Features are taken as they are (the collections are normalised per query).
+in the KNN paper; nothing is tuned. Features are taken as they are (the collections are normalized per query).
 """
 
 from __future__ import annotations

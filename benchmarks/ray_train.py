@@ -30,9 +30,9 @@ import pyarrow.parquet as pq
 from benchmarks.common import say
 from kinrank import KnnRanker
 from kinrank.data.parquet_blocks import ParquetBlocks
-from kinrank.rankers.cell_training import CellPlan
-from kinrank.rankers.cells import CellMemory
-from kinrank.rankers.parallel import Executor, Here
+from kinrank.parallel import Executor, Here
+from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.cells.training import CellPlan
 from kinrank.scale import Batch, RayCluster, train
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.training import SumTree, open_blocks

@@ -1,7 +1,7 @@
 """The reports of MSRD and MQ2007: one file each under 2 MB that loads nothing and opens without a word of complaint.
 
 Each is opened in headless Chromium at desk and phone width, light and dark, and printed. MSRD holds KinRanker, a linear
-model per query and LightGBM against one linear model, all learnt from the training part and tuned without the test
+model per query and LightGBM against one linear model, all learned from the training part and tuned without the test
 part; MQ2007 (fold 1) holds a model per query with k = 400 against one model. ``--figure docs`` takes the picture
 docs/figures/report.png; ``KINRANK_REPORTS`` names a folder to keep the reports and pictures in.
 """

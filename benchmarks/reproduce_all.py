@@ -15,19 +15,17 @@ import time
 from pathlib import Path
 
 from benchmarks.common import data_dir, say
-from kinrank.study.reproduce import results
-from kinrank.study.reproduce.catalog import PARTS
-from kinrank.study.reproduce.results import Results
-from kinrank.study.reproduce.run import usable_cores
-
-PROGRAM = Path(sys.executable).parent / "kinrank"
+from reproduction import results
+from reproduction.catalog import PARTS
+from reproduction.results import Results
+from reproduction.run import usable_cores
 
 
 def run() -> dict[str, object]:
     """Minutes, exit code, and claims that hold."""
     pieces = sum(len(part.pieces) for part in PARTS.values())
     with tempfile.TemporaryDirectory() as folder:
-        command = [PROGRAM, "reproduce", "all", "--data", data_dir(), "--out", folder]
+        command = [sys.executable, "-m", "reproduction", "all", "--data", data_dir(), "--out", folder]
         start = time.perf_counter()
         first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while first.poll() is None and _kept(folder) < pieces // 3:

@@ -21,8 +21,8 @@ from sklearn.base import clone
 from benchmarks.common import msrd, say
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.measure import NDCG, compare_paired
-from kinrank.rankers.choose import choose_neighbors
-from kinrank.rankers.parallel import in_order
+from kinrank.parallel import in_order
+from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.scale import Processes, using
 from kinrank.study.space import usual_families
 from kinrank.study.sweep import NEIGHBORS, PRIORS

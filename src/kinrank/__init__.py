@@ -1,4 +1,4 @@
-"""kinrank: every query is ranked by a model learnt from the judged queries most like it."""
+"""kinrank: every query is ranked by a model learned from the judged queries most like it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from kinrank.data.trec import write_run as write_run
     from kinrank.rankers import load as load
     from kinrank.rankers.atvt import ATVTRanker as ATVTRanker
-    from kinrank.rankers.choose import choose_cells as choose_cells
-    from kinrank.rankers.choose import choose_neighbors as choose_neighbors
-    from kinrank.rankers.cluster import ClusterRanker as ClusterRanker
+    from kinrank.rankers.cluster.ranker import ClusterRanker as ClusterRanker
     from kinrank.rankers.ensemble import EnsembleRanker as EnsembleRanker
-    from kinrank.rankers.kin import KinRanker as KinRanker
-    from kinrank.rankers.knn import KnnRanker as KnnRanker
+    from kinrank.rankers.kin.ranker import KinRanker as KinRanker
+    from kinrank.rankers.knn.ranker import KnnRanker as KnnRanker
+    from kinrank.rankers.local.choose import choose_cells as choose_cells
+    from kinrank.rankers.local.choose import choose_neighbors as choose_neighbors
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
 
@@ -36,15 +36,15 @@ __version__ = "0.1.0"
 # Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {
     "ATVTRanker": "kinrank.rankers.atvt",
-    "ClusterRanker": "kinrank.rankers.cluster",
+    "ClusterRanker": "kinrank.rankers.cluster.ranker",
     "EnsembleRanker": "kinrank.rankers.ensemble",
-    "KinRanker": "kinrank.rankers.kin",
-    "KnnRanker": "kinrank.rankers.knn",
+    "KinRanker": "kinrank.rankers.kin.ranker",
+    "KnnRanker": "kinrank.rankers.knn.ranker",
     "QueryClassRanker": "kinrank.rankers.query_class",
     "QuerySet": "kinrank.data.queryset",
     "SingleRanker": "kinrank.rankers.single",
-    "choose_cells": "kinrank.rankers.choose",
-    "choose_neighbors": "kinrank.rankers.choose",
+    "choose_cells": "kinrank.rankers.local.choose",
+    "choose_neighbors": "kinrank.rankers.local.choose",
     "fold_queries": "kinrank.data.split",
     "iter_parquet": "kinrank.data.parquet",
     "load": "kinrank.rankers",

@@ -138,7 +138,7 @@ def make_two_camps(n_queries: int = 100, n_docs: int = 20, *, seed: int = 0) -> 
     """Judged queries of which half want their documents by ``value`` ascending, half descending.
 
     The column ``camp`` of X is -1 or 1 for all documents of a query and says which half it belongs to. One linear
-    model has to take sides, so it ranks half of the queries backwards; a model learnt from queries with the same
+    model has to take sides, so it ranks half of the queries backwards; a model learned from queries with the same
     camp ranks all of them perfectly.
 
     Parameters

@@ -78,15 +78,15 @@ def test_what_makes_no_sense_is_refused(kinrank, judged: QuerySet, args, message
     assert message in done.stderr
 
 
-def test_a_model_is_not_tested_on_what_it_learnt_from(kinrank, judged: QuerySet):
+def test_a_model_is_not_tested_on_what_it_learned_from(kinrank, judged: QuerySet):
     done = kinrank("compare", "train.parquet", "./knn")
     assert done.exit_code == 2
-    assert "./knn: 40 of 40 test queries are among those this model was learnt from" in done.stderr
+    assert "./knn: 40 of 40 test queries are in this model's training data" in done.stderr
 
 
 def test_a_model_that_does_not_know_its_queries_is_said_to_be_unchecked(kinrank, judged: QuerySet):
     library.KnnRanker(9, cells=4).fit(library.read_parquet("train.parquet")).save("cells")
     done = kinrank("compare", "test", "./cells", "./knn")
     assert done.exit_code == 0
-    assert "./cells: does not know which queries it was learnt from" in done.stderr
+    assert "./cells: does not know which queries it was learned from" in done.stderr
     assert "./knn: does not know" not in done.stderr

@@ -10,7 +10,7 @@ from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
 
 VERBS = ["log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
-VERBS += ["reproduce", "serve", "key", "explain"]
+VERBS += ["serve", "key", "explain"]
 
 
 def test_all_verbs_are_listed(kinrank):

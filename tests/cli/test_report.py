@@ -39,7 +39,7 @@ def test_rankers_by_name_learn_from_the_training_data(report: Run, workdir: Path
     assert done.exit_code == 0, done.stderr
     page = (workdir / "models" / "r.html").read_text("utf-8")
     assert "knn(n_neighbors=5)" in page
-    assert "None of the test queries is among those that were learnt from, nor anything very like one." in page
+    assert "None of the test queries is among those that were learned from, nor anything very like one." in page
 
 
 def test_a_run_takes_part_and_its_gaps_are_told(report: Run, kinrank: Run, workdir: Path):
@@ -62,19 +62,19 @@ def test_a_run_takes_part_and_its_gaps_are_told(report: Run, kinrank: Run, workd
     ],
     ids=["neighbors", "one model each", "beside other training queries"],
 )
-def test_test_queries_that_were_learnt_from_are_warned_of(report: Run, workdir: Path, args: list[str], knowing: str):
+def test_test_queries_that_were_learned_from_are_warned_of(report: Run, workdir: Path, args: list[str], knowing: str):
     shutil.copytree("single", "other")
     done = report("train.parquet", *args)
-    said = f"40 of the 40 test queries are among those that were learnt from (known to {knowing}): what is measured"
+    said = f"40 of the 40 test queries are among those that were learned from (known to {knowing}): what is measured"
     assert f"warning: {said}" in done.stderr
     assert f'class="warning"><strong>Warning.</strong> {said}' in (workdir / "report.html").read_text("utf-8")
 
 
-def test_what_cannot_say_what_it_learnt_from_is_warned_of(report: Run, camps: QuerySet, workdir: Path):
+def test_what_cannot_say_what_it_learned_from_is_warned_of(report: Run, camps: QuerySet, workdir: Path):
     KnnRanker(5, cells=4).fit(camps[:40]).save("cells")
     done = report("test", "./single", "./cells")
     assert "warning: None of the test queries" in done.stderr
-    assert "What cells learnt from is not known" in done.stderr
+    assert "What cells learned from is not known" in done.stderr
 
 
 def test_paths_are_called_by_their_last_part_unless_two_are_alike(report: Run, workdir: Path):

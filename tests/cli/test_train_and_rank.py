@@ -19,7 +19,7 @@ def test_train_writes_the_model_that_python_would(kinrank, camps: QuerySet, work
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     assert "QuerySet(40 queries, 400 rows, 2 features, judged)" in done.stderr
-    assert "learnt in" in done.stderr
+    assert "learned in" in done.stderr
     made = library.load("m")
     assert type(made) is RANKERS["knn"]
     np.testing.assert_array_equal(made.predict(camps), library.load("knn").predict(camps))
@@ -52,7 +52,7 @@ def test_the_global_model_is_kept_where_nothing_gains_and_that_is_said(kinrank, 
     np.testing.assert_allclose(kept, single, rtol=1e-6)
 
 
-def test_what_was_learnt_from_does_not_validate(kinrank, workdir: Path):
+def test_what_was_learned_from_does_not_validate(kinrank, workdir: Path):
     done = kinrank("train", "train.parquet", "--model", "m", "--ranker", "knn", "--validate", "train.parquet")
     assert done.exit_code == 2
     assert "40 of 40 test queries were seen in training" in done.stderr

@@ -20,7 +20,7 @@ def test_blocks_give_the_model_of_memory(kinrank, camps: QuerySet, workdir: Path
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     assert "train.parquet: 40 queries, 400 rows read now" in done.stderr
-    assert "blocks: ranker 'knn', 4 cells, learnt in" in done.stderr
+    assert "blocks: ranker 'knn', 4 cells, learned in" in done.stderr
     np.testing.assert_array_equal(library.load("blocks").predict(camps), library.load("memory").predict(camps))
 
 

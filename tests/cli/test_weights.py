@@ -102,12 +102,12 @@ def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet)
     ("words", "problem"),
     [
         (["--target", "sphinx"], "unknown target 'sphinx': choose one of 'opensearch-hybrid'"),
-        (["--target", "vespa(colour=1)"], "cannot read target"),
+        (["--target", "vespa(color=1)"], "cannot read target"),
         (["--query", "nobody"], "asked.parquet: no query 'nobody' among 20"),
         (["--target", "solr-ltr"], "keeps one model for many queries: say whose weights with --query"),
         (["--target", "opensearch-hybrid", "--clauses", "bad.json"], "bad.json, line 1: expected JSON"),
         (["--target", "opensearch-hybrid", "--clauses", "list.json"], "expected an object with the clause of each"),
-        (["--target", "opensearch-hybrid", "--clauses", "column.json"], "a place for {{colour}}, which the query"),
+        (["--target", "opensearch-hybrid", "--clauses", "column.json"], "a place for {{color}}, which the query"),
         (["--target", "opensearch-hybrid", "--falling", "f2"], "needs a sub-query for each feature"),
         (["--target", "opensearch-hybrid", "--clauses", "clauses.json"], "takes no negative weight, and 'f2' has"),
     ],
@@ -115,7 +115,7 @@ def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet)
 def test_what_cannot_be_right(kinrank, asked: QuerySet, words: list[str], problem: str):
     Path("bad.json").write_text("{")
     Path("list.json").write_text("[]")
-    Path("column.json").write_text(json.dumps({"f1": "{{colour}}", "f2": {}}))
+    Path("column.json").write_text(json.dumps({"f1": "{{color}}", "f2": {}}))
     done = kinrank("weights", "signed", "asked.parquet", *words)
     assert done.exit_code == 2
     assert problem in done.stderr

@@ -58,8 +58,8 @@ def test_nca_learns_where_a_line_cannot() -> None:
     points = rng.uniform(-1, 1, (400, 6))
     targets = np.abs(points[:, :1])
     by_line = RidgeMetric(strength=1.0).fit(points, targets).transform(points)
-    learnt = NCAMetric(steps=200, rate=0.05).fit(points, targets).transform(points)
-    assert gap_to_neighbors(learnt, targets) < 0.5 * gap_to_neighbors(by_line, targets)
+    learned = NCAMetric(steps=200, rate=0.05).fit(points, targets).transform(points)
+    assert gap_to_neighbors(learned, targets) < 0.5 * gap_to_neighbors(by_line, targets)
 
 
 def test_wrong_targets(world: tuple[np.ndarray, np.ndarray]) -> None:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float64 = NDArray[np.float64]
+from kinrank.arrays import Float64
 
 
 def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> dict[str, Any] | None:

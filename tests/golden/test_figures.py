@@ -11,12 +11,12 @@ from benchmarks.common import collections, judged_text, msrd
 from kinrank import SingleRanker
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import compare_paired
-from kinrank.study.reproduce.claims import Claim, expectations, judge
-from kinrank.study.reproduce.data_folder import FOLDS
-from kinrank.study.reproduce.parts import intents, letor_baselines
-from kinrank.study.reproduce.parts.knn_msrd import CHOSEN, knn
-from kinrank.study.reproduce.parts.query_class import rankers
-from kinrank.study.reproduce.rows import per_query
+from reproduction.claims import Claim, expectations, judge
+from reproduction.data_folder import FOLDS
+from reproduction.parts import intents, letor_baselines
+from reproduction.parts.knn_msrd import CHOSEN, knn
+from reproduction.parts.query_class import rankers
+from reproduction.rows import per_query
 
 pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.usefixtures("data_dir")]
 

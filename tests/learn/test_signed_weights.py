@@ -102,7 +102,7 @@ def test_signs_are_saved(intents: QuerySet, tmp_path: Path) -> None:
     np.testing.assert_array_equal(load(tmp_path / "model").weights(intents), ranker.weights(intents))
 
 
-def test_nothing_learnt_is_what_the_signs_allow_of_the_prior() -> None:
+def test_nothing_learned_is_what_the_signs_allow_of_the_prior() -> None:
     queries = QuerySet.from_arrays([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], y=[1, 1], group=[2])
     signs = np.array([1, -1, 0], dtype=np.int8)
     assert PairStatistics.of(queries).solve(0.1, [-0.7, -0.7, -0.7], signs).tolist() == [[0.0, -0.7, -0.7]]

@@ -63,7 +63,7 @@ def test_wrong_weights_and_no_queries() -> None:
     assert RankRLS().fit(world[:0]).coef_.tolist() == [0.0] * 5
 
 
-def test_nothing_learnt_is_the_prior() -> None:
+def test_nothing_learned_is_the_prior() -> None:
     queries = QuerySet.from_arrays([[1.0], [2.0]], y=[1, 1], group=[2])
     assert PairStatistics.of(queries).solve(0.01, prior=[0.7]).tolist() == [[0.7]]
     assert RankSVM().fit(queries, prior=[0.7]).coef_.tolist() == [0.7]

@@ -29,7 +29,7 @@ def pair_sums(queries: QuerySet) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def five_folds(folder: Path) -> dict[Measure, float]:
-    """The mean over LETOR's five folds, the model of fold f learnt on parts f, f + 1, f + 2."""
+    """The mean over LETOR's five folds, the model of fold f learned on parts f, f + 1, f + 2."""
     parts = [read_letor(folder / f"S{i}.txt.xz") for i in range(1, 6)]
     sums = [pair_sums(part) for part in parts]
     folds = []

@@ -93,7 +93,7 @@ def test_ranksvm_reaches_the_minimum_of_linear_svc(loss: str, penalty: float) ->
 
 
 def test_ranksvm_with_prior_is_a_shifted_problem() -> None:
-    """With prior w0 the minimum of λ/2 |w - w0|² + loss, found by a general optimiser on explicit pairs."""
+    """With prior w0 the minimum of λ/2 |w - w0|² + loss, found by a general optimizer on explicit pairs."""
     from scipy.optimize import minimize
 
     rng = np.random.default_rng(3)

@@ -43,8 +43,8 @@ def test_principal_components() -> None:
     plain = Describer("mean+max").fit(queries).transform(queries)
     ours = Describer("mean+max", n_components=3).fit(queries).transform(queries)
     theirs = PCA(3).fit_transform(plain.astype(np.float64))
-    centred = ours - ours.mean(axis=0)
-    np.testing.assert_allclose(np.abs(centred), np.abs(theirs), atol=1e-4)
+    centered = ours - ours.mean(axis=0)
+    np.testing.assert_allclose(np.abs(centered), np.abs(theirs), atol=1e-4)
 
 
 @pytest.mark.data

@@ -8,12 +8,11 @@ import piqp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy import sparse
 
+from kinrank.arrays import Float64
 from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
 
-Float64 = NDArray[np.float64]
 Problem = tuple[Float64, Float64, float]
 
 
@@ -38,7 +37,7 @@ def objective(w: Float64, problem: Problem) -> float:
 
 
 def cone_form(problem: Problem) -> tuple[Float64, Float64, Float64, Float64]:
-    """Eq. 10 over x = (w, ξ): minimise ½ x'Px + q'x with A x ≤ b."""
+    """Eq. 10 over x = (w, ξ): minimize ½ x'Px + q'x with A x ≤ b."""
     Q, B, C = problem
     n, m = B.shape
     P = np.zeros((m + n, m + n))

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import nnls
 
+from kinrank.arrays import Float64
 from kinrank.learn.statistics import PairStatistics
-
-Float64 = NDArray[np.float64]
 
 
 class Problem(NamedTuple):
-    """Minimise ½ w'(A/P + λI)w - (b/P + λ w0)'w with the signs asked for."""
+    """Minimize ½ w'(A/P + λI)w - (b/P + λ w0)'w with the signs asked for."""
 
     statistics: PairStatistics
     penalty: float

@@ -61,7 +61,7 @@ def test_absolute_penalty_is_the_quadratic_program(penalties: tuple[float, float
 
 
 def by_clarabel(P: NDArray, q: NDArray, upper: float) -> NDArray:
-    """The x ≥ 0 with x_1 ≤ upper that minimises ½ x'Px + q'x."""
+    """The x ≥ 0 with x_1 ≤ upper that minimizes ½ x'Px + q'x."""
     options = clarabel.DefaultSettings()
     options.verbose = False
     options.tol_gap_abs = options.tol_gap_rel = options.tol_feas = 1e-12

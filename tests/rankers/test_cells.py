@@ -17,10 +17,10 @@ from kinrank.datasets import make_intents, make_two_camps
 from kinrank.describe import Describer
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
-from kinrank.rankers import cell_training
-from kinrank.rankers.cell_training import FAN_IN, Summer, add_up
-from kinrank.rankers.cells import CellMemory, covering_shares
-from kinrank.rankers.parallel import Here
+from kinrank.parallel import Here
+from kinrank.rankers.cells import training as cell_training
+from kinrank.rankers.cells.memory import CellMemory, covering_shares
+from kinrank.rankers.cells.training import FAN_IN, Summer, add_up
 
 SETTINGS = [
     {},
@@ -150,7 +150,7 @@ def test_explanations_name_a_query_of_each_cell() -> None:
     assert set(first.neighbors) <= set(train.qid)
     assert first.counts.sum() == pytest.approx(20)
     assert np.all(np.diff(first.distances) >= 0)
-    assert f"learnt from 20 judged queries in {len(first.neighbors)} cells" in str(first)
+    assert f"learned from 20 judged queries in {len(first.neighbors)} cells" in str(first)
     named = train[np.isin(train.qid, first.neighbors[:1])]
     cell, _ = ranker.tree_.assign(ranker._points(named))
     assert ranker.qid_[cell[0]] == first.neighbors[0]

@@ -24,9 +24,9 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import AP
 from kinrank.measure.oracle import upper_bound
-from kinrank.rankers.cluster import Mode
-from kinrank.rankers.cluster_lists import divergences, normalized
-from kinrank.rankers.cluster_modes import Select
+from kinrank.rankers.cluster.lists import divergences, normalized
+from kinrank.rankers.cluster.modes import Select
+from kinrank.rankers.cluster.ranker import Mode
 
 MODES: list[Mode] = ["naive", "select", "transform"]
 TIGHT = RankSVM(tol=1e-10)

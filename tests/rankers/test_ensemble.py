@@ -20,7 +20,7 @@ from kinrank.data.letor import read_letor
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.ensemble_agreement import agreement
 from kinrank.learn.ensemble_graph import query_weights, smoothness
-from kinrank.learn.ensemble_scores import normalise
+from kinrank.learn.ensemble_scores import normalize
 from kinrank.learn.hinge_qp import solve_hinge_qp
 from kinrank.rankers.ensemble import EnsembleRanker
 
@@ -90,7 +90,7 @@ def test_smoothness_is_never_negative_and_does_not_ask_for_order(rows: int) -> N
 )
 def test_scores_are_made_comparable_in_each_query(how, expected) -> None:
     scores = np.array([[1.0, 7.0], [2.0, 7.0], [5.0, 7.0], [3.0, 1.0]])
-    got, factor = normalise(scores, np.array([0, 3, 4]), how)
+    got, factor = normalize(scores, np.array([0, 3, 4]), how)
     np.testing.assert_allclose(got[:3, 0], expected, atol=1e-6)
     if how != "none":
         assert np.all(got[:, 1] == 0)
@@ -101,7 +101,7 @@ def test_scores_are_made_comparable_in_each_query(how, expected) -> None:
 def test_without_gamma_each_query_has_the_shared_weights(n_queries: int) -> None:
     world, new = plain_world(n_queries), plain_world(20, seed=1)
     ranker = EnsembleRanker().fit(world)
-    scores, _ = normalise(new.X.astype(float), new.offsets, "minmax")
+    scores, _ = normalize(new.X.astype(float), new.offsets, "minmax")
     cold = np.zeros(5), np.zeros(len(ranker.agreement_)), np.zeros(5)
     for start in (cold, ranker.solution_[:3]):
         weights, _ = query_weights(scores, new.offsets, 0.0, 5, ranker.agreement_, 1.0, *start)
@@ -177,7 +177,7 @@ def test_an_ensemble_of_rankers_has_no_weights() -> None:
         of_rankers().fit(plain_world()).weights(plain_world())
 
 
-def test_clone_keeps_what_the_rankers_learnt() -> None:
+def test_clone_keeps_what_the_rankers_learned() -> None:
     world = plain_world()
     twin = clone(of_rankers())
     assert twin.fit(world).score(world) > 0.9

@@ -9,9 +9,9 @@ from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
-from kinrank.rankers.blend import best_shares
-from kinrank.rankers.crossfit import honest_folds
-from kinrank.rankers.kin import INGREDIENTS
+from kinrank.rankers.kin.blend import best_shares
+from kinrank.rankers.kin.crossfit import honest_folds
+from kinrank.rankers.kin.ranker import INGREDIENTS
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 

@@ -20,9 +20,9 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.neighbors import INDEXES
-from kinrank.rankers.choose import choose_neighbors
-from kinrank.rankers.knn import Mode
-from kinrank.rankers.offline import change_ratio, loss_difference_bound
+from kinrank.rankers.knn.offline import change_ratio, loss_difference_bound
+from kinrank.rankers.knn.ranker import Mode
+from kinrank.rankers.local.choose import choose_neighbors
 
 MODES: list[Mode] = ["online", "offline-1", "offline-2"]
 TIGHT = RankSVM(tol=1e-10)
@@ -210,7 +210,7 @@ def test_explanation_names_neighbors_and_weights() -> None:
     assert first.weights is not None
     np.testing.assert_allclose(first.weights, ranker.weights(test)[0])
     np.testing.assert_allclose(first.global_weights, SingleRanker("rankrls").fit(train).weights(test)[0], atol=1e-9)
-    assert "learnt from 7 judged queries" in str(first)
+    assert "learned from 7 judged queries" in str(first)
     far = ranker.explain(test.replace(X=test.X + 1000.0))[0]
     assert far.unusual == 1.0
     assert 0.0 <= first.unusual < 1.0

@@ -21,7 +21,7 @@ from ray.cluster_utils import Cluster
 
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
 from kinrank.errors import FileFormatError, JobError, ParameterError
-from kinrank.rankers.parallel import using
+from kinrank.parallel import using
 from kinrank.scale import Batch, RayCluster, train
 from kinrank.study.tuning import Plan, tune
 from tests.scale.conftest import BLOCK_ROWS, PIECES, SETTINGS, blocks_kept, damaged, model_bytes, plan_alone

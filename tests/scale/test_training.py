@@ -16,7 +16,7 @@ import kinrank
 from kinrank import KnnRanker, QuerySet
 from kinrank.data.tables import to_table
 from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
-from kinrank.rankers import cell_training
+from kinrank.rankers.cells import training as cell_training
 from kinrank.registry import import_extra
 from kinrank.scale import Batch, Processes, train
 from tests.scale.conftest import (

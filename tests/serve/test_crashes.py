@@ -29,7 +29,7 @@ def test_acknowledged_judgments_are_there_after_kill_9(models: Path, tmp_path: P
     command = [sys.executable, "-m", "tests.serve.rounds", models / "knn", tmp_path / "keys", tmp_path / "j"]
     root = Path(__file__).parents[2]
     acknowledged: list[str] = []
-    learnt = 0
+    learned = 0
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as parent:
         assert parent.stdin is not None
         assert parent.stdout is not None
@@ -37,8 +37,8 @@ def test_acknowledged_judgments_are_there_after_kill_9(models: Path, tmp_path: P
             parent.stdin.write("\n")
             parent.stdin.flush()
             port, child = map(int, parent.stdout.readline().split())
-            learnt = judgments_learnt(port, key)
-            assert learnt >= len(acknowledged)
+            learned = judgments_learned(port, key)
+            assert learned >= len(acknowledged)
             acknowledged += judge_until_it_dies(port, key, number, child)
         parent.stdin.close()
     texts, _ = Journal(tmp_path / "j" / "default.log").read()
@@ -75,7 +75,7 @@ def judge_until_it_dies(port: int, key: str, number: int, child: int) -> list[st
     return kept
 
 
-def judgments_learnt(port: int, key: str) -> int:
+def judgments_learned(port: int, key: str) -> int:
     """As soon as it answers."""
     end = time.monotonic() + 60
     while True:
@@ -83,7 +83,7 @@ def judgments_learnt(port: int, key: str) -> int:
         try:
             connection.request("GET", "/v1/model", headers={"Authorization": f"Bearer {key}"})
             said = json.loads(connection.getresponse().read())
-            return int(said["models"]["default"]["loaded"]["judgments_learnt"])
+            return int(said["models"]["default"]["loaded"]["judgments_learned"])
         except (OSError, http.client.HTTPException):
             assert time.monotonic() < end
             time.sleep(0.005)

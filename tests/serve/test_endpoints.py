@@ -179,7 +179,7 @@ def test_metrics_are_readable_and_tell_stages_and_drift(client: Client):
     families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").body.decode())}
     stages = {sample.labels["stage"] for sample in families["kinrank_stage_seconds"].samples}
     assert {"parse", "wait", "rank"} <= stages
-    counts = [s.value for s in families["kinrank_query_farness"].samples if s.name.endswith("_count")]
+    counts = [s.value for s in families["kinrank_query_novelty"].samples if s.name.endswith("_count")]
     assert counts == [1.0]
     assert "kinrank_model_events" in families
 
@@ -245,7 +245,7 @@ def test_search_shows_both_orders_and_why(make_client: Callable[..., Client]):
     assert client.post("/v1/search", {"query": "nothing like it"}).json["ids"] == []
     weights = client.post("/v1/weights", {"query": "up"}).json
     assert weights["request"]["weights"] == [weights["weights"]["value"], weights["weights"]["camp"]]
-    assert weights["request"]["doc_ids"] == ["d2", "d0", "d3", "d1"]  # those that the weights were learnt for
+    assert weights["request"]["doc_ids"] == ["d2", "d0", "d3", "d1"]  # those that the weights were learned for
     assert weights["params"] == {"search_type": "whole"}
     nothing = client.post("/v1/weights", {"query": "nothing like it"}).json
     assert (nothing["weights"], nothing["request"], nothing["params"]) == (None, None, None)

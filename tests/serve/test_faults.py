@@ -122,11 +122,11 @@ def test_every_worker_learns_from_judgments(two_workers: Server, query: str, adm
     body = {"queries": [{"qid": "7001", "ids": ["x", "y"], "features": [[0.1, 1], [0.9, 1]], "grades": [0, 1]}]}
     assert two_workers.ask("POST", "/v1/judgments", body, admin) == (200, {"kept": 1})
 
-    def learnt() -> bool:
+    def learned() -> bool:
         told = [two_workers.ask("GET", "/v1/model", key=query)[1] for _ in range(8)]
-        return all(each["models"]["default"]["loaded"]["judgments_learnt"] == 1 for each in told)
+        return all(each["models"]["default"]["loaded"]["judgments_learned"] == 1 for each in told)
 
-    two_workers.wait_until(learnt)
+    two_workers.wait_until(learned)
 
 
 def test_metrics_are_summed_over_workers(two_workers: Server, query: str):
@@ -192,7 +192,7 @@ def test_a_full_disk_under_load(place: Path, query: str, admin: str, tmp_path: P
     assert [json.loads(text)["qid"] for text in texts] == kept
     with serving(tmp_path / "log", *args, env=one_thread()) as again:
         loaded = again.ask("GET", "/v1/model", key=query)[1]["models"]["default"]["loaded"]
-        assert loaded["judgments_learnt"] == len(kept)
+        assert loaded["judgments_learned"] == len(kept)
 
 
 def test_jumps_of_the_clock(place: Path, tmp_path: Path):

@@ -107,11 +107,11 @@ def test_mutated_bodies_are_answered(
     assert slowest < 30
     page = client.get("/metrics", authorization=f"Bearer {secrets['query']}").body.decode()
     assert "kinrank_errors_total{" not in page
-    learnt_by_any_service(models, tmp_path / "judgments")
+    learned_by_any_service(models, tmp_path / "judgments")
 
 
-def learnt_by_any_service(models: Path, judgments: Path) -> None:
-    """What was acknowledged is learnt, all of it, by a service that starts on the same journal, and again."""
+def learned_by_any_service(models: Path, judgments: Path) -> None:
+    """What was acknowledged is learned, all of it, by a service that starts on the same journal, and again."""
     kept = {json.loads(text)["qid"] for text in Journal(judgments / "knn.log").read()[0]}
     assert len(kept) > 1  # some mutants have an id of their own
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Judgments of a service: learnt without fitting again, there after a restart, never in the way of a model."""
+"""Judgments of a service: learned without fitting again, there after a restart, never in the way of a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def judged(qid: str, values: list[float], camp: int, *, reverse: bool = False) -
     return Judged(qid, Candidates(ids, rows), (grades[::-1] if reverse else grades).tolist())
 
 
-def test_judgments_are_learnt_and_there_after_a_restart(models: Path, tmp_path: Path, camps: QuerySet):
+def test_judgments_are_learned_and_there_after_a_restart(models: Path, tmp_path: Path, camps: QuerySet):
     def start() -> Service:
         service = Service({"knn": models / "knn"}, settings=PATIENT, judgments=tmp_path / "j")
         service.start()
@@ -89,7 +89,7 @@ def test_judgments_that_do_not_fit_are_refused_whole(service: Service, wrong: Ju
     assert service.slots["knn"].journal.read()[0] == []
 
 
-def test_a_journal_with_ids_that_mean_the_same_is_learnt(models: Path, tmp_path: Path):
+def test_a_journal_with_ids_that_mean_the_same_is_learned(models: Path, tmp_path: Path):
     def entry(qid: str) -> Entry:
         asked = judged(qid, [0.1, 0.4], 1)
         named = Candidates(asked.candidates.ids, asked.candidates.features, ("value", "camp"))
@@ -136,7 +136,7 @@ def test_a_damaged_journal_keeps_no_model_from_use(models: Path, tmp_path: Path,
     SingleRanker("rankrls", scale="none").fit(camps).save(models / "single", examples=camps[:5])
     for name, version in versions.items():
         eventually(lambda name=name, version=version: service.slots[name].current.version != version)
-    assert told.models.count(("knn", "unlearnt")) == 1  # not at every look
+    assert told.models.count(("knn", "unlearned")) == 1  # not at every look
     assert (("later", "awaited") in told.models) is not strict
     journal.path.write_bytes(whole)
     eventually(lambda: service.slots["knn"].refusal is None)

@@ -30,7 +30,7 @@ def test_it_ranks_as_the_ranker_does(service: Service, models: Path, camps: Quer
         assert ranking.ids == [f"d{row}" for row in np.argsort(-scores, kind="stable")]
         np.testing.assert_allclose(ranking.scores, np.sort(scores)[::-1])
         assert (ranking.model, ranking.fallback) == ("knn", None)
-        assert ranking.farness is not None
+        assert ranking.novelty is not None
 
 
 def test_many_at_once_are_ranked_as_one_by_one(service: Service, camps: QuerySet):
@@ -247,7 +247,7 @@ def test_a_kin_ranker_is_served_with_all_it_can_say(tmp_path: Path, camps: Query
         ranking = service.rank(up)
         scores = ranker.predict(up.features)
         assert ranking.ids == [up.ids[i] for i in np.argsort(-scores, kind="stable")]
-        assert ranking.farness is not None
+        assert ranking.novelty is not None
         said = service.explain(up)
         assert said is not None
         assert len(said["neighbors"]) == 10
@@ -260,4 +260,4 @@ def test_a_single_model_is_served_too(service: Service, up: Candidates, models: 
     ranking = service.rank(up, model="single")
     scores = SingleRanker.predict(kinrank.load(models / "single"), up.features)
     assert ranking.ids == [up.ids[i] for i in np.argsort(-scores, kind="stable")]
-    assert ranking.farness is None
+    assert ranking.novelty is None

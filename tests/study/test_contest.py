@@ -24,10 +24,10 @@ def camps() -> QuerySet:
 
 
 @pytest.mark.parametrize("name", list(RANKERS))
-def test_no_saved_ranker_is_tested_on_what_it_learnt_from(name: str, camps: QuerySet, tmp_path: Path):
+def test_no_saved_ranker_is_tested_on_what_it_learned_from(name: str, camps: QuerySet, tmp_path: Path):
     model = str(tmp_path / "model")
     RANKERS[name](**QUICK.get(name, {})).fit(camps[:40]).save(model)
-    as_text = camps[39:].replace(qid=camps.qid[39:].astype(np.str_))  # one of them was learnt from
+    as_text = camps[39:].replace(qid=camps.qid[39:].astype(np.str_))  # one of them was learned from
     with pytest.raises(LeakError, match=f"model: 1 of 21 test queries .* for example '{camps.qid[39]}'"):
         contest([model], as_text)
     assert contest([model], as_text, leaks="warn").unchecked == ()
@@ -40,7 +40,7 @@ def test_no_saved_ranker_is_tested_on_what_it_learnt_from(name: str, camps: Quer
 def test_what_was_added_is_known_and_what_was_removed_is_not(camps: QuerySet, tmp_path: Path):
     ranker = KnnRanker(5).fit(camps[:30]).add(camps[30:40]).remove(camps.qid[:10])
     ranker.save(tmp_path)
-    seen = load(tmp_path).learnt_from(camps)
+    seen = load(tmp_path).learned_from(camps)
     assert seen is not None
     assert np.flatnonzero(seen).tolist() == list(range(10, 40))
 

@@ -16,8 +16,8 @@ from kinrank.describe import Describer
 from kinrank.errors import DataError, FileFormatError, LeakError, MissingExtraError, ParameterError, StoreError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
-from kinrank.rankers.choose import choose_neighbors
-from kinrank.rankers.settings import ranker_of, ranker_record, read_settings
+from kinrank.rankers.local.choose import choose_neighbors
+from kinrank.rankers.persistence import ranker_of, ranker_record, read_settings
 from kinrank.scale import Processes, using
 from kinrank.study import sampler
 from kinrank.study.space import first_candidates, follow_ups, usual_families
@@ -190,7 +190,7 @@ def test_query_columns_are_data_of_a_study(intents: QuerySet, tmp_path: Path):
 
     vectors = np.random.default_rng(0).standard_normal((160, 4)).astype(np.float32)
     tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2))
-    for other in (intents, described(-vectors), described(vectors, "colour"), described(vectors.astype(np.float64))):
+    for other in (intents, described(-vectors), described(vectors, "color"), described(vectors.astype(np.float64))):
         with pytest.raises(StoreError, match="a study with another data"):
             tune(other, tmp_path, Plan(["single"], n_trials=1, folds=2))
     assert len(tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2)).trials) == 1

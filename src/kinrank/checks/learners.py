@@ -76,13 +76,13 @@ def check_zero_weight_forgets_a_query(make: Callable[[], Learner]) -> None:
     both = QuerySet.concat([world, contrary])
     torn = make().fit(both, query_weight=np.repeat([1.0, 0.0], len(world)))
     quality = (NDCG @ 10).mean(torn.predict(test.X), test.grades, test.offsets)
-    promise(quality > 0.9, f"NDCG@10 is {quality:.3f}: queries of weight 0 were learnt from")
+    promise(quality > 0.9, f"NDCG@10 is {quality:.3f}: queries of weight 0 were learned from")
     world = plain_world()
     weight = np.ones(len(world))
     weight[::2] = 0.0
     some, rest = make().fit(world, query_weight=weight), make().fit(world[1::2])
     if isinstance(some, LinearLearner) and isinstance(rest, LinearLearner):
-        promise(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must not be learnt from")
+        promise(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must not be learned from")
 
 
 def check_query_order_does_not_matter(make: Callable[[], Learner]) -> None:

@@ -18,7 +18,6 @@ from kinrank.cli.key import key
 from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
-from kinrank.cli.reproduce import reproduce
 from kinrank.cli.serve import serve
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
@@ -26,12 +25,12 @@ from kinrank.cli.weights import weights
 
 app = typer.Typer(
     name="kinrank",
-    help="Every query is ranked by a model learnt from the judged queries most like it.",
+    help="Every query is ranked by a model learned from the judged queries most like it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 _PREPARE = (log, convert, describe)
-_STUDY = (headroom, tune, evaluate, compare, report, reproduce)
+_STUDY = (headroom, tune, evaluate, compare, report)
 _USE = (train, rank, explain, weights, serve, key)
 for _verb in (*_PREPARE, *_STUDY, *_USE):
     app.command()(reported(_verb))

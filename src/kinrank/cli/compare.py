@@ -76,7 +76,7 @@ def compare(
     if warning is not None:
         messages.warn(warning)
     for name in found.unchecked:
-        messages.warn(f"{name}: does not know which queries it was learnt from: that these are others is not checked")
+        messages.warn(f"{name}: does not know which queries it was learned from: that these are others is not checked")
     for entrant in comparison.entrants:
         if entrant.coverage is not None:
             for gap in gaps(entrant.name, entrant.coverage, comparison.queries.n_rows):

@@ -12,7 +12,8 @@ from kinrank.cli.settings import parse_settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kinrank.data.queryset import Float32, QuerySet
+    from kinrank.arrays import Float32
+    from kinrank.data.queryset import QuerySet
     from kinrank.describe import Describer
 
 

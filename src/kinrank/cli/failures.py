@@ -4,7 +4,6 @@
 
     1    stdout was closed before all of it was read (Typer's answer)
     2    the command or its input cannot be right (also what Typer answers to a wrong option)
-    3    the work was done, and its result is not what was expected (kinrank reproduce)
     70   an error of kinrank's own
     130  stopped by Ctrl-C
 """
@@ -23,7 +22,6 @@ from kinrank.cli import messages
 from kinrank.errors import KinrankError
 
 WRONG_INPUT = 2
-NOT_AS_EXPECTED = 3
 OWN_ERROR = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130
 

@@ -15,7 +15,7 @@ from kinrank.cli.settings import parse_settings
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
     from kinrank.measure import PairedComparison
-    from kinrank.rankers.knn import KnnRanker
+    from kinrank.rankers.knn.ranker import KnnRanker
     from kinrank.study.headroom import Headroom
 
 
@@ -88,7 +88,7 @@ def headroom(
 
 
 def _knn() -> type[KnnRanker]:
-    from kinrank.rankers.knn import KnnRanker
+    from kinrank.rankers.knn.ranker import KnnRanker
 
     return KnnRanker
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 from kinrank.cli import messages
 from kinrank.errors import ParameterError
+from kinrank.parallel import Executor, Here
 from kinrank.rankers import Ranker
-from kinrank.rankers.knn import KnnRanker
-from kinrank.rankers.parallel import Executor, Here
+from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.scale import Batch, Processes, RayCluster
 from kinrank.scale.training import train
 
@@ -49,5 +49,5 @@ def train_large(
     held = int(trained.memory_.counts.sum())
     messages.say(f"{data}: {held:,} queries, {rows:,} rows read now, {spent:.1f} s of workers")
     messages.say(
-        f"{model}: ranker {name!r}, {len(trained.qid_):,} cells, learnt in {time.perf_counter() - start:.1f} s"
+        f"{model}: ranker {name!r}, {len(trained.qid_):,} cells, learned in {time.perf_counter() - start:.1f} s"
     )

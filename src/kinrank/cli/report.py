@@ -34,7 +34,7 @@ def report(
         str | None,
         typer.Option(
             metavar="DATA",
-            help="The queries that were learnt from: to fit rankers by name, to name neighbors, to find test queries "
+            help="The queries that were learned from: to fit rankers by name, to name neighbors, to find test queries "
             "that are not new.",
         ),
     ] = None,

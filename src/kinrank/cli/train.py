@@ -111,7 +111,7 @@ def train(
             found = validated(name, learner, queries, held_out)
         name, learner, said = found.name, found.ranker, found.said
     learner.save(model, examples=queries[:EXAMPLES])
-    messages.say(f"{model}: ranker {name!r}, learnt in {seconds:.1f} s")
+    messages.say(f"{model}: ranker {name!r}, learned in {seconds:.1f} s")
     for line in learner.remarks():
         messages.say(f"{model}: {line}")
     for line in said:
@@ -124,7 +124,7 @@ def _unfitted(ranker: str | None, default: str, settings_file: str | None, setti
         cls = RANKERS[ranker or default]
         made: Ranker = cls(**parse_settings(cls, settings))
         return ranker or default, made
-    from kinrank.rankers.settings import read_settings
+    from kinrank.rankers.persistence import read_settings
 
     made = read_settings(settings_file)
     name = RANKERS.name_of(type(made))

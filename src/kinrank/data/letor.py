@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float32
 from kinrank.data.letor_kernel import document_span, measure, parse, texts_at
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike, ids_as_given, read_bytes, writing
 from kinrank.errors import DataError, FileFormatError
 

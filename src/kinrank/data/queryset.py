@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank import folder
+from kinrank.arrays import Float32
 from kinrank.data.grouping import as_ids, group_by_qid, offsets_of
 from kinrank.errors import DataError
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 KIND = "queries"
 COLUMN = "column."  # what the file of a query column begins with
-
-Float32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.arrays import Float32
+from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:

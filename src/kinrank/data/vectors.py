@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.arrays import Float32
+from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 
 QueryVectors = Mapping[Any, ArrayLike] | ArrayLike

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.describe.spec import COLUMN, quantile_of
 from kinrank.describe.summaries import PREDICTORS, STATISTICS, predictors, quantiles, statistics
 from kinrank.errors import DataError
-
-Float64 = NDArray[np.float64]
 
 
 def raw_blocks(

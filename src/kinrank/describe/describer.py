@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
+from kinrank.arrays import Float32, Float64
 from kinrank.data.features import feature_position
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import QueryVectors
@@ -17,9 +18,6 @@ from kinrank.describe.metrics import METRICS
 from kinrank.describe.scaling import block_scale, components, moments
 from kinrank.describe.spec import Spec, parse_blocks
 from kinrank.errors import DataError, ParameterError
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
 
 _FAR = 1e6  # deviations at which a value is cut, so that one broken feature cannot make a distance infinite
 
@@ -43,7 +41,7 @@ class Describer(BaseEstimator):
         Principal components kept: a number for all blocks together, a mapping from block to number, None for
         all of them.
     metric
-        A learnt metric on top: ``"ridge"``, ``"nca"``, an object with ``fit(points, targets)`` and ``map_``, or
+        A learned metric on top: ``"ridge"``, ``"nca"``, an object with ``fit(points, targets)`` and ``map_``, or
         None. It needs the targets in `fit`.
 
     Attributes
@@ -114,10 +112,10 @@ class Describer(BaseEstimator):
             points = points @ self.projection_
         if self.metric is not None:
             if targets is None:
-                raise DataError("a learnt metric needs targets=, a vector per training query")
+                raise DataError("a learned metric needs targets=, a vector per training query")
             metric = METRICS[self.metric]() if isinstance(self.metric, str) else clone(self.metric)
-            learnt = metric.fit(points, np.asarray(targets, dtype=np.float64)).map_
-            self.projection_ = learnt if self.projection_ is None else self.projection_ @ learnt
+            learned = metric.fit(points, np.asarray(targets, dtype=np.float64)).map_
+            self.projection_ = learned if self.projection_ is None else self.projection_ @ learned
         return self
 
     def transform(self, queries: QuerySet, query_vectors: QueryVectors | None = None) -> Float32:

@@ -1,4 +1,4 @@
-"""Learnt metrics: a linear map of descriptions, after which near queries want like models.
+"""Learned metrics: a linear map of descriptions, after which near queries want like models.
 
 A metric has ``fit(points, targets)``, which sets ``map_``, and ``transform(points)``. The targets say what each
 training query wants from a model: its pairwise moment b_q / p (METHODS: RankRLS) or its own local weights. Both
@@ -11,13 +11,11 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from kinrank.arrays import Float64
 from kinrank.errors import DataError, ParameterError
 from kinrank.registry import Registry
-
-Float64 = NDArray[np.float64]
 
 METRICS = Registry(
     "metric",
@@ -49,21 +47,21 @@ class RidgeMetric(BaseEstimator):
         """Solve (P'P + strength v n I) map = P' targets, v the mean variance."""
         if not self.strength > 0:
             raise ParameterError(f"strength must be above 0, got {self.strength}")
-        centred, wanted = _centred(points, targets)
-        gram = centred.T @ centred
+        centered, wanted = _centred(points, targets)
+        gram = centered.T @ centered
         ridge = self.strength * max(np.trace(gram) / len(gram), np.finfo(np.float64).tiny)
-        self.map_: Float64 = np.linalg.solve(gram + ridge * np.eye(len(gram)), centred.T @ wanted)
+        self.map_: Float64 = np.linalg.solve(gram + ridge * np.eye(len(gram)), centered.T @ wanted)
         return self
 
     def transform(self, points: Float64) -> Float64:
-        """The points in the learnt space."""
+        """The points in the learned space."""
         return points @ self.map_
 
 
 class NCAMetric(BaseEstimator):
     """Neighborhood components for targets that are vectors: a query's target is foreseen by its neighbors'.
 
-    Minimises Σ_i |t_i - Σ_j p_ij t_j|², p_ij ∝ exp(-|L x_i - L x_j|²) over j ≠ i (Weinberger and Tesauro, 2007;
+    Minimizes Σ_i |t_i - Σ_j p_ij t_j|², p_ij ∝ exp(-|L x_i - L x_j|²) over j ≠ i (Weinberger and Tesauro, 2007;
     NCA's softmax with regression in place of classes), from the ridge map on, by Adam over batches.
 
     Parameters
@@ -115,7 +113,7 @@ class NCAMetric(BaseEstimator):
         return self
 
     def transform(self, points: Float64) -> Float64:
-        """The points in the learnt space."""
+        """The points in the learned space."""
         return points @ self.map_
 
     def _scale(self, z: Float64) -> float:

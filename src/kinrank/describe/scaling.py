@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import block_diag
 
+from kinrank.arrays import Float64
 from kinrank.errors import ParameterError
-
-Float64 = NDArray[np.float64]
 
 
 def moments(raw: Float64) -> tuple[Float64, Float64]:
@@ -62,7 +60,7 @@ def principal(points: Float64, count: int) -> Float64:
     """
     if count < 1:
         raise ParameterError(f"n_components must be at least 1, got {count}")
-    centred = points - points.mean(axis=0)
-    _, directions = np.linalg.eigh(centred.T @ centred)
+    centered = points - points.mean(axis=0)
+    _, directions = np.linalg.eigh(centered.T @ centered)
     chosen: Float64 = directions[:, ::-1][:, :count]
     return chosen

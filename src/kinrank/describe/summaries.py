@@ -92,7 +92,7 @@ def predictors(X, offsets, reference, depth):  # type: ignore[no-untyped-def]  #
     nqc: deviation of the top scores over the size of the mean score (after Shtok et al. 2012).
     wig: mean of the top five above the mean of the list, in deviations (after Zhou and Croft 2007).
     gap: the first above the second, in deviations.
-    The papers normalise by the score of the whole collection; the list stands in for it, so no text is needed.
+    The papers normalize by the score of the whole collection; the list stands in for it, so no text is needed.
     """
     result = np.full((len(offsets) - 1, 3), np.nan)
     for q in range(len(offsets) - 1):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank.data.queryset import Float32
+from kinrank.arrays import Float32
 from kinrank.errors import EngineTimeoutError
 
 Document = tuple[str, Mapping[str, Any]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from kinrank.data.queryset import Float32
+from kinrank.arrays import Float32
 from kinrank.engines.base import Hits
 from kinrank.engines.kinds import Clause
 from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, features_of, hits_of, whole

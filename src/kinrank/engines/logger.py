@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float32
 from kinrank.data.grouping import as_ids, offsets_of
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS
 from kinrank.engines.base import Engine
 from kinrank.engines.patience import PatientPool

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinrank.data.queryset import Float32
+from kinrank.arrays import Float32
 from kinrank.engines.address import without_password
 from kinrank.engines.base import Document, Engine, Health, Hits, Logged
 from kinrank.engines.definitions import FeatureSet

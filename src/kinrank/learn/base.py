@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
+from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 
-Float64 = NDArray[np.float64]
-State = dict[str, NDArray[Any]]
 Balance = Literal["pairs", "queries"]
 
 

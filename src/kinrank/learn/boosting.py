@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64, State
 from kinrank.errors import DataError
-from kinrank.learn.base import Float64, State
 from kinrank.registry import import_extra
 
 

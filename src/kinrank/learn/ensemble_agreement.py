@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Float64 = NDArray[np.float64]
+from kinrank.arrays import Float64
 
 
 def agreement(

@@ -12,7 +12,7 @@ from kinrank.learn.hinge_qp import solve_in_place
 
 @numba.njit(cache=True, nogil=True)
 def smoothness(G: Any, n_neighbors: int) -> Any:
-    """G'LG, where L is the normalised Laplacian of the k-nearest-neighbor graph of the rows of G.
+    """G'LG, where L is the normalized Laplacian of the k-nearest-neighbor graph of the rows of G.
 
     Two documents are joined where one is among the k nearest of the other, by Euclidean distance. All documents as
     near as the k-th are taken, so the graph does not depend on the order of rows.

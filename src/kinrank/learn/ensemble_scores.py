@@ -7,11 +7,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Float64 = NDArray[np.float64]
+from kinrank.arrays import Float64
+
 Normalize = Literal["minmax", "standard", "none"]
 
 
-def normalise(scores: Float64, offsets: NDArray[np.int64], how: Normalize) -> tuple[Float64, Float64]:
+def normalize(scores: Float64, offsets: NDArray[np.int64], how: Normalize) -> tuple[Float64, Float64]:
     """Scores less a constant, times a factor, of each query and ranker.
 
     Parameters
@@ -32,7 +33,7 @@ def normalise(scores: Float64, offsets: NDArray[np.int64], how: Normalize) -> tu
 
     Examples
     --------
-    >>> scores, factor = normalise(np.array([[10.0], [30.0], [20.0]]), np.array([0, 3]), "minmax")
+    >>> scores, factor = normalize(np.array([[10.0], [30.0], [20.0]]), np.array([0, 3]), "minmax")
     >>> scores.ravel().tolist(), factor.tolist()
     ([0.0, 1.0, 0.5], [[0.05]])
     """

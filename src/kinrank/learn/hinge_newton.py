@@ -35,9 +35,9 @@ class Rounded(NamedTuple):
 def method_of_multipliers(
     Q: Any, linear: Any, B: Any, C: float, tolerance: float, w: Any, alpha: Any, eta: Any
 ) -> tuple[float, int]:
-    """Minimise ½ w'Qw - linear·w + C Σ max(0, 1 - b·w) over w ≥ 0, in place; answers the residual and the steps.
+    """Minimize ½ w'Qw - linear·w + C Σ max(0, 1 - b·w) over w ≥ 0, in place; answers the residual and the steps.
 
-    Each round minimises a problem with rounded corners, takes its slopes as multipliers, and rounds less.
+    Each round minimizes a problem with rounded corners, takes its slopes as multipliers, and rounds less.
     """
     size = np.sqrt(np.sum(B * B) / max(len(B), 1)) if np.any(B) else 1.0
     rho = _STRETCH * C

@@ -1,6 +1,6 @@
 """A small quadratic program with many hinges: the one that the ensemble rankers solve for every query.
 
-Minimise ½ w'Qw + C Σ max(0, 1 - w·b_i) over w ≥ 0, with few variables (rankers) and many hinges (judged queries).
+Minimize ½ w'Qw + C Σ max(0, 1 - w·b_i) over w ≥ 0, with few variables (rankers) and many hinges (judged queries).
 """
 
 from __future__ import annotations
@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.learn.hinge_newton import method_of_multipliers, multiply
-
-Float64 = NDArray[np.float64]
 
 TOLERANCE = 1e-10
 """By how much the conditions of optimality may be missed, in units of a margin."""
@@ -47,7 +45,7 @@ class HingeSolution(NamedTuple):
 
 
 def solve_hinge_qp(Q: Float64, B: Float64, C: float = 1.0, *, start: HingeSolution | None = None) -> HingeSolution:
-    """Minimise ½ w'Qw + C Σ max(0, 1 - w·b_i) over w ≥ 0.
+    """Minimize ½ w'Qw + C Σ max(0, 1 - w·b_i) over w ≥ 0.
 
     The method of multipliers, its inner problems solved by Newton steps that move any number of hinges over their
     corner at once, on the hinges that matter only.

@@ -1,6 +1,6 @@
 """The solve behind RankRLS: ridge regression from summed statistics, with or without a sign for each weight.
 
-With A = Σ A_q / P + λI and b = Σ b_q / P + λ w0 the weights minimise ½ w'Aw - b'w. Without constraints they are
+With A = Σ A_q / P + λI and b = Σ b_q / P + λ w0 the weights minimize ½ w'Aw - b'w. Without constraints they are
 A⁻¹b. Where weights must not be negative they are found by block principal pivoting (Júdice and Pires 1994), exact
 and finite: guess which weights are zero, solve for the others, and where a weight came out negative, or a zero one
 wants to grow, move it to the other side. A weight that must not be positive is the same with its feature negated.
@@ -20,7 +20,7 @@ _ROUNDS = 10_000  # an end, since the proof that there is one knows no rounding
 def solve_rows(gram, moment, pairs, ridge, center, signs, weights):  # type: ignore[no-untyped-def]
     """Solve each row of statistics; `signs` is 1 (w ≥ 0), -1 (w ≤ 0) or 0 (any) for each feature.
 
-    A row without a pair has learnt nothing: its weights are the center, as far as the signs allow.
+    A row without a pair has learned nothing: its weights are the center, as far as the signs allow.
     """
     features = moment.shape[1]
     system = np.empty((features, features))

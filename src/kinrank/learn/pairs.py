@@ -18,9 +18,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.base import Float64
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered; NaN and infinity keep their meaning
 
@@ -127,7 +127,7 @@ class PairObjective:
         return loss + 0.5 * self.penalty * float(away @ away), gradient
 
     def hessian_product(self, scores: Float64, direction: Float64) -> Float64:
-        """(Generalised) Hessian at the point of `scores`, times a direction."""
+        """(Generalized) Hessian at the point of `scores`, times a direction."""
         product = self.penalty * direction
         _hessian_product(*self._data(), scores, direction, self.hinge.width, self.hinge.scale, product)
         return product

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.arrays import Float32, Float64, State
+from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.base import Float64, State
 
 Scale = Literal["standard", "none"]
 Missing = Literal["error", "zero", "mean"]
@@ -95,11 +95,11 @@ class Preparer(BaseEstimator):
         return weights * self.factor_
 
     def get_state(self) -> State:
-        """What was learnt."""
+        """What was learned."""
         return {"fill": self.fill_, "center": self.center_, "factor": self.factor_}
 
     def set_state(self, state: State) -> Self:
-        """Take over what was learnt."""
+        """Take over what was learned."""
         self.fill_, self.center_, self.factor_ = state["fill"], state["center"], state["factor"]
         return self
 

@@ -17,9 +17,9 @@ _QUERIES_AT_ONCE = 4096
 
 
 class RankRLS(LinearLearner):
-    """Linear weights by regularised least squares on pairs (METHODS: section 1; Pahikkala et al. 2009).
+    """Linear weights by regularized least squares on pairs (METHODS: section 1; Pahikkala et al. 2009).
 
-    Minimises λ/2 |w - w0|² + 1/(2P) Σ (1 - w·(x_i - x_j))² over the pairs with y_i > y_j of one query, without
+    Minimizes λ/2 |w - w0|² + 1/(2P) Σ (1 - w·(x_i - x_j))² over the pairs with y_i > y_j of one query, without
     ever making a pair.
 
     Parameters

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
-from kinrank.learn.base import Balance, Float64, LinearLearner, as_prior, check_penalty, pair_weights
+from kinrank.learn.base import Balance, LinearLearner, as_prior, check_penalty, pair_weights
 from kinrank.learn.pairs import SQUARED, JudgedPairs, PairObjective, smooth
 from kinrank.learn.statistics import PairStatistics
 
@@ -22,7 +23,7 @@ _WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 class RankSVM(LinearLearner):
     """Linear weights by a hinge on pairs (Joachims 2002; the learner of the KNN paper).
 
-    Minimises λ/2 |w - w0|² + (1/P) Σ loss(1 - w·(x_i - x_j)) over the pairs with y_i > y_j of one query. It starts
+    Minimizes λ/2 |w - w0|² + (1/P) Σ loss(1 - w·(x_i - x_j)) over the pairs with y_i > y_j of one query. It starts
     from the RankRLS solution, which is close, and uses its matrix as preconditioner; a few Newton steps remain.
 
     Parameters
@@ -30,7 +31,7 @@ class RankSVM(LinearLearner):
     penalty : float
         λ; 0.01 in the paper.
     loss : {"squared_hinge", "hinge"}
-        The hinge is minimised with its corner rounded to within 5e-4.
+        The hinge is minimized with its corner rounded to within 5e-4.
     balance : {"pairs", "queries"}
         Whether every pair or every query weighs the same.
     tol : float

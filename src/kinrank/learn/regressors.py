@@ -12,8 +12,9 @@ from scipy.linalg import eigh, solve
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics.pairwise import rbf_kernel
 
+from kinrank.arrays import Float64, State
 from kinrank.errors import ParameterError
-from kinrank.learn.base import Float64, State, check_penalty
+from kinrank.learn.base import check_penalty
 from kinrank.learn.boosting import BoosterMixin
 from kinrank.registry import Registry
 
@@ -45,7 +46,7 @@ def make_regressor(regressor: str | Regressor) -> Regressor:
 
 
 class Regressor(BaseEstimator, ABC):
-    """Learns a function h of rows by minimising Σ w (t - h(x))² + λ_h Ω(h)."""
+    """Learns a function h of rows by minimizing Σ w (t - h(x))² + λ_h Ω(h)."""
 
     reads_missing: ClassVar[bool] = False
     """Whether NaN may stand in the features."""

@@ -6,7 +6,7 @@ With L_q the Laplacian of query q's pair graph (an edge wherever two grades diff
     b_q = X_q' (wins - losses)    the sum of its pair differences,
     p_q                       their number,
 
-and any set N of queries is learnt by w = (Σ A_q / P + λI)⁻¹ (Σ b_q / P + λ w0), P = Σ p_q. So a local model is a
+and any set N of queries is learned by w = (Σ A_q / P + λI)⁻¹ (Σ b_q / P + λ w0), P = Σ p_q. So a local model is a
 sum and a solve, leave-one-out a subtraction, new judgments an addition. Everything fast in kinrank rests on this.
 """
 
@@ -19,9 +19,10 @@ import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.learn.base import Float64, State, as_prior, check_penalty
+from kinrank.learn.base import as_prior, check_penalty
 from kinrank.learn.normal_equations import solve_rows
 
 
@@ -169,7 +170,7 @@ class PairStatistics:
     def solve(self, penalty: float, prior: ArrayLike | None = None, signs: ArrayLike | None = None) -> Float64:
         """The RankRLS weights of each row: (A / P + λI)⁻¹ (b / P + λ w0), or the best with the signs asked for.
 
-        A row without a pair has learnt nothing: its weights are the prior, as far as the signs allow.
+        A row without a pair has learned nothing: its weights are the prior, as far as the signs allow.
 
         Parameters
         ----------
@@ -227,7 +228,7 @@ def _accumulate(X, y, offsets, gram, moment, pairs):  # type: ignore[no-untyped-
     """Statistics of every query.
 
     The pair graph joins all documents of different grades, so its Laplacian is diag(n - n_g) - 11' + Σ_g 1_g 1_g',
-    and with rows centred on the query's mean (differences do not notice) the 11' term is gone:
+    and with rows centered on the query's mean (differences do not notice) the 11' term is gone:
     A = Σ_i (n - n_g(i)) z_i z_i' + Σ_g s_g s_g', s_g the sum of the rows of grade g. Both sums are outer products
     of rows, so they go into one table and one BLAS call.
     """

@@ -8,7 +8,7 @@ Written in a = α - 1 and the residuals r = y - h, the squares are
 
     a² C_hh - 2a C_hr + n (r̄ - β - a h̄)²   and a constant,
 
-where C are sums of centred products: five numbers of a query are all that is needed, nothing is iterated, and all
+where C are sums of centered products: five numbers of a query are all that is needed, nothing is iterated, and all
 queries are solved at once.
 """
 
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.errors import ParameterError
-from kinrank.learn.base import Float64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ class TargetTransform:
 
 @dataclass(frozen=True)
 class _Moments:
-    """What the problem needs of each query: rows, means of h and r, centred sums of h² and h r."""
+    """What the problem needs of each query: rows, means of h and r, centered sums of h² and h r."""
 
     n: Float64
     h: Float64

@@ -11,11 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 
+from kinrank.arrays import Float32, Float64, Int64
 from kinrank.errors import DataError, ParameterError
-
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-Int64 = NDArray[np.int64]
 
 _ROUNDING = 2.0**-24  # unit roundoff of float32
 _CHUNK = 400_000  # distances held at once in a batch: 1.6 MB, which a core's cache holds

@@ -17,8 +17,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
+from kinrank.arrays import Float32, Float64, Int64
 from kinrank.errors import DataError, ParameterError
-from kinrank.neighbors.base import Float32, Float64, Int64, as_points
+from kinrank.neighbors.base import as_points
 
 _ROUNDS = 25  # of k-means: cells need not be the best ones, only the same ones every time
 _FLAT = 64  # cells up to which one level does

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.neighbors.base import Float32, Int64, ProposingIndex
+from kinrank.arrays import Float32, Int64
+from kinrank.neighbors.base import ProposingIndex
 from kinrank.registry import import_extra
 
 _SPARE = 16  # more candidates than asked for, so that the order at the k-th place is decided in float64

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.spatial import cKDTree
 
-from kinrank.neighbors.base import Float32, Int64, ProposingIndex
+from kinrank.arrays import Float32, Int64
+from kinrank.neighbors.base import ProposingIndex
 
 
 class KDTreeIndex(ProposingIndex):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kinrank.arrays import Float64
 from kinrank.errors import ParameterError
-
-Float64 = NDArray[np.float64]
 
 # A kernel maps u = distance / bandwidth to a weight; beyond the bandwidth the compact ones give nothing.
 KERNELS: dict[str, Callable[[Float64], Float64]] = {

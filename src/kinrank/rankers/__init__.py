@@ -16,12 +16,12 @@ __all__ = ["RANKERS", "Ranker", "load"]
 RANKERS = Registry(
     "ranker",
     {
-        "kin": "kinrank.rankers.kin:KinRanker",
+        "kin": "kinrank.rankers.kin.ranker:KinRanker",
         "single": "kinrank.rankers.single:SingleRanker",
         "atvt": "kinrank.rankers.atvt:ATVTRanker",
-        "cluster": "kinrank.rankers.cluster:ClusterRanker",
+        "cluster": "kinrank.rankers.cluster.ranker:ClusterRanker",
         "ensemble": "kinrank.rankers.ensemble:EnsembleRanker",
-        "knn": "kinrank.rankers.knn:KnnRanker",
+        "knn": "kinrank.rankers.knn.ranker:KnnRanker",
         "query-class": "kinrank.rankers.query_class:QueryClassRanker",
     },
 )

@@ -1,4 +1,4 @@
-"""aTVT: grades are read on a scale of each query's own while one function is learnt (Zha et al. 2006)."""
+"""aTVT: grades are read on a scale of each query's own while one function is learned (Zha et al. 2006)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal, Self
 
 import numpy as np
 
+from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.errors import ParameterError
-from kinrank.learn.base import Float64, State
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.regressors import Regressor, make_regressor
 from kinrank.learn.target_transform import TargetTransform
@@ -27,9 +27,9 @@ _QUALITY = DCG(ties="average") @ 5
 
 
 class ATVTRanker(Ranker):
-    """One regression function for all queries, learnt with a line of its own from score to grade for each of them.
+    """One regression function for all queries, learned with a line of its own from score to grade for each of them.
 
-    Adaptive target value transformation (METHODS: section 4; Zha et al. 2006, Eq. 3) minimises
+    Adaptive target value transformation (METHODS: section 4; Zha et al. 2006, Eq. 3) minimizes
 
         Σ_q Σ_j (y_qj - β_q - α_q h(x_qj))² + λ_β |β|_p^p + λ_α |α - 1|_p^p + λ_h Ω(h),   α_q ≥ min_alpha,
 
@@ -45,8 +45,8 @@ class ATVTRanker(Ranker):
     p : {1, 2}
         The norm of the penalties.
     alpha_penalty, beta_penalty : float or "cv"
-        λ_α and λ_β. Infinite ones forbid any move: what is learnt is the plain learner, exactly. ``"cv"`` chooses among
-        1, 10, 100 and infinity, by DCG@5 on held-out queries.
+        λ_α and λ_β. Infinite penalties forbid any move and give exactly the plain learner. ``"cv"`` chooses among 1,
+        10, 100 and infinity by DCG@5 on held-out queries.
     n_rounds : int
         The most times that (b) and (a) follow the first fit of h; 0 is the plain learner.
     tol : float

@@ -16,13 +16,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import kinrank
+from kinrank.arrays import Float64, State
 from kinrank.data.marks import Marks, text_marks
 from kinrank.data.queryset import QuerySet, default_names
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.describe import DESCRIBERS, METRICS
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import LEARNERS
-from kinrank.learn.base import Float64, State
 from kinrank.learn.regressors import REGRESSORS
 from kinrank.measure import NDCG
 from kinrank.neighbors import INDEXES
@@ -40,13 +40,13 @@ class Scored:
     ----------
     scores : float64 array of shape (rows,)
         As `Ranker.predict` gives them.
-    farness : float64 array of shape (queries,), or None
+    novelty : float64 array of shape (queries,), or None
         The distance to the nearest judged query, 1.0 being that which 99% of the judged queries have to their nearest
         other at most. None where a ranker knows no distance between queries.
     """
 
     scores: Float64
-    farness: Float64 | None = None
+    novelty: Float64 | None = None
 
 
 _QUERIES_AT_ONCE = 4096
@@ -63,7 +63,7 @@ class Ranker(BaseEstimator, ABC):
     in its row order.
     """
 
-    marks_: Marks | None = None  # of the queries it learnt from
+    marks_: Marks | None = None  # of the queries it learned from
 
     # --- what a ranker implements -------------------------------------------------------------------------------
 
@@ -198,13 +198,13 @@ class Ranker(BaseEstimator, ABC):
         queries = self._take(X, y, qid, group, query_vectors)
         return (NDCG @ 10).mean(self._predict(queries), queries.grades, queries.offsets)
 
-    def learnt_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
-        """Which of these queries, by id, it has learnt from; None where it does not know."""
+    def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Which of these queries, by id, it has learned from; None where it does not know."""
         check_is_fitted(self)
         return None if self.marks_ is None else np.isin(text_marks(queries.qid), self.marks_)
 
     def copy(self) -> Self:
-        """A fitted ranker that shares what this one has learnt, and learns further by itself."""
+        """A fitted ranker that shares what this one has learned, and learns further by itself."""
         check_is_fitted(self)
         other: Self = clone(self)
         other.feature_names_, other.n_features_in_ = self.feature_names_, self.n_features_in_
@@ -234,13 +234,13 @@ class Ranker(BaseEstimator, ABC):
         ranker = cls(**decode(record.params, PARTS))
         ranker.feature_names_ = record.feature_names
         ranker.n_features_in_ = len(record.feature_names)
-        ranker.marks_ = record.learnt_from
+        ranker.marks_ = record.learned_from
         return ranker.set_state(record.arrays)
 
     # --- how ------------------------------------------------------------------------------------------------------
 
     def _remember(self, queries: QuerySet) -> None:
-        """Keep what `learnt_from` needs, after fitting."""
+        """Keep what `learned_from` needs, after fitting."""
         self.marks_ = text_marks(queries.qid)
 
     def _take(

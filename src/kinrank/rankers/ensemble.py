@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.base import Float64, State
 from kinrank.learn.ensemble_agreement import agreement
 from kinrank.learn.ensemble_graph import query_weights
-from kinrank.learn.ensemble_scores import Normalize, normalise
+from kinrank.learn.ensemble_scores import Normalize, normalize
 from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
 from kinrank.learn.prepare import Missing, Preparer
 from kinrank.rankers.base import Ranker
@@ -63,7 +63,7 @@ class EnsembleRanker(Ranker):
     Attributes
     ----------
     coef_ : float64 array of shape (base rankers,)
-        SER's weights, for normalised scores: columns first, then rankers.
+        SER's weights, for normalized scores: columns first, then rankers.
     sign_ : float64 array of shape (base rankers,)
         -1 for the base rankers that were turned round, else 1.
     solution_ : HingeSolution
@@ -177,7 +177,7 @@ class EnsembleRanker(Ranker):
         return self
 
     def __sklearn_clone__(self) -> Self:
-        # The base rankers are given fitted; scikit-learn's own clone would forget what they learnt.
+        # The base rankers are given fitted; scikit-learn's own clone would forget what they learned.
         return type(self)(**self.get_params(deep=False))
 
     # --- how ------------------------------------------------------------------------------------------------------
@@ -240,10 +240,10 @@ class EnsembleRanker(Ranker):
 
     def _normalised(self, queries: QuerySet) -> tuple[Float64, Float64]:
         """Base scores made comparable, and the factor of each query and base ranker that did it."""
-        return normalise(self._base_scores(queries), queries.offsets, self.normalize)
+        return normalize(self._base_scores(queries), queries.offsets, self.normalize)
 
     def _base_weights(self, scores: Float64, queries: QuerySet) -> Float64:
-        """Weights of each query, for normalised scores."""
+        """Weights of each query, for normalized scores."""
         if self.gamma == 0:
             return np.tile(self.coef_, (len(queries), 1))
         shared = self.solution_

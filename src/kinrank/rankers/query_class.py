@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.arrays import Float32, Float64, State
+from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.base import Float64, Learner, State
+from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.rankers.local import LocalRanker, Prior
-from kinrank.rankers.neighborhoods import Neighborhoods
+from kinrank.rankers.local.base import LocalRanker, Prior
+from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 
@@ -127,13 +128,13 @@ class QueryClassRanker(LocalRanker):
         return queries.query_columns[self.types]
 
     def get_state(self) -> State:
-        """Everything learnt."""
+        """Everything learned."""
         models = nest(**{f"model{i}": model.get_state() for i, model in enumerate(self.models_)})
         own = {"types": self.types_, "directions": self.directions_, "biases": self.biases_}
         return super().get_state() | models | own
 
     def set_state(self, state: State) -> Self:
-        """Take over everything learnt."""
+        """Take over everything learned."""
         super().set_state(state)
         self.types_, self.directions_, self.biases_ = state["types"], state["directions"], state["biases"]
         self.models_ = [self.learner_.copy().set_state(unnest(state, f"model{i}")) for i in range(len(self.types_))]

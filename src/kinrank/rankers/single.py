@@ -6,16 +6,17 @@ from typing import Self
 
 import numpy as np
 
+from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.learn import make_learner
-from kinrank.learn.base import Float64, Learner, LinearLearner, State
+from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.rankers.base import Ranker
 from kinrank.store import nest, unnest
 
 
 class SingleRanker(Ranker):
-    """One model learnt from all judged queries.
+    """One model learned from all judged queries.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 Ray is imported where it is asked for and nowhere else.
 """
 
-from kinrank.rankers.parallel import Processes, using
+from kinrank.parallel import Processes, using
 from kinrank.scale.executors import RayCluster
 from kinrank.scale.training import Batch, train
 

@@ -10,16 +10,14 @@ import zipfile
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pyarrow import fs
 
+from kinrank.arrays import State
 from kinrank.data.filesystems import filesystem_of
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DamagedFolderError, JobError
 
 _JOB = "job.json"
-
-State = dict[str, NDArray[Any]]
 
 
 class JobFolder:

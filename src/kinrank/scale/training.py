@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 import kinrank
+from kinrank.arrays import State
 from kinrank.data.blocks import Blocks, FolderBlocks
 from kinrank.data.marks import Marks
 from kinrank.data.parquet_blocks import ParquetBlocks
@@ -22,12 +23,12 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
-from kinrank.rankers.cell_training import FAN_IN, CellPlan, rows_per_block
-from kinrank.rankers.cells import CellMemory
-from kinrank.rankers.knn import KnnRanker
-from kinrank.rankers.parallel import Executor, Here
-from kinrank.rankers.settings import ranker_record
-from kinrank.scale.folder import JobFolder, State
+from kinrank.parallel import Executor, Here
+from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.persistence import ranker_record
+from kinrank.scale.folder import JobFolder
 from kinrank.scale.identity import marks_of, refuse_repeated
 
 

@@ -1,4 +1,4 @@
-"""New judgments for a model in use: kept in a journal, learnt without fitting again."""
+"""New judgments for a model in use: kept in a journal, learned without fitting again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.arrays import Float32
+from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.serve.messages import Candidates, Judged, as_query_set
 
@@ -88,7 +89,7 @@ def entries_of(ranker: Any, version: str, some: Sequence[Judged]) -> list[Entry]
     entries = []
     for judged in some:
         queries = judged_set([judged], names, ranker.qid_)
-        ranker.scored(queries)  # what cannot be ranked cannot be learnt from
+        ranker.scored(queries)  # what cannot be ranked cannot be learned from
         asked = judged.candidates
         named = Candidates(asked.ids, queries.X, names, asked.vector, asked.columns)
         entries.append(Entry(version, Judged(judged.qid, named, judged.grades)))
@@ -96,7 +97,7 @@ def entries_of(ranker: Any, version: str, some: Sequence[Judged]) -> list[Entry]
 
 
 def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray[Any]) -> tuple[Any, int]:
-    """A ranker that has also learnt from the journal, and how many of its entries did not fit.
+    """A ranker that has also learned from the journal, and how many of its entries did not fit.
 
     The later entry of a query counts. An entry that an older model was given does not replace a query that this model
     was fitted on: it is the model that is newer.
@@ -128,7 +129,7 @@ def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray
     for group in groups.values():
         try:
             taught = _extended(taught, group)
-        except DataError:  # one of them is to blame; the others are learnt
+        except DataError:  # one of them is to blame; the others are learned
             for queries in group:
                 try:
                     taught = _extended(taught, [queries])
@@ -138,7 +139,7 @@ def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray
 
 
 def _extended(ranker: Any, group: Sequence[QuerySet]) -> Any:
-    """A copy of a ranker that has learnt from further queries of one kind; those it knows are replaced."""
+    """A copy of a ranker that has learned from further queries of one kind; those it knows are replaced."""
     queries = QuerySet.concat(group)
     pupil = ranker.copy()
     known = queries.qid[np.isin(queries.qid, pupil.qid_)]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kinrank.errors import FileFormatError, ParameterError
 
-_PREFIX = "kr_"  # so that a key in the wrong place is recognised, by people and by scanners for secrets
+_PREFIX = "kr_"  # so that a key in the wrong place is recognized, by people and by scanners for secrets
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9_-]{1,64}) (?P<role>query|admin) (?P<digest>[0-9a-f]{64})\Z")
 

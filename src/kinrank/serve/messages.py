@@ -8,7 +8,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.arrays import Float32
+from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
 
@@ -130,7 +131,7 @@ class Ranking:
         Why they are in the engine's order; None where they are ranked.
     detail : str, or None
         The same in words.
-    farness : float, or None
+    novelty : float, or None
         How far the query is from the judged ones; 1.0 is the edge of what is usual.
     teams : list of str, or None
         Where two models took turns: which one placed each document.
@@ -142,7 +143,7 @@ class Ranking:
     version: str | None = None
     fallback: Fallback | None = None
     detail: str | None = None
-    farness: float | None = None
+    novelty: float | None = None
     teams: list[str] | None = None
 
 

@@ -34,13 +34,13 @@ class Served:
     version : str
         The first digits of the manifest's SHA-256: the same folder, the same version.
     ranker : Ranker
-        With the judgments it has learnt since.
+        With the judgments it has learned since.
     base : Ranker
         As it was fitted.
     tested : bool
         Whether it came with examples to test it on.
     judgments : int
-        Judged queries that it has learnt from since it was fitted.
+        Judged queries that it has learned from since it was fitted.
     """
 
     version: str
@@ -56,7 +56,7 @@ class Served:
             "ranker": RANKERS.name_of(type(self.ranker)),
             "feature_names": list(self.ranker.feature_names_),
             "judged_queries": len(self.ranker.qid_) if learns(self.ranker) else None,
-            "judgments_learnt": self.judgments,
+            "judgments_learned": self.judgments,
             "self_tested": self.tested,
         }
 
@@ -90,14 +90,14 @@ class ModelSlot:
         self._lock = threading.Lock()
         self._seen: tuple[Any, ...] | None = None
         self._refused: str | None = None
-        self._unlearnt: str | None = None
+        self._unlearned: str | None = None
         self._retry_at = math.inf
         self._read_to = 0
 
     @property
     def refusal(self) -> str | None:
         """Why the last model offered, or what its journal holds, was not taken into use; None where all was."""
-        return self._refused or self._unlearnt
+        return self._refused or self._unlearned
 
     def refresh(self, *, force: bool = False) -> bool:
         """Take the model of the folder into use where it has changed; whether it was taken.
@@ -146,20 +146,20 @@ class ModelSlot:
         raise RefusedModelError(f"{self.path} is being replaced too often to be read")
 
     def _taught(self, served: Served) -> Served:
-        """With what has come into the journal; as it is where that cannot be learnt, to be tried again."""
+        """With what has come into the journal; as it is where that cannot be learned, to be tried again."""
         try:
-            taught = self._learnt(served)
+            taught = self._learned(served)
         except Exception as error:
             # A damaged journal must keep no good model from answering, nor other models from being watched.
-            unlearnt = f"judgments were not learnt: {error}"
-            if unlearnt != self._unlearnt:
-                self._observer.model(self.name, served.version, "unlearnt", unlearnt)
-            self._unlearnt = unlearnt
+            unlearned = f"judgments were not learned: {error}"
+            if unlearned != self._unlearned:
+                self._observer.model(self.name, served.version, "unlearned", unlearned)
+            self._unlearned = unlearned
             return served
-        self._unlearnt = None
+        self._unlearned = None
         return taught
 
-    def _learnt(self, served: Served) -> Served:
+    def _learned(self, served: Served) -> Served:
         if self.journal is None or not learns(served.base):
             return served
         texts, end = self.journal.read(self._read_to)
@@ -169,7 +169,7 @@ class ModelSlot:
         ranker, unfit = learn(served.ranker, entries, served.version, served.base.qid_)
         self._read_to = end
         self._observer.model(
-            self.name, served.version, "learnt", f"{len(entries)} judged queries" + (f", {unfit} unfit" * bool(unfit))
+            self.name, served.version, "learned", f"{len(entries)} judged queries" + (f", {unfit} unfit" * bool(unfit))
         )
         return replace(served, ranker=ranker, judgments=served.judgments + len(entries) - unfit)
 

@@ -14,11 +14,11 @@ class Observer:
     def fallback(self, model: str, reason: Fallback) -> None:
         """An answer went out in the engine's order."""
 
-    def farness(self, model: str, farness: float) -> None:
+    def novelty(self, model: str, novelty: float) -> None:
         """A live query is so far from the judged ones."""
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
-        """A model was ``taken`` into use, ``refused`` or ``awaited``; judgments were ``learnt`` or ``unlearnt``."""
+        """A model was ``taken`` into use, ``refused`` or ``awaited``; judgments were ``learned`` or ``unlearned``."""
 
     def error(self, where: str, error: BaseException) -> None:
         """Something failed that no user input should make fail."""

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from kinrank.data.queryset import Float32
+from kinrank.arrays import Float32, Float64
 from kinrank.errors import DataError, KinrankError
-from kinrank.learn.base import Float64
 from kinrank.serve.batches import Job
 from kinrank.serve.messages import Candidates, Fallback, Ranking, UnknownFeatureError, as_query_set
 from kinrank.serve.models import ModelSlot, Served
@@ -24,9 +23,9 @@ class BatchRanker:
     slot
         The place of the model.
     far
-        The farness from which on a query is left to the engine.
+        The novelty from which on a query is left to the engine.
     observer
-        Is told of stages, farness and what went wrong.
+        Is told of stages, novelty and what went wrong.
     """
 
     def __init__(self, slot: ModelSlot, *, far: float, observer: Observer) -> None:
@@ -83,20 +82,20 @@ class BatchRanker:
         for position, job in enumerate(jobs):
             self._observer.stage("rank", each)
             scores = scored.scores[queries.offsets[position] : queries.offsets[position + 1]]
-            farness = None if scored.farness is None else float(scored.farness[position])
-            job.deliver(self._answer(served, job.candidates, scores, farness))
+            novelty = None if scored.novelty is None else float(scored.novelty[position])
+            job.deliver(self._answer(served, job.candidates, scores, novelty))
 
     def _answer(
         self,
         served: Served,
         candidates: Candidates,
         scores: Float64,
-        farness: float | None,
+        novelty: float | None,
     ) -> Ranking:
-        if farness is not None:
-            self._observer.farness(self._slot.name, farness)
-            if farness > self._far:
-                detail = f"farness {farness:.3g}, more than {self._far:.3g}: nothing like it was judged"
+        if novelty is not None:
+            self._observer.novelty(self._slot.name, novelty)
+            if novelty > self._far:
+                detail = f"novelty {novelty:.3g}, more than {self._far:.3g}: nothing like it was judged"
                 return self.in_engine_order(candidates, Fallback.FAR, detail)
         if not np.isfinite(scores).all():
             return self.in_engine_order(candidates, Fallback.NOT_FINITE, "the model's scores are not numbers")
@@ -107,7 +106,7 @@ class BatchRanker:
             scores[order].tolist(),
             self._slot.name,
             served.version,
-            farness=farness,
+            novelty=novelty,
         )
 
     def _failed(self, candidates: Candidates, rows: Float32, error: Exception) -> Ranking:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.data.queryset import Float32
+from kinrank.arrays import Float32
 from kinrank.engines import Engine
 from kinrank.errors import EngineError, FileFormatError, ParameterError
 from kinrank.serve.messages import Candidates, Fallback, Ranking, Weights

@@ -336,5 +336,5 @@ def _interleaved(first: Ranking, second: Ranking, models: tuple[str, str], seed:
         if ranking.fallback is not None:
             return ranking
     ids, teams = team_draft(first.ids, second.ids, seed)
-    farness = max((r.farness for r in (first, second) if r.farness is not None), default=None)
-    return Ranking(ids, model="+".join(models), farness=farness, teams=[models[team] for team in teams])
+    novelty = max((r.novelty for r in (first, second) if r.novelty is not None), default=None)
+    return Ranking(ids, model="+".join(models), novelty=novelty, teams=[models[team] for team in teams])

@@ -16,7 +16,7 @@ from kinrank.errors import DamagedFolderError
 KIND = "model"
 _EXAMPLES = "examples."  # what the files of stored examples begin with
 _COLUMN = "column."
-_LEARNT_FROM = "learnt_from"
+_LEARNED_FROM = "learned_from"
 
 Examples = tuple[QuerySet, NDArray[Any]]
 """Queries, and the scores of their candidates when the model was written."""
@@ -37,9 +37,9 @@ class ModelRecord:
     version
         The kinrank that wrote it.
     arrays
-        What it learnt.
-    learnt_from
-        The marks of the queries it learnt from (`kinrank.data.marks.text_marks`), where it keeps them.
+        What it learned.
+    learned_from
+        The marks of the queries it learned from (`kinrank.data.marks.text_marks`), where it keeps them.
     """
 
     ranker: str
@@ -47,7 +47,7 @@ class ModelRecord:
     feature_names: tuple[str, ...]
     version: str
     arrays: dict[str, NDArray[Any]]
-    learnt_from: Marks | None = None
+    learned_from: Marks | None = None
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
@@ -59,8 +59,8 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
         "version": record.version,
     }
     stored = {f"{_EXAMPLES}{name}": array for name, array in _arrays_of(examples).items()}
-    if record.learnt_from is not None:
-        stored[_LEARNT_FROM] = record.learnt_from
+    if record.learned_from is not None:
+        stored[_LEARNED_FROM] = record.learned_from
     folder.write(path, KIND, meta, {**record.arrays, **stored})
 
 
@@ -72,12 +72,12 @@ def read_model(path: str | os.PathLike[str]) -> ModelRecord:
 def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, Examples | None]:
     """Read a model folder, and the examples stored in it; None where there are none."""
     meta, arrays = folder.read(path, KIND)
-    marks = arrays.pop(_LEARNT_FROM, None)
+    marks = arrays.pop(_LEARNED_FROM, None)
     stored = {name: array for name, array in arrays.items() if name.startswith(_EXAMPLES)}
-    learnt = {name: array for name, array in arrays.items() if name not in stored}
+    learned = {name: array for name, array in arrays.items() if name not in stored}
     try:
         record = ModelRecord(
-            meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learnt, marks
+            meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learned, marks
         )
         return record, _examples_of(stored, record.feature_names)
     except (KeyError, TypeError) as error:

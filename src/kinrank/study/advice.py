@@ -82,6 +82,6 @@ def _why(differ: bool, known: PairedComparison) -> str:
         return (
             f"The queries do want different things (their own judgments of half their documents add "
             f"{known.mean_difference:+.4f} on the other half), but their neighbors do not show it: try a better "
-            "description, such as vectors of the query texts, or features that are not normalised by query."
+            "description, such as vectors of the query texts, or features that are not normalized by query."
         )
     return "Nor do a query's own judgments of half its documents help on the other half."

@@ -10,9 +10,9 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
-from kinrank.learn.base import Float64
 from kinrank.measure import Evaluation, Measure, PairedComparison, compare_paired, holm
 from kinrank.measure.base import check_choice
 from kinrank.rankers.base import Ranker
@@ -91,9 +91,9 @@ class Entrant:
         """The value of each query."""
         return self.evaluation.per_query[measure]
 
-    def learnt_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
-        """Which of these queries, by id, it has learnt from; None where nobody knows, as of a run."""
-        return self.ranker.learnt_from(queries) if isinstance(self.ranker, Ranker) else None
+    def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Which of these queries, by id, it has learned from; None where nobody knows, as of a run."""
+        return self.ranker.learned_from(queries) if isinstance(self.ranker, Ranker) else None
 
     def __repr__(self) -> str:
         return f"Entrant({self.name!r}, {self.evaluation!r})"

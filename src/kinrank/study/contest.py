@@ -27,7 +27,7 @@ class Contest:
     leaks : tuple of LeakReport
         One per fold; none without training queries.
     unchecked : tuple of str
-        Models that do not know which queries they were learnt from.
+        Models that do not know which queries they were learned from.
     """
 
     comparison: Comparison
@@ -107,7 +107,7 @@ def _cut(
     leaks: OnLeak,
     seed: int,
 ) -> list[Fold]:
-    """What to learn from and to test on; nothing where nothing is learnt."""
+    """What to learn from and to test on; nothing where nothing is learned."""
     if train is not None and folds is not None:
         raise ParameterError("training queries and folds both given: pass one of them")
     if train is not None:
@@ -133,12 +133,12 @@ def _entered(
 ) -> Entrant:
     entrant = enter(name, queries, measures, train=train, group=group)
     if entrant.origin == "model" and leaks != "warn":
-        known = entrant.learnt_from(queries)
+        known = entrant.learned_from(queries)
         if known is None:
             unchecked.add(name)
         elif known.any():
             raise LeakError(
-                f"{name}: {known.sum():,} of {len(queries):,} test queries are among those this model was learnt from, "
+                f"{name}: {known.sum():,} of {len(queries):,} test queries are in this model's training data, "
                 f"for example {queries.qid[known][0].item()!r}: test on others"
             )
     return entrant

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import Run, read_run, scores_from_run
 from kinrank.errors import DataError, ParameterError
 from kinrank.folder import MANIFEST
-from kinrank.learn.base import Float64
 from kinrank.measure import Measure, evaluate
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import load

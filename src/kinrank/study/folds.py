@@ -1,4 +1,4 @@
-"""What is learnt from and what is tested on: a test set of its own, or folds, behind the leak guard."""
+"""What is learned from and what is tested on: a test set of its own, or folds, behind the leak guard."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from kinrank.data.trec import run_from_scores
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
-from kinrank.rankers.choose import NeighborChoice
-from kinrank.rankers.knn import KnnRanker
-from kinrank.rankers.local import coefficients
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.local.base import coefficients
+from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.advice import WORTH, Advice, advise
 from kinrank.study.comparison import Comparison, Difference, Entrant, compare
@@ -112,8 +112,8 @@ def headroom(
 ) -> Headroom:
     """Measure what a model per query gains over one model for all.
 
-    Both are linear and learnt by RankRLS, so that what differs is one model or many. k and the pull to the global model
-    are chosen on folds of the training queries; the test queries choose nothing.
+    Both are linear and learned by RankRLS, so that the only difference is one model or many. k and the pull to the
+    global model are chosen on folds of the training queries; the test queries choose nothing.
 
     Parameters
     ----------

@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.data.queryset import Float32, QuerySet
+from kinrank.arrays import Float32
+from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import LeakError

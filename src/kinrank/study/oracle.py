@@ -3,7 +3,7 @@
 Both learn weights from the query's own pairs, pulled to the global model: w = (A_q / p_q + (λ + μ) I)⁻¹
 (b_q / p_q + μ w0), over a ladder of strengths μ. The oracle learns from the very documents it then ranks and takes, for
 each query, the μ that measures best: an upper bound that no ranker reaches, and a loose one, since a few documents
-with many features can be put in any order. So there is a second figure that cannot flatter itself: weights learnt from
+with many features can be put in any order. So there is a second figure that cannot flatter itself: weights learned from
 half of a query's documents rank the other half, with one μ for all queries, chosen on training queries.
 """
 
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.base import Float64
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import Measure
 from kinrank.measure.base import mean_of
-from kinrank.rankers.memory import Pull
+from kinrank.rankers.local.memory import Pull
 from kinrank.study.sweep import thinned
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -32,14 +32,14 @@ _SAMPLE = 2000  # training queries that choose μ
 
 @dataclass(frozen=True, eq=False)
 class GlobalModel:
-    """One model for all queries: its weights, and the penalty λ it was learnt with."""
+    """One model for all queries: its weights, and the penalty λ it was learned with."""
 
     weights: Float64
     penalty: float
 
-    def own(self, learnt_from: QuerySet, strengths: tuple[float, ...] = STRENGTHS) -> Iterator[Float64]:
+    def own(self, learned_from: QuerySet, strengths: tuple[float, ...] = STRENGTHS) -> Iterator[Float64]:
         """Weights of each query from its own pairs, strength after strength."""
-        statistics = PairStatistics.of(learnt_from)
+        statistics = PairStatistics.of(learned_from)
         for strength in strengths:
             yield statistics.solve(*Pull(strength, self.weights).applied(self.penalty))
 

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.base import Float64
-
-Int64 = NDArray[np.int64]
 
 _COMMON = 20  # an item of more queries than this, and of more than one in a hundred, tells nothing about any of them
 

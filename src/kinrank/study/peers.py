@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from kinrank.arrays import Float64
 from kinrank.data.grouping import shuffled_within
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.base import Float64
 from kinrank.registry import Registry, import_extra
 
 PEERS = Registry(

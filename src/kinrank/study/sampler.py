@@ -9,7 +9,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS
 from kinrank.describe import Describer
 from kinrank.learn.rankrls import RankRLS
-from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.registry import import_extra
 from kinrank.study.space import Candidate
 

@@ -16,9 +16,9 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.kin import KinRanker
-from kinrank.rankers.knn import KnnRanker
-from kinrank.rankers.settings import ranker_record
+from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.persistence import ranker_record
 from kinrank.rankers.single import SingleRanker
 
 Stage = Literal["list", "follow-up", "drawn"]

@@ -10,8 +10,8 @@ from sklearn.base import clone
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.measure import Measure
-from kinrank.rankers.choose import NeighborChoice, choose_neighbors
-from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.local.choose import NeighborChoice, choose_neighbors
 
 NEIGHBORS = (5, 10, 25, 50, 100, 200, 400, 800)
 PRIORS = (None, 0.03, 0.1, 0.3, 1.0)
@@ -35,7 +35,7 @@ def sweep_neighbors(
     folds
         Pairs of queries to learn from and queries to choose by.
     measure
-        What to maximise.
+        What to maximize.
     counts, strengths
         What to try; a k above half of the queries to learn from, in any fold, is not.
     enough

@@ -22,7 +22,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import write_json
 from kinrank.errors import StoreError
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.settings import ranker_of
+from kinrank.rankers.persistence import ranker_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Trial:
     key, family, stage : str
         Of the candidate; see `kinrank.study.space.Candidate`.
     record : dict
-        The ranker with the best k and prior, as `kinrank.rankers.settings.ranker_record` gives it.
+        The ranker with the best k and prior, as `kinrank.rankers.persistence.ranker_record` gives it.
     quality : float
         The mean of the measure on queries that the ranker was not fitted on.
     seconds : float

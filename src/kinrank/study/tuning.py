@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.errors import MissingExtraError, ParameterError
-from kinrank.learn.base import Float64
 from kinrank.learn.prepare import Missing
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
 from kinrank.measure.base import mean_of
-from kinrank.rankers.knn import KnnRanker
-from kinrank.rankers.parallel import Here, current, in_order
-from kinrank.rankers.settings import ranker_record
+from kinrank.parallel import Here, current, in_order
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.persistence import ranker_record
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_candidate
@@ -52,7 +52,7 @@ class Plan:
     missing : str
         What a missing feature becomes; see `kinrank.SingleRanker`.
     measure : Measure
-        What to maximise.
+        What to maximize.
     seed : int
         Of folds and sampler.
     """

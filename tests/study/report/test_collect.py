@@ -92,7 +92,7 @@ def test_the_part_of_kin_that_learns_from_neighbors_is_held_against_one_model():
     assert findings.kinship.curve is not None
     assert findings.kinship.curve.gains[80].mean_difference > 0.3
     note = context_of(findings)["curve"]["note"]
-    assert "The line at zero is one model for all queries, learnt from all 80 judged ones." in note
+    assert "The line at zero is one model for all queries, learned from all 80 judged ones." in note
 
 
 def test_cells_are_told_in_queries():
@@ -154,7 +154,7 @@ def test_neighbors_of_a_part_are_told_where_it_reads_the_same_features():
     assert (kinship.name, kinship.whole, kinship.judged) == ("own", False, 80)
 
 
-def test_a_test_query_that_was_learnt_from_is_told():
+def test_a_test_query_that_was_learned_from_is_told():
     train, _ = two_camps(KnnRanker(10))
     knn, single = KnnRanker(10).fit(train), SingleRanker("rankrls").fit(train)
     asked = train[:20]
@@ -168,7 +168,7 @@ def test_a_test_query_that_was_learnt_from_is_told():
     assert "says nothing about new queries" in words.provenance(by_ids, 20)
 
 
-def test_every_entrant_is_asked_what_it_learnt_from():
+def test_every_entrant_is_asked_what_it_learned_from():
     train, comparison = two_camps(SingleRanker("ranksvm"))
     new = collect(comparison).guard
     assert new is not None
@@ -181,11 +181,11 @@ def test_every_entrant_is_asked_what_it_learnt_from():
             assert guard is not None
             assert (guard.seen, guard.knowing) == (15, ("leaky",))
             assert words.provenance(guard, 40).startswith(
-                "15 of the 40 test queries are among those that were learnt from (known to leaky): what is"
+                "15 of the 40 test queries are among those that were learned from (known to leaky): what is"
             )
 
 
-def test_entrants_that_do_not_know_what_they_learnt_from_are_named():
+def test_entrants_that_do_not_know_what_they_learned_from_are_named():
     train, comparison = two_camps(KnnRanker(10, cells=8))
     test, one = comparison.queries, comparison["one"]
     elsewhere = comparison["own"]
@@ -201,14 +201,14 @@ def test_entrants_that_do_not_know_what_they_learnt_from_are_named():
         guard = collect(compare(test, [one, entrant], n_resamples=99), judged=judged).guard
         assert guard is not None
         assert (guard.seen, guard.unchecked) == (0, unchecked)
-        assert ("What own learnt from is not known" in words.provenance(guard, 40)) == bool(unchecked)
+        assert ("What own learned from is not known" in words.provenance(guard, 40)) == bool(unchecked)
 
 
-def test_where_nobody_knows_what_was_learnt_from_that_is_said():
+def test_where_nobody_knows_what_was_learned_from_that_is_said():
     _, comparison = two_camps(KnnRanker(10, cells=8))
     blank = replace(comparison, entrants=(replace(comparison["one"], ranker=None), comparison["own"]))
     assert collect(blank).guard is None
-    assert words.provenance(None, 40).startswith("Nothing is known of the queries that were learnt from")
+    assert words.provenance(None, 40).startswith("The training queries are unknown")
 
 
 def test_near_duplicates_are_told_and_the_gain_without_them():

@@ -1,4 +1,4 @@
-"""The style sheet's colours: enough contrast to read, and told apart without telling red from green."""
+"""The style sheet's colors: enough contrast to read, and told apart without telling red from green."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def shares(weights: Mapping[str, float], version: str) -> list[float]:
     """Weights that sum to 1, which ranks alike: only their proportions matter."""
     total = math.fsum(weights.values())
     if total == 0:
-        raise DataError(f"{version} wants weights that sum to 1, and all are 0: nothing was learnt for this query")
+        raise DataError(f"{version} wants weights that sum to 1, and all are 0: nothing was learned for this query")
     return [weight / total for weight in weights.values()]
 
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from kinrank.data.queryset import Float32
+from kinrank.arrays import Float32
 from kinrank.errors import DataError
 from kinrank.serve.messages import Candidates, Judged
 

@@ -83,7 +83,7 @@ class Endpoints:
         expires = time.perf_counter() + self._settings.deadline
         body = bodies.parse(raw, bodies.WeightsBody)
         model = request.headers.get(MODEL_HEADER)
-        late = Weights(model=model, fallback=Fallback.LATE, detail="not learnt in time")
+        late = Weights(model=model, fallback=Fallback.LATE, detail="not learned in time")
         if body.ids is not None and body.features is not None:
             candidates = bodies.candidates_of(body, bodies.matrix(body.features))
             found = await self._in_time(

@@ -14,7 +14,7 @@ from kinrank.serve.observer import Observer
 
 MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-_FARNESS = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
+_NOVELTY = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 
 class Metrics(Observer):
@@ -41,11 +41,11 @@ class Metrics(Observer):
             "kinrank_fallbacks", "Answers in the engine's order.", ["model", "reason"], registry=one
         )
         self._shed = Counter("kinrank_shed", "Requests turned away under load.", registry=one)
-        self._farness = Histogram(
-            "kinrank_query_farness",
+        self._novelty = Histogram(
+            "kinrank_query_novelty",
             "How far live queries are from judged ones; 1 is the edge of what is usual. Rises with drift.",
             ["model"],
-            buckets=_FARNESS,
+            buckets=_NOVELTY,
             registry=one,
         )
         self._models = Counter(
@@ -59,7 +59,7 @@ class Metrics(Observer):
         self._answers = cache(self._requests.labels)
         self._times = cache(self._seconds.labels)
         self._stage_times = cache(self._stages.labels)
-        self._distances = cache(self._farness.labels)
+        self._distances = cache(self._novelty.labels)
 
     def request(self, endpoint: str, status: int, seconds: float) -> None:
         """A request was answered."""
@@ -82,9 +82,9 @@ class Metrics(Observer):
         """An answer went out in the engine's order."""
         self._fallbacks.labels(model, reason.value).inc()
 
-    def farness(self, model: str, farness: float) -> None:
+    def novelty(self, model: str, novelty: float) -> None:
         """A live query is so far from the judged ones."""
-        self._distances(model).observe(farness)
+        self._distances(model).observe(novelty)
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """A model was taken, refused or taught."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kinrank.learn.base import Float64
+from kinrank.arrays import Float64
 from kinrank.measure import PairedComparison
 from kinrank.study.report.findings import Timing
 from kinrank.study.report.groups import GroupGain
@@ -146,7 +146,7 @@ def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str
         at = across(own)
         parts = [
             frame.y_axis(up, "+.3f"),
-            frame.x_axis(across, ",.0f", "k, neighbors that a model is learnt from"),
+            frame.x_axis(across, ",.0f", "k, neighbors that a model is learned from"),
             element("path", class_="band", d=band),
             element("line", class_="zero", x1=frame.left, x2=width - frame.right, y1=up(0), y2=up(0)),
             element("path", class_="line one", d=polyline(xs, [up(gains[k].mean_difference) for k in ks])),
@@ -167,7 +167,7 @@ def ratio_curves(by_mode: Mapping[str, Mapping[int, float]], alt: str) -> str:
     def draw(width: float) -> tuple[str, float]:
         frame = Frame(width, 240, left=48)
         across, up = _log_k(frame, ks), frame.y(0, top * 1.08 or 1.0)
-        parts = [frame.y_axis(up, ".2g"), frame.x_axis(across, ",.0f", "k, neighbors that a model is learnt from")]
+        parts = [frame.y_axis(up, ".2g"), frame.x_axis(across, ",.0f", "k, neighbors that a model is learned from")]
         for place, (mode, values) in enumerate(by_mode.items()):
             if not values:
                 continue
@@ -187,7 +187,7 @@ def ratio_curves(by_mode: Mapping[str, Mapping[int, float]], alt: str) -> str:
 
 
 def _mark(style: str, x: float, y: float) -> str:
-    """Round for one line and square for the other, so that they differ without colour."""
+    """Round for one line and square for the other, so that they differ without color."""
     if style == "one":
         return element("circle", class_="dot one", cx=x, cy=y, r=4)
     return element("rect", class_="dot two", x=x - 3.5, y=y - 3.5, width=7, height=7)

@@ -11,7 +11,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import PairedComparison, compare_paired
 from kinrank.measure.difficulty import difficulty_levels
-from kinrank.rankers.knn import KnnRanker
+from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.study.comparison import Comparison, Fittable
 from kinrank.study.leaks import find_leaks
 from kinrank.study.report.findings import Findings, Guard, Kinship
@@ -49,7 +49,7 @@ def collect(
     name_column
         The query column that has the text of each query; see `kinrank.study.report.names.query_names`.
     judged
-        The queries that were learnt from: neighbors get their names from them, and test queries that are among them,
+        The queries that were learned from: neighbors get their names from them, and test queries that are among them,
         or very like one of them, are told.
     validation
         Queries to show the effect of k on; test queries where not given.
@@ -108,9 +108,9 @@ def _kinship(
 
 
 def _guard(comparison: Comparison, subject: str, judged: QuerySet | None) -> Guard | None:
-    """By what was learnt from where it is given, and by what each entrant knows of that itself."""
+    """By what was learned from where it is given, and by what each entrant knows of that itself."""
     queries = comparison.queries
-    own = {each.name: each.learnt_from(queries) for each in comparison.entrants}
+    own = {each.name: each.learned_from(queries) for each in comparison.entrants}
     told = [known for known in own.values() if known is not None]
     if judged is None and not told:
         return None
@@ -120,7 +120,7 @@ def _guard(comparison: Comparison, subject: str, judged: QuerySet | None) -> Gua
         seen[leaks.seen_queries], near[leaks.near_queries] = True, True
     seen = np.any([seen, *told], axis=0)
     near &= ~seen
-    # What was fitted for the comparison learnt from `judged`, also where it does not remember.
+    # What was fitted for the comparison learned from `judged`, also where it does not remember.
     checked = {each.name for each in comparison.entrants if judged is not None and each.fit_seconds is not None}
     return Guard(
         seen=int(seen.sum()),

@@ -17,7 +17,7 @@ _SECTIONS = {
     "weights": ("What queries want", "heat"),
     "difficulty": ("Easy and hard queries", "levels"),
     "neighbors": ("How many neighbors", "curve"),
-    "advance": ("Models learnt in advance", "ratios"),
+    "advance": ("Models learned in advance", "ratios"),
     "latency": ("Time per query", "latency"),
     "method": ("How this was measured", None),
 }
@@ -120,7 +120,7 @@ def _curve(kinship: Kinship, curve: NeighborCurve) -> dict[str, Any]:
         else f"Tried on {curve.queries:,} of the test queries, to show what k does; choosing k by this picture would "
         "make the test worthless."
     )
-    note = f"{whose} The line at zero is one model for all queries, learnt from all {kinship.judged:,} judged ones."
+    note = f"{whose} The line at zero is one model for all queries, learned from all {kinship.judged:,} judged ones."
     return {"note": note, "table": tables.gain_table(rows)}
 
 

@@ -35,7 +35,7 @@ def _of_kin(findings: Findings, kinship: Kinship) -> dict[str, str]:
     figures = {"map": draw_map(kinship, findings.gains, _map_alt(findings, kinship))}
     if kinship.weights is not None:
         letters = ", ".join(kind.letter for kind in kinship.weights.kinds)
-        figures["kind_map"] = draw_kinds(kinship, kinship.weights, f"The map of queries, coloured by kind: {letters}.")
+        figures["kind_map"] = draw_kinds(kinship, kinship.weights, f"The map of queries, colored by kind: {letters}.")
         kinds = kind_gains(findings, kinship, kinship.weights)
         figures["kinds"] = _intervals(f"Change in {measure} by kind of query", kinds)
     if kinship.curve is not None and kinship.n_neighbors is not None:
@@ -59,7 +59,7 @@ def _told(what: str, rows: list[GroupGain]) -> str:
 
 def _map_alt(findings: Findings, kinship: Kinship) -> str:
     return (
-        f"Map of {len(kinship.shown):,} queries, coloured by change in {findings.measure}. "
+        f"Map of {len(kinship.shown):,} queries, colored by change in {findings.measure}. "
         "The queries that changed most are in the tables above."
     )
 

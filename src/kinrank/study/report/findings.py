@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.learn.base import Float64
+from kinrank.arrays import Float64
 from kinrank.measure import Measure, PairedComparison
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.report.landscape import Kind
@@ -55,7 +55,7 @@ class NeighborCurve:
 
 @dataclass(frozen=True)
 class ChangeRatios:
-    """How much the training set of a query would change if models were learnt in advance (Geng et al. 2008, 3.3.4).
+    """How much the training set of a query would change if models were learned in advance (Geng et al. 2008, 3.3.4).
 
     Attributes
     ----------
@@ -135,13 +135,13 @@ class Guard:
     Attributes
     ----------
     seen : int
-        Test queries that are among those learnt from.
+        Test queries that are among those learned from.
     near : int or None
         Test queries that have something very like them there; None where only ids could be compared.
     knowing : tuple of str
-        Entrants that say themselves that they have learnt from some.
+        Entrants that say themselves that they have learned from some.
     unchecked : tuple of str
-        Entrants of which nobody knows what they have learnt from.
+        Entrants of which nobody knows what they have learned from.
     others : PairedComparison or None
         The subject against the baseline on the test queries that are neither; None where those are too few, or all.
     """
@@ -174,7 +174,7 @@ class Findings:
     kinship : Kinship or None
         None where no entrant learns from neighbors.
     guard : Guard or None
-        Whether the test queries are new; None where nothing is known of what was learnt from.
+        Whether the test queries are new; None where nothing is known of what was learned from.
     """
 
     title: str

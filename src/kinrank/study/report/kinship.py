@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from copy import copy
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.base import Float64
 from kinrank.measure import Measure, compare_paired
-from kinrank.rankers.explain import Explanation
-from kinrank.rankers.knn import KnnRanker
-from kinrank.rankers.neighborhoods import Neighborhoods
-from kinrank.rankers.offline import OfflineModels, change_ratio
+from kinrank.rankers.knn.offline import OfflineModels, change_ratio
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.local.explanation import Explanation
+from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.study.report.findings import ChangeRatios, Kinship, NeighborCurve, Weights
 from kinrank.study.report.landscape import deciding_shares, kinds_of, map_of
 
@@ -29,8 +28,6 @@ _SUMMED = 20_000_000  # neighbors summed up for the largest k
 _RATIO_QUERIES = 200
 _SET_ENTRIES = 10_000_000  # the sets of all judged queries together, for Offline-1
 _SMALLEST_K = 25
-
-Int64 = NDArray[np.int64]
 
 
 def kinship_of(
@@ -88,7 +85,7 @@ def kinship_of(
 
 
 def judged_queries(ranker: KnnRanker) -> int:
-    """How many queries it learnt from; with cells, `qid_` names one of each."""
+    """How many queries it learned from; with cells, `qid_` names one of each."""
     return int(ranker.memory_.counts.sum())
 
 
@@ -171,7 +168,7 @@ def change_ratios(ranker: KnnRanker, queries: QuerySet) -> ChangeRatios | None:
     for k in counts:
         second[k] = _mean_ratio(near[:, :k], theirs[:, :k], pairs)
         if sets is not None and k <= most:
-            # Which sets the models would be learnt from is all that the ratio asks; the models are not needed.
+            # Which sets the models would be learned from is all that the ratio asks; the models are not needed.
             taught = Neighborhoods(sets[:, :k].ravel(), np.arange(m + 1) * k, np.zeros(m * k))
             models = OfflineModels([ranker.global_] * m, taught, pairs)
             chosen = [models.most_overlapping(members) for members in near[:, :k]]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.data.queryset import Float32, QuerySet
-from kinrank.learn.base import Float64
+from kinrank.arrays import Float32, Float64
+from kinrank.data.queryset import QuerySet
 
 _DIRECTIONS = 50  # principal components that the map is made from: the rest is mostly noise, and costs time
 _PERPLEXITY = 30.0

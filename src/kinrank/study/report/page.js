@@ -45,7 +45,7 @@ function drawMap(data) {
   const percent = (perMille) => signed(perMille / 10, 0) + "%";
   let selected = -1;
 
-  // Colour: by change in the measure, by kind, or by how far a feature's share is from the global model's.
+  // Color: by change in the measure, by kind, or by how far a feature's share is from the global model's.
   const select = at("color");
   const option = (value, text) => { const made = make("option", text); made.value = value; select.append(made); };
   if (data.kinds) option("kind", "kind of query");

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.learn.base import Float64
+from kinrank.arrays import Float64
 from kinrank.study.report.findings import Findings, Kinship, Weights
 from kinrank.study.report.svg import element, words
 
@@ -16,7 +16,7 @@ SIDE = 680
 
 _EDGE = 20
 _LEVELS = 3  # shades on each side of zero
-_COLOR_FEATURES = 24  # features that the map can be coloured by: those that vary most
+_COLOR_FEATURES = 24  # features that the map can be colored by: those that vary most
 
 
 def levels_of(gains: Float64) -> NDArray[np.int64]:
@@ -42,7 +42,7 @@ def places_on_paper(places: Float64) -> NDArray[np.int64]:
 
 
 def draw_map(kinship: Kinship, gains: Float64, alt: str) -> str:
-    """The map coloured by gain, with a ring for the query that is pointed at."""
+    """The map colored by gain, with a ring for the query that is pointed at."""
     shades = levels_of(gains[kinship.shown])
     # Whatever did not change lies under what did.
     parts = [
@@ -54,7 +54,7 @@ def draw_map(kinship: Kinship, gains: Float64, alt: str) -> str:
 
 
 def draw_kinds(kinship: Kinship, weights: Weights, alt: str) -> str:
-    """The map coloured by kind, with a letter in the middle of each."""
+    """The map colored by kind, with a letter in the middle of each."""
     at = places_on_paper(kinship.places)
     parts = [_dots(kinship, kind.members, f"k{place}") for place, kind in enumerate(weights.kinds)]
     for kind in weights.kinds:

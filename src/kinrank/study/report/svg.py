@@ -1,7 +1,7 @@
 """Inline SVG by hand: elements, scales, axes.
 
-The charts of a report are markup with class names and no colours or styles of their own. The page's style sheet
-colours them, so one drawing serves light, dark and print, and the page can forbid every inline style.
+The charts of a report are markup with class names and no colors or styles of their own. The page's style sheet
+colors them, so one drawing serves light, dark and print, and the page can forbid every inline style.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def metric_table(findings: Findings) -> list[dict[str, Any]]:
 
 
 def extremes(findings: Findings) -> dict[str, list[dict[str, Any]]]:
-    """The queries that won and lost most, with what they were learnt from and what came to weigh more or less."""
+    """The queries that won and lost most, with what they were learned from and what came to weigh more or less."""
     gains = np.nan_to_num(findings.gains)
     before, after = (each.per_query(findings.measure) for each in (findings.comparison.baseline, findings.own))
     order = np.argsort(-gains, kind="stable")
@@ -118,11 +118,11 @@ class _Cell:
 
 
 def heat_table(findings: Findings, kinship: Kinship, weights: Weights) -> HeatTable:
-    """The table that shows, in colour, how far each kind's weights are from the global ones."""
+    """The table that shows, in color, how far each kind's weights are from the global ones."""
     features = findings.comparison.queries.feature_names
     shares = np.array([kind.shares for kind in weights.kinds])
     change = shares - weights.everywhere
-    # To the nearest shade, so that what hardly differs has no colour.
+    # To the nearest shade, so that what hardly differs has no color.
     shades = np.rint(3 * change / (np.abs(change).max() or 1.0)).astype(int)
     order = np.argsort(-np.abs(change).max(axis=0), kind="stable").tolist()
     rows = [

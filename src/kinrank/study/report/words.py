@@ -45,24 +45,22 @@ def evidence(findings: Findings) -> str:
 
 
 def provenance(guard: Guard | None, queries: int) -> str:
-    """Whether the test queries are new to what was learnt from."""
+    """Whether the test queries are new to what was learned from."""
     if guard is None:
-        return (
-            "Nothing is known of the queries that were learnt from, so whether the test queries are new is not checked."
-        )
+        return "The training queries are unknown, so whether the test queries are new was not checked."
     if not guard.unchecked:
         return _novelty(guard, queries)
-    return f"{_novelty(guard, queries)} What {', '.join(guard.unchecked)} learnt from is not known, and not checked."
+    return f"{_novelty(guard, queries)} What {', '.join(guard.unchecked)} learned from is not known, and not checked."
 
 
 def _novelty(guard: Guard, queries: int) -> str:
     if guard.seen:
         knowing = f" (known to {', '.join(guard.knowing)})" if guard.knowing else ""
         return (
-            f"{guard.seen:,} of the {queries:,} test queries are among those that were learnt from{knowing}: "
+            f"{guard.seen:,} of the {queries:,} test queries are among those that were learned from{knowing}: "
             "what is measured on them says nothing about new queries. Test on others."
         )
-    said = "None of the test queries is among those that were learnt from"
+    said = "None of the test queries is among those that were learned from"
     if guard.near is None:
         return f"{said} (by id; nothing else was compared)."
     if not guard.near:

@@ -1,0 +1,70 @@
+"""Geng et al., Theorem 1: the bound on the loss difference between two models, beside the differences measured.
+
+RankSVM with the plain hinge, λ = 0.01, generated intents (300 + 40 queries, 20 features), k = 100. For each test query
+the model of KNN Online and that of Offline-2 score its pairs; the largest difference of their hinge losses is held
+against κ²/λ · γ, κ the length of the longest pair difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.arrays import Float64
+from kinrank.datasets import make_intents
+from kinrank.learn.ranksvm import RankSVM
+from kinrank.rankers.knn.offline import change_ratio, loss_difference_bound
+from kinrank.rankers.knn.ranker import KnnRanker
+from reproduction.data_folder import DataFolder
+from reproduction.part import Findings, Part, Piece
+
+PENALTY, K = 0.01, 100
+
+
+def measured(_: DataFolder) -> Findings:
+    """Change ratio, largest loss difference and bound of each test query."""
+    world = make_intents(300, 40, n_docs=20, n_features=20, seed=1)
+    train, test = world[:300], world[300:]
+    learner = RankSVM(PENALTY, loss="hinge")
+    ranker = KnnRanker(K, mode="offline-2", learner=learner, describe="mean", reference="reference", n_jobs=1)
+    ranker.fit(train)
+    points = ranker._points(test)
+    chosen = ranker.offline_choice(points)
+    offline, online = ranker.weights(test), ranker.set_params(mode="online").weights(test)
+    pairs = [pair_differences(ranker.preparer_.transform(query.X), query.grades) for query in test]
+    radius = max(float(np.linalg.norm(each, axis=1).max(initial=0.0)) for each in pairs)
+    to_scaled = 1.0 / ranker.preparer_.factor_
+    found, bounds, ratios = [], [], []
+    for query, (near, _distances) in enumerate(ranker.near(points)):
+        losses = [np.maximum(0.0, 1.0 - pairs[query] @ (weights[query] * to_scaled)) for weights in (offline, online)]
+        ratio = change_ratio(near, ranker._offline.neighbors_of(chosen[query]), ranker.memory_.pairs)
+        found.append(float(np.abs(losses[0] - losses[1]).max(initial=0.0)))
+        bounds.append(loss_difference_bound(ratio, PENALTY, radius))
+        ratios.append(ratio)
+    return Findings(values={"ratio": np.array(ratios), "difference": np.array(found), "bound": np.array(bounds)})
+
+
+def pair_differences(X: NDArray[Any], grades: NDArray[Any]) -> Float64:
+    """x_i - x_j of the pairs with y_i > y_j."""
+    better, worse = np.nonzero(grades[:, None] > grades[None, :])
+    differences: Float64 = X[better].astype(np.float64) - X[worse]
+    return differences
+
+
+def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
+    """Medians and maxima over test queries."""
+    values = found["all"].values
+    ratio, difference, bound = values["ratio"], values["difference"], values["bound"]
+    return {
+        "change ratio, median": round(float(np.median(ratio)), 3),
+        "largest loss difference of a query, median": round(float(np.median(difference)), 3),
+        "largest loss difference of all": round(float(difference.max()), 3),
+        "bound, median": round(float(np.median(bound)), 1),
+        "queries above their bound": int(np.sum(difference > bound)),
+    }
+
+
+PART = Part("bound", "geng", {"all": Piece(measured, minutes=0.3)}, summary)

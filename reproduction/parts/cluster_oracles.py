@@ -1,0 +1,85 @@
+"""Local models, Figures 2 and 3: what choosing among local models could reach, and what luck reaches alone.
+
+The best model always (UpperBound), Naive that knows the relevant documents (RelevantOnly), and always the r-th best of
+the models of 100 clusters; beside them what the same oracles reach with groups of queries drawn by lot. λ = 0.01,
+nothing is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.arrays import Float64
+from kinrank.data.queryset import QuerySet
+from kinrank.learn.ranksvm import RankSVM
+from kinrank.measure import LETOR_MAP
+from kinrank.measure.oracle import rank_curve, rank_of, upper_bound
+from kinrank.rankers.single import SingleRanker
+from reproduction.data_folder import DataFolder
+from reproduction.part import Findings, Part, found_on_folds, letor_pieces
+from reproduction.parts.cluster_methods import COLLECTIONS, average_precision, cluster_ranker
+
+CLUSTERS = (2, 5, 10, 20, 50, 100)
+CHANCE = "random groups"
+LINES = ("UpperBound", f"UpperBound, {CHANCE}", "RelevantOnly", "Naive")
+
+
+def one_fold(collection: str, fold: int, data: DataFolder) -> Findings:
+    """Test MAP of each line by number of clusters, and of the r-th best of the most models."""
+    train, _, test = data.letor_fold(collection, fold)
+    single = SingleRanker(RankSVM(), scale="none").fit(train)
+    by_count = []
+    for n_clusters in CLUSTERS:
+        ranker = cluster_ranker("naive", n_clusters).fit(train)
+        models = _map_of_models(ranker.local_scores(test), test)
+        chance = _map_of_models(_random_groups(train, ranker.labels_) @ test.X.T, test)
+        relevant = LETOR_MAP.mean(ranker.predict_relevant_only(test), test.grades, test.offsets)
+        naive = average_precision(ranker, test).mean()
+        by_count.append((upper_bound(models).mean(), upper_bound(chance).mean(), relevant, naive))
+    curves = {"clusters": rank_curve(models), CHANCE: rank_curve(chance)}
+    lines = {name: np.array(line) for name, line in zip(LINES, zip(*by_count, strict=True), strict=True)}
+    return Findings({"RankSVM": float(average_precision(single, test).mean())}, lines | curves)
+
+
+def _random_groups(train: QuerySet, labels: NDArray[np.int64]) -> Float64:
+    """Models of groups as large as the clusters, of queries drawn by lot: what choosing among many gains by luck."""
+    drawn = np.random.default_rng(0).permutation(labels)
+    return np.array([RankSVM().fit(train[drawn == group]).coef_ for group in range(labels.max() + 1)])
+
+
+def _map_of_models(scores: Float64, test: QuerySet) -> Float64:
+    return np.array([LETOR_MAP.per_query(row, test.grades, test.offsets) for row in scores])
+
+
+def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
+    """Of each collection the lines and curves, and the rank that RankSVM equals."""
+    return {collection: _collection(found_on_folds(found, collection)) for collection in COLLECTIONS}
+
+
+def _collection(folds: list[Findings]) -> dict[str, Any]:
+    baseline = float(np.mean([fold.figures["RankSVM"] for fold in folds]))
+    figures: dict[str, Any] = {
+        "n_clusters": list(CLUSTERS),
+        "RankSVM": round(baseline, 4),
+        **{name: np.mean([fold.values[name] for fold in folds], axis=0).round(4).tolist() for name in LINES},
+        "models of 100 clusters": [len(fold.values["clusters"]) for fold in folds],
+    }
+    for name in ("clusters", CHANCE):
+        curves = [fold.values[name] for fold in folds]
+        n_models = min(map(len, curves))  # empty clusters are dropped, so folds differ
+        curve = np.mean([each[:n_models] for each in curves], axis=0)
+        figures[f"r-th best, {name}"] = curve.round(4).tolist()
+        figures[f"RankSVM equals the r-th best, {name}"] = rank_of(baseline, curve)
+    return figures
+
+
+PART = Part(
+    "cluster-oracles",
+    "local-models",
+    letor_pieces(one_fold, dict(zip(COLLECTIONS, (0.3, 0.15), strict=True))),
+    summary,
+)

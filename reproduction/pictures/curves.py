@@ -1,0 +1,64 @@
+"""Geng et al., Figures 7, 8 and 9."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from reproduction.pictures.colors import BLUE, INK, METHODS, ORANGE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARKS = "oDs^v"
+
+
+def draw_methods(page: Figure, found: Mapping[str, Any]) -> None:
+    """Every measure and method, both sizes."""
+    panels = page.subplots(1, len(found), sharey=True)
+    for axes, (size, each) in zip(panels, found.items(), strict=True):
+        measures = list(each["all seeds"]["Single"])
+        for place, (method, color) in enumerate(METHODS.items()):
+            beside = [x + (place - 2) * 0.14 for x in range(len(measures))]  # side by side, so that none hides another
+            values = list(each["all seeds"][method].values())
+            axes.plot(beside, values, MARKS[place], color=color, label=method, markersize=6)
+        axes.set_xticks(range(len(measures)), [name.removesuffix(" NDCG") for name in measures])
+        axes.set(title=f"{size} queries")
+        axes.grid(visible=False, axis="x")
+    page.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
+
+
+def draw_over_k(page: Figure, found: Mapping[str, Any]) -> None:
+    """Quality of the three modes over k, and change ratios of both sizes over k / m."""
+    small, large = (size for size in found if size != "shape")
+    quality, ratio = page.subplots(1, 2)
+    by_k = found[small]["all modes by k"]
+    for mode in ("KNN Online", "KNN Offline-1", "KNN Offline-2"):
+        for measure, style in (("NDCG@10", "o-"), ("NDCG@5", "o--")):
+            values = [modes[mode][measure] for modes in by_k.values()]
+            label = f"{mode}, {measure}"
+            quality.plot([int(k) for k in by_k], values, style, color=METHODS[mode], label=label, markersize=3)
+    quality.set(xlabel=f"k (of m = {max(map(int, by_k)):,}; k = m is Single)", title="quality over k")
+    for size, style in ((small, "o-"), (large, "s--")):
+        for mode, values in found[size]["change ratio by k"].items():
+            m = max(map(int, values))
+            shares = [int(k) / m for k in values]
+            ratio.plot(shares, list(values.values()), style, color=METHODS[mode], label=f"{mode}, {size}", markersize=4)
+    ratio.set(xlabel="k / m", title="change ratio γ against KNN Online")
+    quality.legend(ncols=1, fontsize=8)
+    ratio.legend(fontsize=8)
+
+
+def draw_movies(page: Figure, found: Mapping[str, Any]) -> None:
+    """NDCG@10 on movie search over k, by two descriptions."""
+    axes = page.subplots()
+    names = {"mean": "the paper's description: the mean", "summaries+text": "summaries and query text"}
+    for (name, curve), color in zip(found["quality by k"].items(), (ORANGE, BLUE), strict=True):
+        axes.plot([int(k) for k in curve], list(curve.values()), "o-", color=color, label=names[name], markersize=4)
+    single = found["methods"]["Single RankRLS"]["NDCG@10"]
+    axes.axhline(single, color=INK, linestyle=":", linewidth=1.2, label="Single")
+    counts = [int(k) for k in found["quality by k"]["mean"]]
+    axes.set(xscale="log", xlabel="k, of 11,341 judged queries", ylabel="NDCG@10", title="movie search, KNN Online")
+    axes.set_xticks(counts, [f"{k:,}" for k in counts])
+    axes.minorticks_off()
+    axes.legend()

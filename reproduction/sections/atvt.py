@@ -1,0 +1,70 @@
+"""Zha et al. on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reproduction.markdown import by_name, table
+
+SHOWN = "MQ2007"
+"""The collection whose longer tables are shown: the largest in five folds."""
+
+
+def text(figures: Mapping[str, Any]) -> Iterator[str]:
+    """Blocks of Markdown."""
+    found = figures["atvt"]
+    yield (
+        "The paper's two data sets are not public; four collections stand in. Both sides are LightGBM with the same "
+        "trees; DCG@5, Wilcoxon's p. [aTVT](atvt.md) says how."
+    )
+    yield "### Tables 2 and 3: with and without aTVT"
+    yield "![Gain in DCG@5 by penalties on four collections](figures/reproduction-atvt.svg)"
+    yield "Each row is a setting of p, λ_α and λ_β; blue where Wilcoxon's p < 0.05 (nine settings, not corrected)."
+    yield "Penalties chosen on validation:\n\n" + table(
+        ["", "test queries", "without", "with aTVT", "gain, %", "p", "LambdaMART, the same trees"],
+        [
+            [
+                name,
+                each["test queries"],
+                each["without"],
+                each["with, penalties by validation"],
+                each["gain %"],
+                each["p"],
+                each["LambdaMART"],
+            ]
+            for name, each in found.items()
+        ],
+    )
+    yield "Each setting, gain in percent (p):\n\n" + table(
+        ["", *found],
+        [
+            [setting, *(_gain(each["each setting"][setting]) for each in found.values())]
+            for setting in found[SHOWN]["each setting"]
+        ],
+    )
+    yield "### Table 4: α and β of the training queries"
+    moments = list(next(iter(found[SHOWN]["lines"].values())))
+    yield f"{SHOWN}:\n\n" + table(
+        ["", *moments], [[setting, *line.values()] for setting, line in found[SHOWN]["lines"].items()]
+    )
+    yield "### Tables 5, 6 and 7: which queries gain"
+    yield "Change of DCG@5 at percentiles of the test queries, λ_α = 10, λ_β = 1:\n\n" + table(
+        ["", *found[SHOWN]["gain by percentile"]],
+        [[name, *each["gain by percentile"].values()] for name, each in found.items()],
+    )
+    yield f"Fifths of the test queries of {SHOWN} by their change, and the mean line of each:\n\n" + table(
+        ["", "change", "mean α", "mean β"],
+        [[f"fifth {i}", *each.values()] for i, each in enumerate(found[SHOWN]["fifths by gain"], start=1)],
+    )
+    yield "Mean α of test queries by what happens to their DCG:\n\n" + by_name(
+        "", {name: each["mean α"] for name, each in found.items()}, list(found[SHOWN]["mean α"]), digits=3
+    )
+    yield "Thirds by how far their line leaves α = 1, β = 0; gain in percent (p):\n\n" + table(
+        ["", "least moved", "middle", "most moved"],
+        [[name, *map(_gain, each["thirds, least moved first"])] for name, each in found.items()],
+    )
+
+
+def _gain(found: Mapping[str, float]) -> str:
+    return f"{found['gain %']:+.2f} ({found['p']:.2g})"

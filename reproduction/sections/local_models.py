@@ -1,0 +1,89 @@
+"""Local models with rank aggregation on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reproduction.markdown import by_name, table
+from reproduction.parts.cluster_methods import MEASURES, METHODS
+from reproduction.parts.cluster_oracles import CHANCE, LINES
+
+
+def text(figures: Mapping[str, Any]) -> Iterator[str]:
+    """Blocks of Markdown."""
+    yield "MQ2007 and MQ2008 with LETOR's folds and conventions, as in the paper. More in [Cluster models](cluster.md)."
+    yield "### The baseline: RankSVM as published with LETOR"
+    yield from _baselines(figures["letor-baselines"])
+    yield "### Table 2: against global models"
+    yield "Settings are chosen on validation by MAP; p of a paired t-test on average precision against our RankSVM."
+    for collection, found in figures["cluster-methods"].items():
+        yield _methods(collection, found)
+    yield "### Figures 2 and 3: choosing the best local model"
+    yield "![MAP by number of clusters, and of always the r-th best model](figures/reproduction-oracles.svg)"
+    yield _oracles(figures["cluster-oracles"])
+    yield "### Figure 4 and Table 3: by difficulty"
+    yield "![How many queries have how many relevant documents](figures/reproduction-relevant.svg)"
+    yield _shares(figures["relevant-counts"])
+    for collection, found in figures["cluster-methods"].items():
+        yield _difficulty(collection, found)
+
+
+def _baselines(found: Mapping[str, Any]) -> Iterator[str]:
+    columns = ["NDCG@1", "NDCG@3", "NDCG@5", "NDCG@10", "MAP", "MeanNDCG"]
+    for collection in ("MQ2007", "MQ2008", "OHSUMED"):
+        yield by_name(collection, found[collection], columns)
+    yield "OHSUMED's published row is that of weak regularization. RankSVM by penalty λ:\n\n" + by_name(
+        "λ", found["OHSUMED by penalty"], ["NDCG@1", "NDCG@10", "MAP"]
+    )
+
+
+def _methods(collection: str, found: Mapping[str, Any]) -> str:
+    p = "p against RankSVM (MAP)"
+    rows = {f"{name}, published": row for name, row in found["published"].items()} | found["methods"]
+    return by_name(collection, rows, [*MEASURES, p])
+
+
+def _oracles(found: Mapping[str, Any]) -> str:
+    rows: list[list[object]] = []
+    for collection, each in found.items():
+        rows += [[f"{collection}, {line}", *each[line]] for line in LINES]
+        rows.append([f"{collection}, RankSVM", *[each["RankSVM"]] * len(each["n_clusters"])])
+    counts = next(iter(found.values()))["n_clusters"]
+    ranks = [
+        [
+            collection,
+            each["RankSVM equals the r-th best, clusters"],
+            each[f"RankSVM equals the r-th best, {CHANCE}"],
+            f"{min(each['models of 100 clusters'])} to {max(each['models of 100 clusters'])}",
+        ]
+        for collection, each in found.items()
+    ]
+    return (
+        "MAP by number of clusters, λ = 0.01, nothing chosen. *Random groups* are groups of the same sizes whose "
+        "queries were drawn by lot: with many models UpperBound is luck.\n\n"
+        + table(["clusters", *counts], rows)
+        + "\n\nAlways the r-th best of the models of 100 clusters; some clusters get no query.\n\n"
+        + table(["", "RankSVM equals r", "with random groups", "models"], ranks)
+    )
+
+
+def _shares(found: Mapping[str, Any]) -> str:
+    rows = [
+        [f"{collection}, {rule}", *shares.values()]
+        for collection, each in found.items()
+        for rule, shares in each["percent"].items()
+    ]
+    return (
+        "Percent of queries without relevant documents, hard (fewer than 4), normal and easy. The paper's definition "
+        "is *more than 20*, its shares are those of *from 20 on*.\n\n"
+        + table(["", "none", "hard", "normal", "easy"], rows)
+    )
+
+
+def _difficulty(collection: str, found: Mapping[str, Any]) -> str:
+    levels = ["hard", "normal", "easy"]
+    counts = found["queries by difficulty"]
+    header = [f"{collection}, MAP", *(f"{level} ({counts[level]:,})" for level in levels)]
+    by_level = found["by difficulty (MAP)"]
+    return table(header, [[method, *(by_level[method][level] for level in levels)] for method in METHODS])

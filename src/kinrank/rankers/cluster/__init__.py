@@ -1,0 +1,1 @@
+"""`ClusterRanker`: a model per cluster of judged queries, mixed for each query."""

@@ -1,0 +1,55 @@
+"""Scores that a judged query gets from models that have seen neither it nor its group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.arrays import Float64, Int64
+from kinrank.data.queryset import QuerySet
+from kinrank.data.split import fold_of_query
+from kinrank.errors import DataError
+from kinrank.learn.pairs import JudgedPairs
+
+
+def honest_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
+    """The fold of each query; None where the queries are too few for every fold to have something to learn from."""
+    # By position, not by id: how queries are called must not change what is learned.
+    together = np.arange(len(queries)) if group is None else queries.query_columns[group]
+    if len(np.unique(together)) < 2 * n_folds:
+        return None
+    try:
+        fold = fold_of_query(queries, n_folds, group=together, seed=seed)
+    except DataError:  # one group is most of the queries
+        return None
+    pairs = np.bincount(fold, JudgedPairs.of(queries).pairs, n_folds)
+    return fold if np.count_nonzero(pairs) > 1 else None
+
+
+def out_of_fold(
+    queries: QuerySet, fold: Int64, score: Callable[[QuerySet, QuerySet, int], Float64], width: int
+) -> Float64:
+    """What ``score(seen, held_out, fold)`` says of the held-out rows, for every fold, put together.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[1.0], [2.0], [3.0]], [1, 2, 4], qid=["a", "b", "c"])
+    >>> out_of_fold(queries, np.array([0, 1, 0]), lambda seen, out, _: np.full((out.n_rows, 1), seen.grades.mean()), 1)
+    array([[2. ],
+           [2.5],
+           [2. ]])
+    """
+    scores = np.empty((queries.n_rows, width))
+    for held_out in range(int(fold.max()) + 1):
+        out = fold == held_out
+        scores[rows_of(queries, out)] = score(queries[~out], queries[out], held_out)
+    return scores
+
+
+def rows_of(queries: QuerySet, chosen: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which rows belong to the chosen queries."""
+    rows: NDArray[np.bool_] = np.repeat(chosen, queries.sizes)
+    return rows

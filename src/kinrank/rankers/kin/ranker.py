@@ -1,0 +1,305 @@
+"""KinRanker, the one we recommend: global trees that are told what the query's own model says."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.queryset import QuerySet
+from kinrank.data.vectors import VECTORS, QueryVectors
+from kinrank.describe import Describer
+from kinrank.describe.spec import Spec
+from kinrank.describe.standing import standings
+from kinrank.errors import ParameterError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.learn.prepare import Missing, Scale
+from kinrank.rankers.base import Ranker, Scored
+from kinrank.rankers.kin.blend import MEASURE, best_shares, standardized_columns
+from kinrank.rankers.kin.crossfit import honest_folds, out_of_fold, rows_of
+from kinrank.rankers.kin.explanation import KinExplanation, explain_kin
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.store import nest, unnest
+
+INGREDIENTS = ("trees", "local", "global")
+NEIGHBORS = (10, 25, 50, 100, 200, 400, 800)
+_COMPONENTS = 46
+_PRIOR_STRENGTH = 0.1
+_SMOOTH = 11
+
+
+class KinRanker(Ranker):
+    """Boosted trees that see the query's own model, blended with it by their record on queries they had not seen.
+
+    Three ingredients, all learned from the judged queries:
+
+    - *local*: the linear model of the query's nearest judged queries (`KnnRanker`, pulled to the global one);
+    - *global*: the linear model of all of them;
+    - *trees*: a bag of LambdaMART models over the features, where each value stands among the query's candidates, and
+      the local score. In training, the local score of a query comes from models that have seen neither it nor its
+      group. Each tree model leaves out one fold of the queries; the folds together say how many trees to keep.
+
+    What each ingredient says of the queries it had not seen decides how much it counts; where queries do not differ,
+    that is the gate: the global model alone is among the blends. A query farther from all judged queries than any of
+    them is from the others is taken to have no kin, and the global model stands in for its local one.
+
+    Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30.
+
+    Parameters
+    ----------
+    n_neighbors : int or "auto"
+        k of the local model; ``"auto"`` tries 10 to 800 on queries held out.
+    n_members : int
+        Tree models in the bag, and folds of the cross-fitting.
+    trees : LambdaMART, optional
+        Settings of the tree models; the number of trees is the most that are grown.
+    describe : str, list, dict, Describer or "auto"
+        How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates, and its
+        vector where there is one.
+    reference : str or int, optional
+        The feature (such as BM25) whose best candidates describe the query.
+    group_column : str, optional
+        A query column: queries that share a value are about one thing and are never on both sides of a fold.
+    scale, missing
+        How features are prepared for the linear models; see `SingleRanker`. Trees read them as they are.
+    seed : int
+        Of folds and trees.
+
+    Attributes
+    ----------
+    shares_ : dict
+        How much trees, local and global model count.
+    record_ : dict
+        NDCG@10 of each ingredient, and of the blend, on judged queries out of fold.
+    local_ : KnnRanker
+        The local model, with its own `explain` and `weights`.
+    members_ : list of LambdaMART
+        The bag; empty where the queries were too few to hold any out, and the global model ranks alone.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> camps = make_two_camps(n_queries=80, seed=0)
+    >>> ranker = KinRanker().fit(camps[:60])
+    >>> ranker.score(camps[60:])
+    1.0
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int | Literal["auto"] = "auto",
+        *,
+        n_members: int = 4,
+        trees: LambdaMART | None = None,
+        describe: Spec | Describer = "auto",
+        reference: str | int | None = None,
+        group_column: str | None = None,
+        scale: Scale = "standard",
+        missing: Missing = "mean",
+        seed: int = 0,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_members = n_members
+        self.trees = trees
+        self.describe = describe
+        self.reference = reference
+        self.group_column = group_column
+        self.scale = scale
+        self.missing = missing
+        self.seed = seed
+
+    # --- learning -------------------------------------------------------------------------------------------------
+
+    def _fit(self, queries: QuerySet) -> None:
+        self._check_settings(queries)
+        self._has_vectors = VECTORS in queries.query_columns
+        fold = honest_folds(queries, self.n_members, self.group_column, self.seed)
+        self.n_neighbors_ = self._choose_neighbors(queries, fold)
+        self.local_ = self._local(self.n_neighbors_).fit(queries)
+        self.members_: list[LambdaMART] = []
+        self.shares_ = dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True))
+        self.record_: dict[str, float] = {}
+        if fold is not None:
+            self._fit_trees(queries, fold)
+
+    def _check_settings(self, queries: QuerySet) -> None:
+        whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
+        if self.n_neighbors != "auto" and not (whole and int(self.n_neighbors) > 0):
+            raise ParameterError(f"n_neighbors must be 'auto' or a whole number from 1, got {self.n_neighbors!r}")
+        if not (isinstance(self.n_members, Integral) and self.n_members > 1):
+            raise ParameterError(f"n_members must be a whole number from 2, got {self.n_members!r}")
+        if self.trees is not None and not isinstance(self.trees, LambdaMART):
+            raise ParameterError(f"trees must be a LambdaMART, got {self.trees!r}")
+        if self.group_column is not None and self.group_column not in queries.query_columns:
+            raise ParameterError(
+                f"group_column {self.group_column!r} is not a query column: there are {sorted(queries.query_columns)}"
+            )
+
+    def _local(self, n_neighbors: int) -> KnnRanker:
+        describe = self.describe
+        if isinstance(describe, str) and describe == "auto":
+            blocks = "summaries+text" if self._has_vectors else "summaries"
+            describe = Describer(blocks, reference=self.reference, n_components=_COMPONENTS)
+        return KnnRanker(
+            n_neighbors,
+            describe=describe,
+            reference=self.reference,
+            neighbor_weights="gaussian",
+            prior="global",
+            prior_strength=_PRIOR_STRENGTH,
+            scale=self.scale,
+            missing=self.missing,
+        )
+
+    def _choose_neighbors(self, queries: QuerySet, fold: Int64 | None) -> int:
+        """The k whose local models rank the first fold best, learned from the others."""
+        if self.n_neighbors != "auto":
+            return int(self.n_neighbors)
+        if fold is None:
+            return NEIGHBORS[0]
+        seen, out = queries[fold != 0], queries[fold == 0]
+        ranker = self._local(NEIGHBORS[0]).fit(seen)
+        # Past half of the queries a local model is hardly local.
+        tried = [k for k in NEIGHBORS if 2 * k <= len(seen)] or [NEIGHBORS[0]]
+        quality = {
+            k: MEASURE.mean(ranker.set_params(n_neighbors=k).predict(out), out.grades, out.offsets) for k in tried
+        }
+        return max(quality, key=quality.__getitem__)
+
+    def _fit_trees(self, queries: QuerySet, fold: Int64) -> None:
+        def linear(seen: QuerySet, out: QuerySet, _: int) -> Float64:
+            return _linear_scores(self._local(self.n_neighbors_).fit(seen), out)[0]
+
+        scores = np.empty((queries.n_rows, 3))
+        scores[:, 1:] = out_of_fold(queries, fold, linear, 2)
+        table = queries.replace(X=self._table(queries, scores[:, 1]), feature_names=())
+
+        self.members_ = [
+            self._tree_settings()
+            .set_params(seed=self.seed + member)
+            .fit(table[fold != member], watch=table[fold == member])
+            for member in range(self.n_members)
+        ]
+        self.n_trees_ = _trees_to_keep([model.curve_ for model in self.members_], np.bincount(fold))
+        for member, model in enumerate(self.members_):
+            out = rows_of(queries, fold == member)
+            scores[out, 0] = model.keep_trees(self.n_trees_).predict(table.X[out])
+        self._decide(queries, scores)
+
+    def _tree_settings(self) -> LambdaMART:
+        if self.trees is not None:
+            return self.trees.copy()
+        params = {"feature_fraction": 0.5}
+        return LambdaMART(
+            n_trees=300, n_leaves=15, learning_rate=0.05, min_rows_in_leaf=50, params=params, seed=self.seed
+        )
+
+    def _decide(self, queries: QuerySet, scores: Float64) -> None:
+        """Shares by the record of each ingredient on queries it had not seen."""
+        parts = standardized_columns(scores, queries)
+        record = [MEASURE.mean(part, queries.grades, queries.offsets) for part in parts.T]
+        shares, blended = best_shares(parts, queries)
+        self.shares_ = dict(zip(INGREDIENTS, shares.tolist(), strict=True))
+        self.record_ = {**dict(zip(INGREDIENTS, record, strict=True)), "blend": blended}
+
+    @staticmethod
+    def _table(queries: QuerySet, local: Float64) -> Float32:
+        """What trees see: features, their standing, the local score and its standing."""
+        score = local.astype(np.float32)[:, None]
+        parts = [queries.X, standings(queries.X, queries.offsets), score, standings(score, queries.offsets)]
+        return np.hstack(parts)
+
+    def remarks(self) -> list[str]:
+        """What each ingredient reached on queries it had not seen, and how much it counts."""
+        if not self.members_:
+            return ["too few queries, or groups, to hold any out: the global linear model ranks alone"]
+        reached = ", ".join(f"{part} {self.record_[part]:.4f}" for part in (*INGREDIENTS, "blend"))
+        shares = ", ".join(f"{part} {share:.0%}" for part, share in self.shares_.items() if share)
+        return [f"NDCG @ 10 out of fold: {reached}", f"what ranks: {shares}; k = {self.n_neighbors_}"]
+
+    # --- ranking --------------------------------------------------------------------------------------------------
+
+    def _predict(self, queries: QuerySet) -> Float64:
+        return self._score_and_place(queries).scores
+
+    def _score_and_place(self, queries: QuerySet) -> Scored:
+        parts, _, novelty = self._ingredients(queries)
+        return Scored(parts @ self._shares, novelty)
+
+    @property
+    def _shares(self) -> Float64:
+        return np.array([self.shares_[name] for name in INGREDIENTS])
+
+    def _ingredients(self, queries: QuerySet) -> tuple[Float64, Float32 | None, Float64]:
+        """The standardized score of each ingredient, what the trees saw, and how far each query is."""
+        scores = np.zeros((queries.n_rows, 3))
+        scores[:, 1:], novelty = _linear_scores(self.local_, queries)
+        table = None
+        if self.members_:
+            table = self._table(queries, scores[:, 1])
+            scores[:, 0] = np.mean([model.predict(table) for model in self.members_], axis=0)
+        return standardized_columns(scores, queries), table, novelty
+
+    def explain(
+        self,
+        X: ArrayLike | QuerySet,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> list[KinExplanation]:
+        """Why each query is ranked as it is: its kin, its weights, and what each ingredient adds to each score."""
+        queries = self._take(X, None, qid, group, query_vectors)
+        parts, table, novelty = self._ingredients(queries)
+        return explain_kin(self, queries, parts * self._shares, table, novelty <= self.local_.farthest)
+
+    # --- keeping ----------------------------------------------------------------------------------------------------
+
+    def get_state(self) -> State:
+        """Everything learned."""
+        parts = {f"member{i}": model.get_state() for i, model in enumerate(self.members_)}
+        return nest(local=self.local_.get_state(), **parts) | {
+            "shares": self._shares,
+            "record": np.array([self.record_[name] for name in (*INGREDIENTS, "blend")] if self.record_ else []),
+            "n_neighbors": np.array(self.n_neighbors_),
+            "has_vectors": np.array(self._has_vectors),
+        }
+
+    def set_state(self, state: State) -> Self:
+        """Take over everything learned."""
+        self._has_vectors = bool(state["has_vectors"])
+        self.n_neighbors_ = int(state["n_neighbors"])
+        self.local_ = self._local(self.n_neighbors_).set_state(unnest(state, "local"))
+        self.local_.feature_names_, self.local_.n_features_in_ = self.feature_names_, self.n_features_in_
+        self.members_ = []
+        while parts := unnest(state, f"member{len(self.members_)}"):
+            self.members_.append(self._tree_settings().set_state(parts))
+        self.shares_ = dict(zip(INGREDIENTS, state["shares"].tolist(), strict=True))
+        self.record_ = dict(zip((*INGREDIENTS, "blend"), state["record"].tolist(), strict=False))
+        return self
+
+
+def _trees_to_keep(curves: list[Float64], n_queries: Int64) -> int:
+    """How many trees each member ranks with: twice as many as are best for one alone.
+
+    One curve over all judged queries: that of a single fold is too noisy to stop by. It is the curve of members alone,
+    and averaging takes off what they learn too much, so a bag bears more trees than its members do.
+    """
+    together = np.average(curves, axis=0, weights=n_queries)
+    smooth = np.convolve(np.pad(together, _SMOOTH // 2, mode="edge"), np.full(_SMOOTH, 1 / _SMOOTH), "valid")
+    return min(2 * (int(np.argmax(smooth)) + 1), len(together))
+
+
+def _linear_scores(local: KnnRanker, queries: QuerySet) -> tuple[Float64, Float64]:
+    """Scores of the local and of the global model, and how far each query is from what was judged.
+
+    Where a query has no kin, farther away than any judged query, the global model stands in for the local one.
+    """
+    placed = local._score_and_place(queries)
+    by_global = local.global_.predict(local._prepared(queries))
+    novelty = np.zeros(len(queries)) if placed.novelty is None else placed.novelty
+    strange = rows_of(queries, novelty > local.farthest)
+    return np.column_stack([np.where(strange, by_global, placed.scores), by_global]), novelty

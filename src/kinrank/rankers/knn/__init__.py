@@ -1,0 +1,1 @@
+"""`KnnRanker`: a model per query, learned from its nearest judged queries."""

@@ -1,0 +1,1 @@
+"""What rankers that learn from some of the judged queries share."""

@@ -1,0 +1,154 @@
+"""What local rankers share: features prepared, queries described, judgments remembered, the global model kept."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.arrays import Float32, Float64, State
+from kinrank.data.queryset import QuerySet
+from kinrank.describe import Describer, as_describer
+from kinrank.describe.spec import Spec
+from kinrank.errors import ParameterError
+from kinrank.learn import make_learner
+from kinrank.learn.base import Learner, LinearLearner
+from kinrank.learn.prepare import Missing, Preparer, Scale
+from kinrank.learn.statistics import PairStatistics
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.local.memory import Memory, Pull, remember, restore
+from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.store import nest, unnest
+
+Prior = Literal["none", "global"]
+
+
+class LocalRanker(Ranker):
+    """Base of rankers that learn a model from some of the judged queries for some of the others.
+
+    A subclass says which model ranks a query: it implements `_fit_local` and `_models`.
+    """
+
+    learner: str | Learner
+    describe: Spec | Describer
+    reference: str | int | None
+    prior: Prior
+    prior_strength: float
+    scale: Scale
+    missing: Missing
+
+    def _check_settings(self) -> None:
+        """Refuse settings that make no sense, before anything learned earlier is touched."""
+        check_prior(self.prior, self.prior_strength)
+
+    @abstractmethod
+    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
+        """Prepare what answers `_models`, given the training queries as points."""
+
+    @abstractmethod
+    def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
+        """The model of each query."""
+
+    def _fit(self, queries: QuerySet) -> None:
+        self._check_settings()
+        self.learner_ = make_learner(self.learner)
+        if self.prior == "global" and not self.learner_.linear:
+            raise ParameterError("prior='global' pulls weights, and this learner has none: set prior='none'")
+        prepared = queries
+        if not self.learner_.reads_missing:
+            self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
+            prepared = self.preparer_.apply(queries)
+        self.memory_: Memory = remember(self.learner_, prepared)
+        self.global_ = self.memory_.learn(np.arange(len(queries)), np.ones(len(queries)))
+        self.describer_ = as_describer(self.describe, reference=self.reference)
+        targets = unit_moments(prepared) if self.describer_.needs_targets else None
+        self.describer_.fit(queries, targets=targets)
+        self._fit_local(queries, self._points(queries))
+
+    def _points(self, queries: QuerySet) -> Float32:
+        return self.describer_.transform(queries)
+
+    def _prepared(self, queries: QuerySet) -> NDArray[Any]:
+        return queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
+
+    def _learn_each(self, near: Neighborhoods, weights: Float64 | None = None) -> list[Learner]:
+        """The model of each set of judged queries; the global one where a set has no pair to learn from."""
+        each = np.ones(len(near.members)) if weights is None else weights
+        models = self.memory_.learn_each(near.members, near.starts, each, self._pull())
+        learned = near.totals(self.memory_.pairs[near.members] * each) > 0
+        return [model if taught else self.global_ for model, taught in zip(models, learned, strict=True)]
+
+    def _pull(self) -> Pull | None:
+        if self.prior == "none" or not isinstance(self.global_, LinearLearner):
+            return None
+        return Pull(self.prior_strength, self.global_.coef_)
+
+    def _predict(self, queries: QuerySet) -> Float64:
+        return self._score_by(self._models(queries, self._points(queries)), queries)
+
+    def _score_by(self, models: list[Learner], queries: QuerySet) -> Float64:
+        """The scores of each query's candidates by its own model."""
+        X = self._prepared(queries)
+        scores = np.empty(queries.n_rows)
+        for query, model in enumerate(models):
+            rows = slice(queries.offsets[query], queries.offsets[query + 1])
+            scores[rows] = model.predict(X[rows])
+        return scores
+
+    def _weights(self, queries: QuerySet) -> Float64:
+        if not self.learner_.linear:
+            return super()._weights(queries)
+        models = self._models(queries, self._points(queries))
+        weights = np.array([coefficients(model) for model in models]).reshape(len(queries), queries.n_features)
+        return self.preparer_.raw_weights(weights)
+
+    def get_state(self) -> State:
+        """Everything learned."""
+        parts: dict[str, Mapping[str, NDArray[Any]]] = {
+            "describer": self.describer_.get_state(),
+            "memory": self.memory_.get_state(),
+            "global": self.global_.get_state(),
+        }
+        if not self.learner_.reads_missing:
+            parts["preparer"] = self.preparer_.get_state()
+        return nest(**parts)
+
+    def set_state(self, state: State) -> Self:
+        """Take over everything learned."""
+        self.learner_ = make_learner(self.learner)
+        if not self.learner_.reads_missing:
+            self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
+        self.describer_ = as_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
+        self.memory_ = self._restore(unnest(state, "memory"))
+        self.global_ = make_learner(self.learner).set_state(unnest(state, "global"))
+        return self
+
+    def _restore(self, state: State) -> Memory:
+        return restore(self.learner_, state)
+
+
+def check_prior(prior: str, strength: float) -> None:
+    """Raise where the settings of the prior make no sense."""
+    if prior not in ("none", "global"):
+        raise ParameterError(f"prior must be 'none' or 'global', got {prior!r}")
+    if not (isinstance(strength, Real) and strength > 0):
+        raise ParameterError(f"prior_strength must be positive, got {strength!r}; or set prior='none'")
+
+
+def coefficients(model: Learner) -> Float64:
+    """The weights of a linear model."""
+    if not isinstance(model, LinearLearner):
+        raise ParameterError(f"{type(model).__name__} has no weights: its model is not linear")
+    return model.coef_
+
+
+def unit_moments(prepared: QuerySet) -> Float64:
+    """What each query wants from a linear model: the direction of its summed pair differences."""
+    moments = PairStatistics.of(prepared).moment.astype(np.float64)
+    norms = np.linalg.norm(moments, axis=1, keepdims=True)
+    units: Float64 = np.divide(moments, norms, out=np.zeros_like(moments), where=norms > 0)
+    return units

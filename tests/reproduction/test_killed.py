@@ -1,0 +1,50 @@
+"""A whole paper, killed for real in the middle and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reproduction import results
+from reproduction.results import Results
+from tests.processes import children, is_alive, wait_until
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+@pytest.mark.data
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
+def test_a_killed_run_goes_on_and_finds_what_the_docs_say(data_dir: Path, tmp_path: Path):
+    command = [sys.executable, "-m", "reproduction", "sser", "--data", data_dir, "--out", tmp_path, "--jobs", "2"]
+
+    def kept() -> dict[Path, int]:
+        return {file: file.stat().st_mtime_ns for file in tmp_path.glob("pieces/*/[!.]*/manifest.json")}
+
+    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(kept)
+        workers = children(running.pid)
+    finally:
+        os.kill(running.pid, signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    finished = kept()
+    assert 0 < len(finished) < 10
+    assert len(workers) >= 2
+    wait_until(lambda: not any(map(is_alive, workers)), 30.0)
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert finished.items() <= kept().items()  # what was finished has not been touched
+    assert len(kept()) == 10
+    assert "7 of 11 claims reproduced" in done.stdout
+    here, stored = Results.read(tmp_path / results.FILE), Results.read(DOCS / results.FILE)
+    assert [str(each) for each in here.verdicts()["sser"]] == [str(each) for each in stored.verdicts()["sser"]]
+    assert (tmp_path / "reproduction.md").exists()
+    assert (tmp_path / "figures" / "reproduction-ensemble.svg").exists()
