@@ -1,1 +1,1 @@
-"""One module per claim of the docs; `python -m benchmarks NAME` runs it."""
+"""Benchmarks: one module for each claim in the docs. ``python -m benchmarks NAME`` runs one."""

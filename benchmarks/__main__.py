@@ -1,50 +1,55 @@
-"""Run one claim of the docs and print its figures as one JSON line last: ``python -m benchmarks NAME``."""
+"""Run a benchmark: ``python -m benchmarks NAME``. The last line printed is its figures as JSON."""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
-import pkgutil
 import sys
+from pathlib import Path
+from types import ModuleType
 
-import benchmarks
-
-HELPERS = {"__main__", "common"}
+FOLDER = Path(__file__).parent
+SHARED = {"__init__", "__main__", "common"}
 
 
 def names() -> list[str]:
-    """The claims there are."""
-    return sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in HELPERS)
+    """Return the names of all benchmarks."""
+    return sorted(file.stem for file in FOLDER.glob("*.py") if file.stem not in SHARED)
+
+
+def claim(name: str) -> str:
+    """Return the first line of a benchmark's docstring, without importing the packages it needs."""
+    docstring = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8")))
+    return (docstring or "").partition("\n")[0]
 
 
 def main() -> int:
-    """Entry point."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="?", choices=names(), metavar="NAME", help="the claim to run")
-    parser.add_argument("--list", action="store_true", help="name the claims and stop")
-    options, rest = parser.parse_known_args()
-    if options.list:
+    parser.add_argument("name", nargs="?", choices=names(), metavar="NAME", help="benchmark to run")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks with their claims and exit")
+    arguments, rest = parser.parse_known_args()
+    if arguments.list:
         for name in names():
-            claim = (importlib.import_module(f"benchmarks.{name}").__doc__ or "").strip().splitlines()[0]
-            print(f"{name:24} {claim}")
+            print(f"{name:24} {claim(name)}")
         return 0
-    if options.name is None:
-        parser.error("say which claim to run; --list names them")
-    module = importlib.import_module(f"benchmarks.{options.name}")
-    figures = module.run(**_options_of(module, rest, parser))
+    if arguments.name is None:
+        parser.error("NAME is required; --list shows the benchmarks")
+    module = importlib.import_module(f"benchmarks.{arguments.name}")
+    figures = module.run(**_options(module, rest, f"{parser.prog} {arguments.name}"))
     sys.stdout.flush()
-    print(json.dumps({"benchmark": options.name, **figures}))
+    print(json.dumps({"benchmark": arguments.name, **figures}))
     return 0
 
 
-def _options_of(module: object, rest: list[str], parser: argparse.ArgumentParser) -> dict[str, str]:
-    """The ``--option value`` words of a claim that takes some: its OPTIONS, name to choices."""
-    known = getattr(module, "OPTIONS", {})
-    own = argparse.ArgumentParser(prog=parser.prog)
-    for option, choices in known.items():
-        own.add_argument(f"--{option}", choices=choices, default=choices[0])
-    return vars(own.parse_args(rest))
+def _options(module: ModuleType, words: list[str], prog: str) -> dict[str, str]:
+    """Parse the options of one benchmark: its ``OPTIONS`` maps each name to the choices, the default first."""
+    parser = argparse.ArgumentParser(prog=prog)
+    for option, choices in getattr(module, "OPTIONS", {}).items():
+        parser.add_argument(f"--{option}", choices=choices, default=choices[0])
+    return vars(parser.parse_args(words))
 
 
 if __name__ == "__main__":

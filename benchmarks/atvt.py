@@ -14,9 +14,9 @@ who gains.
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """Figures of each collection."""
-    return reproduced("atvt")
+    return reproduce("atvt")

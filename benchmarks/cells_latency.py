@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import interleaved, say
+from benchmarks.common import interleaved, log_progress
 from benchmarks.knn_latency import world
 from kinrank import KnnRanker, QuerySet, load
 from kinrank.neighbors.cells import CellTree
@@ -49,7 +49,7 @@ def run() -> dict[str, object]:
         paths = {name: Path(folder) / str(number) for number, name in enumerate(rankers)}
         for name, ranker in rankers.items():
             ranker.save(paths[name])
-        say("models written")
+        log_progress("models written")
         queries = world(QUERIES, CANDIDATES, FEATURES, 1)
         times = measure({name: load(path) for name, path in paths.items()}, queries)
         memory = {name: resident_mb(path) for name, path in paths.items()}

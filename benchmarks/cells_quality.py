@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import msrd, say
+from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, QuerySet, SingleRanker, choose_cells
 from kinrank.datasets import make_intents
 from kinrank.describe import Describer
@@ -68,7 +68,7 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
             "95%": [round(limit, 4) for limit in paired.interval],
             "each order": [round(float((each - exact).mean()), 4) for each in found],
         }
-        say(f"{n_cells} cells: {figures['cells'][n_cells]}")
+        log_progress(f"{n_cells} cells: {figures['cells'][n_cells]}")
     chosen = choose_cells(
         alike(ranker, neighbor_weights="uniform"), train, vali, [len(train) // share for share in SHARES], NEIGHBORS
     )

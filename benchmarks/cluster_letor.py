@@ -8,10 +8,10 @@ oracles reach with groups of queries drawn by lot. ``kinrank reproduce local-mod
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """Of each collection: tables of test measures, by difficulty, settings chosen, and the oracles."""
-    methods, oracles = reproduced("cluster-methods"), reproduced("cluster-oracles")
+    methods, oracles = reproduce("cluster-methods"), reproduce("cluster-oracles")
     return {collection: {**methods[collection], "oracles": oracles[collection]} for collection in methods}

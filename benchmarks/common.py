@@ -1,4 +1,4 @@
-"""What several claims share: where the data is, folds, timing side by side."""
+"""Helpers that several benchmarks share: the judged collections, progress and timing."""
 
 from __future__ import annotations
 
@@ -21,50 +21,56 @@ from reproduction.run import measure, usable_cores
 
 
 def data_dir() -> Path:
-    """The judged collections: the setting KINRANK_DATA, or shared/data beside the checkout."""
+    """Return the folder of the judged collections: ``KINRANK_DATA``, or ``shared/data`` next to the checkout."""
     return Path(os.environ.get("KINRANK_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
-def say(text: str) -> None:
-    """A line of progress, on standard error."""
+def log_progress(text: str) -> None:
+    """Print a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def collections() -> DataFolder:
-    """The judged collections."""
+    """Return the judged collections."""
     return DataFolder(data_dir())
 
 
 def letor_part(collection: str, part: int) -> QuerySet:
-    """Part 1..5 of a LETOR collection."""
+    """Return part 1 to 5 of a LETOR collection."""
     return collections().letor_part(collection, part)
 
 
 def letor_folds(collection: str) -> Iterator[tuple[QuerySet, QuerySet, QuerySet]]:
-    """The five official (train, validation, test) folds."""
+    """Yield the five official folds: training, validation and test queries."""
     return collections().letor_folds(collection)
 
 
 def msrd() -> dict[str, QuerySet]:
-    """MSRD's 20 ready features, its fixed split by movie: ``train``, ``vali``, ``test``."""
+    """Return MSRD's 20 features in its fixed split by movie: ``train``, ``vali`` and ``test``."""
     return dict(zip(("train", "vali", "test"), collections().msrd(), strict=True))
 
 
 def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
-    """The ready features of ``mwmbl`` or ``icecat``, and the fold (1..5) of each query."""
+    """Return the features of ``mwmbl`` or ``icecat`` and the fold (1 to 5) of each query."""
     return collections().judged_text(collection)
 
 
-def reproduced(part: str) -> dict[str, Any]:
-    """The figures of an experiment of ``python -m reproduction``, measured anew on all cores."""
+def reproduce(part: str) -> dict[str, Any]:
+    """Measure one experiment of ``python -m reproduction`` on all cores and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
         keeper = Keeper(Path(folder), collections())
-        measured = measure([PARTS[part]], keeper, jobs=usable_cores(), done=lambda _, piece: say(f"{part}: {piece}"))
+        measured = measure(
+            [PARTS[part]], keeper, jobs=usable_cores(), done=lambda _, piece: log_progress(f"{part}: {piece}")
+        )
     return measured[part].figures
 
 
 def interleaved(calls: dict[str, Callable[[], object]], repeats: int, *, warm: int = 1) -> dict[str, list[float]]:
-    """Seconds of each call, `repeats` times, taking turns, so that a busy machine is busy for all of them."""
+    """Time each call `repeats` times, in seconds.
+
+    The calls take turns, so that other load on the machine affects all of them alike. The first `warm` rounds do not
+    count.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(warm + repeats):
         for name, call in calls.items():
@@ -76,5 +82,5 @@ def interleaved(calls: dict[str, Callable[[], object]], repeats: int, *, warm: i
 
 
 def medians(seconds: dict[str, list[float]]) -> dict[str, float]:
-    """The median of each call's seconds."""
+    """Return the median time of each call."""
     return {name: statistics.median(times) for name, times in seconds.items()}

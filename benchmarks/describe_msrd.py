@@ -6,7 +6,7 @@ blocks and the settings of the metrics were chosen on the validation queries, so
 
 from __future__ import annotations
 
-from benchmarks.common import msrd, say
+from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, SingleRanker
 from kinrank.describe import Describer
 from reproduction.parts.knn_msrd import REFERENCE
@@ -52,5 +52,5 @@ def run() -> dict[str, object]:
             "test": figures["test"]["gain"],
             "p on test": figures["test"]["p"],
         }
-        say(f"{name}: {rows[name]}")
+        log_progress(f"{name}: {rows[name]}")
     return {"Single": {part: rows.pop(part) for part in baseline}, **rows}

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import say
+from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT, PORTS, WORKERS, running
 from kinrank import QuerySet, read_parquet
 from kinrank.checks.engine_world import FEATURES, WORDS, world_documents
@@ -137,7 +137,7 @@ def survive(address: str, name: str, port: int, n_queries: int) -> dict[str, obj
         finally:
             searches.stop.set()
             searcher.join()
-        say(f"log under fire: {fire}")
+        log_progress(f"log under fire: {fire}")
         same = identical(read_parquet(Path(work) / "fire.parquet"), judged, read_parquet(Path(work) / "peace.parquet"))
         subprocess.run(
             [*words, "start", name, "--port", str(port), "--nodes", "3"], check=True, stdout=subprocess.DEVNULL
@@ -181,7 +181,7 @@ def log(engine: Engine, judged: QuerySet, out: Path, killing: Killing | None = N
         done += step
         if killing is not None and done == killing.after:
             killing.thread.start()
-            say(f"a node is killed after {done} queries")
+            log_progress(f"a node is killed after {done} queries")
 
     pool = PatientPool(WORKERS)
     counts = LogBook(out, judged, FeatureLogger(engine, timeout=20.0)).write(pool, advance)

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.common import data_dir, say
+from benchmarks.common import data_dir, log_progress
 from benchmarks.knn_msrd import best_trees, per_query, row, table
 from examples.movies.prepare import PARTS, prepare
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
@@ -90,7 +90,7 @@ def indexed(engine: LuceneEngine, name: str, work: Path) -> dict[str, float]:
     movies = (json.loads(line) for line in (work / "movies.jsonl").open())
     settings = json.loads((MOVIES / f"{name}.json").read_text())
     count = engine.index(((movie.pop("id"), movie) for movie in movies), settings=settings)
-    say(f"{count} movies indexed")
+    log_progress(f"{count} movies indexed")
     return {"movies": count, "seconds": round(time.perf_counter() - start, 1)}
 
 
@@ -122,7 +122,7 @@ def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: i
         for name, times in seconds.items()
         if name != "bare loop"
     }
-    say(str(figures))
+    log_progress(str(figures))
     return figures
 
 
@@ -198,7 +198,7 @@ def log_all(
             n_queries += len(judged[part])
             for name in counted:
                 counted[name] += getattr(counts, name)
-            say(f"{part}: {counts}")
+            log_progress(f"{part}: {counts}")
     seconds = time.perf_counter() - start
     if n_queries:
         figures |= {"minutes": round(seconds / 60, 2), "queries/s": round(n_queries / seconds, 1), **counted}
@@ -214,7 +214,7 @@ def quality(
     """NDCG@10 on the test queries: the engine alone, one model, a model per query, trees."""
     train, vali, test = (logged[part] for part in PARTS)
     tuned = tune_multi_match(vali)
-    say(f"multi_match chosen on validation: {tuned}")
+    log_progress(f"multi_match chosen on validation: {tuned}")
     own = engine_scores(address, tuned, judged["test"], test)
     rankers = {
         "Single RankRLS": SingleRanker("rankrls"),
@@ -225,7 +225,7 @@ def quality(
     values = {"engine, best multi_match": MEASURE.per_query(own, test.grades, test.offsets)}
     for name, ranker in rankers.items():
         values[name] = per_query(ranker.fit(train), test)
-        say(f"{name:26} {values[name].mean():.4f}")
+        log_progress(f"{name:26} {values[name].mean():.4f}")
     figures = {
         "multi_match chosen on validation": tuned,
         "KNN chosen on validation": repr(rankers["KNN Online"]),

@@ -7,9 +7,9 @@ is chosen by MAP on the training queries. Means are over the five folds, tests o
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """The table, the curves of γ for each way to normalize scores, and paired tests."""
-    return reproduced("ensemble")
+    return reproduce("ensemble")

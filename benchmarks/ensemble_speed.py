@@ -16,7 +16,7 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
-from benchmarks.common import interleaved, medians, say
+from benchmarks.common import interleaved, log_progress, medians
 from kinrank import QuerySet
 from kinrank.learn.ensemble_graph import smoothness
 from kinrank.learn.ensemble_scores import normalize
@@ -42,7 +42,7 @@ def run() -> dict[str, object]:
             row = {"fit s": round(fitted, 2), "judged queries in loss": int((ranker.solution_.alpha > 0).sum())}
             row |= _per_query(ranker, new)
             figures[f"{n_queries} judged, γ = {gamma}"] = row
-            say(f"{n_queries:6} judged, γ = {gamma}: {row}")
+            log_progress(f"{n_queries:6} judged, γ = {gamma}: {row}")
     return figures
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.common import judged_text, letor_part, msrd, say
+from benchmarks.common import judged_text, letor_part, log_progress, msrd
 from kinrank import KnnRanker, QuerySet
 from kinrank.study.headroom import headroom
 from kinrank.study.records import headroom_record
@@ -35,5 +35,5 @@ def run() -> dict[str, object]:
         found = headroom_record(headroom(queries, test, ranker=ranker, group=group))
         rows = queries.n_rows + (0 if test is None else test.n_rows)
         figures[name] = {"seconds": round(time.perf_counter() - start, 1), "rows": rows, **found}
-        say(f"{name}: {found['advice']}")
+        log_progress(f"{name}: {found['advice']}")
     return figures

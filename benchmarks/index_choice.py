@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import interleaved, medians, say
+from benchmarks.common import interleaved, log_progress, medians
 from kinrank.neighbors import INDEXES, choose_index
 
 OPTIONS = {"points": ("1e5", "1e4", "1e6")}
@@ -41,7 +41,7 @@ def measure(n: int) -> dict[str, object]:
         start = time.perf_counter()
         indexes[name] = INDEXES[name]().fit(points)
         build[name] = round(time.perf_counter() - start, 2)
-        say(f"{n:>9,} points: {name} built in {build[name]} s")
+        log_progress(f"{n:>9,} points: {name} built in {build[name]} s")
     truth = indexes["exact"].query(queries, K)[1]
     recall = {}
     for name, index in indexes.items():

@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from benchmarks.common import msrd, say
+from benchmarks.common import log_progress, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe import Describer
@@ -76,7 +76,7 @@ def run() -> dict[str, object]:
         for (fold, name), values in zip(jobs, pool.map(measured, jobs), strict=True):
             for label, each in values.items():
                 found.setdefault(label, []).append(each)
-            say(f"fold {fold} {name:30} {values[name].mean():.4f}")
+            log_progress(f"fold {fold} {name:30} {values[name].mean():.4f}")
     quality = {name: np.concatenate(values) for name, values in found.items()}
     return {name: row(values, quality["features"]) for name, values in quality.items()}
 

@@ -18,7 +18,7 @@ from functools import cache
 
 import numpy as np
 
-from benchmarks.common import judged_text, letor_folds, msrd, say
+from benchmarks.common import judged_text, letor_folds, log_progress, msrd
 from kinrank import KinRanker, QuerySet, SingleRanker, fold_queries
 from kinrank.data.vectors import VECTORS
 from kinrank.datasets import make_intents
@@ -66,7 +66,7 @@ def run(only: str = "all", workers: str = "2") -> dict[str, object]:
         for (name, split, method), (values, note) in zip(jobs, pool.map(_measured, jobs), strict=True):
             found.setdefault((name, method), []).append(values)
             notes.setdefault(f"{name} {method}", []).append(note)
-            say(f"{name:11} {split} {method:9} {values.mean():.4f}  {note}")
+            log_progress(f"{name:11} {split} {method:9} {values.mean():.4f}  {note}")
     quality = {key: np.concatenate(parts) for key, parts in found.items()}
     rows = {name: verdict(name, quality) for name in chosen}
     family = [row[rival] for row in rows.values() for rival in ("against best peer", "against the bag") if rival in row]

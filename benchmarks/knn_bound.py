@@ -7,9 +7,9 @@ against κ²/λ · γ, κ the length of the longest pair difference.
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """Medians and maxima over test queries."""
-    return reproduced("bound")
+    return reproduce("bound")

@@ -8,10 +8,10 @@ t-tests. Worlds of several seeds; the generator's settings were chosen on seed 0
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """Quality of each method, p against both baselines, curves over k, change ratios."""
-    methods, curves = reproduced("intents"), reproduced("intent-curves")
+    methods, curves = reproduce("intents"), reproduce("intent-curves")
     return {size: {**methods[size], **curves[size]} for size in methods}

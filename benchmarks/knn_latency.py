@@ -11,7 +11,7 @@ import lightgbm
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.common import interleaved, say
+from benchmarks.common import interleaved, log_progress
 from kinrank import KnnRanker, QuerySet
 from kinrank.learn.rankrls import RankRLS
 
@@ -32,7 +32,7 @@ def measure(n_features: int) -> dict[str, object]:
     trees.fit(some.X, some.grades, group=some.sizes)
     online = KnnRanker(K, describe="mean", reference=0).fit(judged)
     machine = KnnRanker(K, learner="ranksvm", describe="mean", reference=0).fit(judged)
-    say(f"{n_features} features: fitted")
+    log_progress(f"{n_features} features: fitted")
     seconds: dict[str, list[float]] = {}
     for query in asked:
         calls = {

@@ -6,9 +6,9 @@ standard conventions, paired t-test over the queries of all five test folds. k =
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """Each method against Single on each collection."""
-    return reproduced("knn-letor")
+    return reproduce("knn-letor")

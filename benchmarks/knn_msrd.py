@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from benchmarks.common import msrd, say
+from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, QueryClassRanker, QuerySet, SingleRanker
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
@@ -40,7 +40,7 @@ def run() -> dict[str, object]:
     chosen, trials = choose(train, vali)
     settings = chosen["settings"]
     trees = best_trees(train, vali)
-    say(f"chosen on validation: {chosen}")
+    log_progress(f"chosen on validation: {chosen}")
     rankers: dict[str, Ranker] = {
         "Single RankRLS": SingleRanker("rankrls"),
         "Single RankSVM": SingleRanker("ranksvm"),
@@ -54,7 +54,7 @@ def run() -> dict[str, object]:
     quality = {}
     for name, ranker in rankers.items():
         quality[name] = per_query(ranker.fit(train), test)
-        say(f"{name:38} {quality[name].mean():.4f}")
+        log_progress(f"{name:38} {quality[name].mean():.4f}")
     return {
         "chosen on validation": chosen,
         "settings tried": trials,

@@ -6,9 +6,9 @@ in the KNN paper; nothing is tuned. Features are taken as they are (the collecti
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """Figures of each collection: learner to measure to value, and how far RankSVM is from the published row."""
-    return reproduced("letor-baselines")
+    return reproduce("letor-baselines")

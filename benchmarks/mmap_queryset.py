@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import say
+from benchmarks.common import log_progress
 from kinrank import QuerySet
 from kinrank.data.stream import write_folder
 
@@ -32,7 +32,7 @@ def run() -> dict[str, object]:
         written = time.perf_counter() - start
         peak = _memory_mb("VmHWM")
         size = sum(file.stat().st_size for file in path.iterdir())
-        say(f"wrote {size / 1e9:.2f} GB in {written:.1f} s")
+        log_progress(f"wrote {size / 1e9:.2f} GB in {written:.1f} s")
 
         start = time.perf_counter()
         queries = QuerySet.open(path)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.common import interleaved, judged_text, letor_folds, medians, msrd, say
+from benchmarks.common import interleaved, judged_text, letor_folds, log_progress, medians, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.describe import Describer
@@ -50,7 +50,7 @@ def figures(collection: str) -> dict[str, object]:
     tested = [name for name in rows if not name.endswith(FREE)]
     for name, corrected in zip(tested, holm([rows[name]["p"] for name in tested]), strict=True):
         rows[name]["p Holm"] = float(f"{corrected:.2g}")
-    say(f"{collection}: " + ", ".join(f"{name} {entry['NDCG@10']}" for name, entry in rows.items()))
+    log_progress(f"{collection}: " + ", ".join(f"{name} {entry['NDCG@10']}" for name, entry in rows.items()))
     return {"queries": len(next(iter(values.values()))), "lower is better": lower, "test": rows}
 
 

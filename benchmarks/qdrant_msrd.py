@@ -23,7 +23,7 @@ from qdrant_client import QdrantClient, models
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
-from benchmarks.common import data_dir, msrd, say
+from benchmarks.common import data_dir, log_progress, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.engines.targets import TARGETS
@@ -45,11 +45,11 @@ def run() -> dict[str, object]:
     single = SingleRanker("rankrls").fit(parts["train"])
     knn = KnnRanker(reference="title", **KNN).fit(parts["train"])
     quality = {name: per_query(ranker, parts["test"]) for name, ranker in {"Single": single, "KNN": knn}.items()}
-    say(f"Single {quality['Single'].mean():.4f}, KNN {quality['KNN'].mean():.4f}")
+    log_progress(f"Single {quality['Single'].mean():.4f}, KNN {quality['KNN'].mean():.4f}")
     asked = parts["test"][np.linspace(0, len(parts["test"]) - 1, QUERIES).astype(np.int64)]
     with server() as client:
         movies.index(client)
-        say("indexed")
+        log_progress("indexed")
         with httpx.Client() as http:
             agreement, times = ask(http, movies, asked, knn.weights(asked), single.weights(asked[:1])[0])
     return {

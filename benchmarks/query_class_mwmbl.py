@@ -7,9 +7,9 @@ production it is not known. LightGBM, not linear, is far ahead on these features
 
 from __future__ import annotations
 
-from benchmarks.common import reproduced
+from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
     """Every method over the five test folds together, against Single."""
-    return reproduced("query-class")
+    return reproduce("query-class")

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from sklearn.svm import LinearSVC
 
-from benchmarks.common import interleaved, letor_folds, medians, say
+from benchmarks.common import interleaved, letor_folds, log_progress, medians
 from kinrank import QuerySet
 from kinrank.learn.ranksvm import RankSVM
 
@@ -24,7 +24,7 @@ def run() -> dict[str, object]:
     """Seconds, ratio, objectives, and the exponent of growth."""
     train, _, _ = next(letor_folds("MQ2007"))
     differences = explicit_pairs(train)
-    say(f"{train}: {len(differences):,} pairs")
+    log_progress(f"{train}: {len(differences):,} pairs")
     # Half of the pairs are turned around, since LinearSVC wants two classes; the objective does not notice.
     signs = np.where(np.arange(len(differences)) % 2 == 0, 1, -1)
     turned = differences * signs[:, None]
@@ -76,5 +76,5 @@ def worlds():
         sizes = np.full(rows // 40, 40)
         X = rng.standard_normal((int(sizes.sum()), 46), dtype=np.float32)
         y = (X[:, :5].sum(axis=1) + rng.standard_normal(len(X)) > 2.5).astype(np.float32)
-        say(f"growth: {len(X):,} rows")
+        log_progress(f"growth: {len(X):,} rows")
         yield len(X), QuerySet.from_arrays(X, y, group=sizes)

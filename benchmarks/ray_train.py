@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import say
+from benchmarks.common import log_progress
 from kinrank import KnnRanker
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.parallel import Executor, Here
@@ -96,7 +96,7 @@ def generate(folder: Path, n_queries: int) -> None:
             use_dictionary=False,
         )
         if number % 20 == 19:
-            say(f"generated {(number + 1) * QUERIES_PER_FILE:,} queries")
+            log_progress(f"generated {(number + 1) * QUERIES_PER_FILE:,} queries")
 
 
 def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
     if not isinstance(blocks, ParquetBlocks):
         raise TypeError("the data are Parquet")
     plan = RANKER.plan_cells(blocks, Here())
-    say(f"{data.name}: {len(blocks)} blocks, plan settled")
+    log_progress(f"{data.name}: {len(blocks)} blocks, plan settled")
     batches: list[Batch] = []
 
     def on_ray(workers: int) -> tuple[float, float]:
@@ -134,7 +134,7 @@ def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
         for _ in range(repeats):
             for name, way in ways.items():
                 seconds[name].append(way())
-                say(f"{data.name}: {name} {seconds[name][-1]:.1f} s")
+                log_progress(f"{data.name}: {name} {seconds[name][-1]:.1f} s")
     median = {name: statistics.median(each) for name, each in seconds.items()}
     return {
         "seconds": {name: [round(value, 1) for value in each] for name, each in seconds.items()},
@@ -239,7 +239,7 @@ def whole(folder: Path, small: int, large: int) -> dict[str, object]:
     def trained(name: str, executor: Executor) -> float:
         start = time.perf_counter()
         train(folder / name, folder / "model", RANKER, executor=executor)
-        say(f"train {name}: {time.perf_counter() - start:.1f} s")
+        log_progress(f"train {name}: {time.perf_counter() - start:.1f} s")
         return time.perf_counter() - start
 
     trained("small", Here())

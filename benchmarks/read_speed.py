@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.datasets import load_svmlight_file
 
-from benchmarks.common import data_dir, interleaved, medians, say
+from benchmarks.common import data_dir, interleaved, log_progress, medians
 from kinrank import read_letor
 
 REPEATS = 5
@@ -35,7 +35,7 @@ def run() -> dict[str, object]:
             for reader, value in seconds.items():
                 figures[f"{form}_{reader}_s"] = round(value, 3)
             figures[f"{form}_times_faster"] = round(seconds["sklearn"] / seconds["kinrank"], 2)
-            say(f"{form}: kinrank {seconds['kinrank']:.3f} s, scikit-learn {seconds['sklearn']:.3f} s")
+            log_progress(f"{form}: kinrank {seconds['kinrank']:.3f} s, scikit-learn {seconds['sklearn']:.3f} s")
     return figures
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import data_dir, letor_folds, msrd, say
+from benchmarks.common import data_dir, letor_folds, log_progress, msrd
 from benchmarks.knn_msrd import best_trees
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.describe import Describer
@@ -103,7 +103,7 @@ def made(
     findings = collect(comparison, title=title, judged=train, validation=vali)
     size = write_page(file, findings)
     seconds = time.perf_counter() - start
-    say(f"{title}: {headline(findings)}, {size:,} bytes, {seconds:.0f} s")
+    log_progress(f"{title}: {headline(findings)}, {size:,} bytes, {seconds:.0f} s")
     paired = findings.difference.paired
     return {
         "headline": headline(findings),

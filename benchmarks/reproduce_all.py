@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.common import data_dir, say
+from benchmarks.common import data_dir, log_progress
 from reproduction import results
 from reproduction.catalog import PARTS
 from reproduction.results import Results
@@ -33,7 +33,7 @@ def run() -> dict[str, object]:
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
         kept, until_killed = _kept(folder), time.perf_counter() - start
-        say(f"killed after {until_killed:.0f} s with {kept} of {pieces} pieces")
+        log_progress(f"killed after {until_killed:.0f} s with {kept} of {pieces} pieces")
         second = subprocess.run(command, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - start
         found = Results.read(Path(folder) / results.FILE)

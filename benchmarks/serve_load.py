@@ -30,7 +30,7 @@ import msgspec
 import numpy as np
 from fastapi import FastAPI, Request, Response
 
-from benchmarks.common import say
+from benchmarks.common import log_progress
 from benchmarks.knn_latency import world
 from kinrank import KnnRanker
 from kinrank.serve.http.bodies import JSON, MSGPACK, parse_rank
@@ -73,7 +73,7 @@ def run(soak: str) -> dict[str, object]:
         place = Path(folder)
         judged = world(M, 40, FEATURES, 0)
         KnnRanker(K, describe="mean", reference=0).fit(judged).save(place / "model", examples=judged[:20])
-        say("fitted")
+        log_progress("fitted")
         write_bodies(place)
         compared = {f"{n} workers": compare(place, n) for n in (1, 2)}
         figures: dict[str, object] = {**compared, "holds": holds(compared)}
@@ -100,7 +100,7 @@ def compare(place: Path, workers: int) -> dict[str, dict[str, object]]:
                 "baseline": middle([other for _, other in turns]),
                 "share of the baseline's requests": round(statistics.median(a["rps"] / b["rps"] for a, b in turns), 2),
             }
-            say(f"{workers} workers, {form}: {figures[form]}")
+            log_progress(f"{workers} workers, {form}: {figures[form]}")
     return figures
 
 

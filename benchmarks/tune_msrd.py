@@ -18,7 +18,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 from sklearn.base import clone
 
-from benchmarks.common import msrd, say
+from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.measure import NDCG, compare_paired
 from kinrank.parallel import in_order
@@ -40,13 +40,13 @@ def run() -> dict[str, object]:
     parts = msrd()
     train, test = QuerySet.concat([parts["train"], parts["vali"]]), parts["test"]
     with tempfile.TemporaryDirectory() as folder, using(WORKERS):
-        tuned = tune(train, folder, PLAN, told=lambda trial: say(f"{trial.quality:.4f} {trial.record}"))
+        tuned = tune(train, folder, PLAN, told=lambda trial: log_progress(f"{trial.quality:.4f} {trial.record}"))
     chosen = values_of(tuned.best.make().fit(train), test, MEASURE)
     single = values_of(SingleRanker("rankrls").fit(train), test, MEASURE)
     by_test: dict[str, float] = {}
     for measured in in_order(WORKERS, partial(on_test, train=train, test=test), tuned.trials):
         by_test |= measured
-        say(f"looked at {len(by_test)} configurations, best {max(by_test.values()):.4f}")
+        log_progress(f"looked at {len(by_test)} configurations, best {max(by_test.values()):.4f}")
     best = max(by_test, key=by_test.__getitem__)
     behind = by_test[best] - float(chosen.mean())
     paired = compare_paired(chosen, single)

@@ -31,11 +31,11 @@ def test_a_benchmark_measures_the_parts_of_its_claim(claim: str, monkeypatch: py
     stored = Results.read(DOCS / results.FILE).figures
     asked: list[str] = []
 
-    def reproduced(part: str) -> dict[str, object]:
+    def reproduce(part: str) -> dict[str, object]:
         asked.append(part)
         return stored[PARTS[part].name]
 
-    monkeypatch.setattr(module, "reproduced", reproduced)
+    monkeypatch.setattr(module, "reproduce", reproduce)
     assert module.run()
     assert asked == CLAIMS[claim]
 
