@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sklearn.base import clone
+
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Learner
 from kinrank.registry import Registry
@@ -17,7 +19,7 @@ LEARNERS = Registry(
 
 
 def make_learner(learner: str | Learner) -> Learner:
-    """A learner of its own for the caller: a fresh one by name, or an unfitted copy of the one given.
+    """Return a new unfitted learner, from its name or by cloning the one given.
 
     Examples
     --------
@@ -29,4 +31,5 @@ def make_learner(learner: str | Learner) -> Learner:
         return made
     if not isinstance(learner, Learner):
         raise ParameterError(f"learner must be a name or a Learner, got {learner!r}: choose among {list(LEARNERS)}")
-    return learner.copy()
+    unfitted: Learner = clone(learner)
+    return unfitted

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
@@ -44,11 +44,6 @@ class Learner(BaseEstimator, ABC):
     @abstractmethod
     def set_state(self, state: State) -> Self:
         """Take over a fitted model from `get_state`."""
-
-    def copy(self) -> Self:
-        """An unfitted learner with the same settings."""
-        twin: Self = clone(self)
-        return twin
 
 
 class LinearLearner(Learner):

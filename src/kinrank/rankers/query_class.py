@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
@@ -137,7 +138,7 @@ class QueryClassRanker(LocalRanker):
         """Take over everything learned."""
         super().set_state(state)
         self.types_, self.directions_, self.biases_ = state["types"], state["directions"], state["biases"]
-        self.models_ = [self.learner_.copy().set_state(unnest(state, f"model{i}")) for i in range(len(self.types_))]
+        self.models_ = [clone(self.learner_).set_state(unnest(state, f"model{i}")) for i in range(len(self.types_))]
         return self
 
 

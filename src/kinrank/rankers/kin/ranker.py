@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
@@ -191,7 +192,8 @@ class KinRanker(Ranker):
 
     def _tree_settings(self) -> LambdaMART:
         if self.trees is not None:
-            return self.trees.copy()
+            trees: LambdaMART = clone(self.trees)
+            return trees
         params = {"feature_fraction": 0.5}
         return LambdaMART(
             n_trees=300, n_leaves=15, learning_rate=0.05, min_rows_in_leaf=50, params=params, seed=self.seed

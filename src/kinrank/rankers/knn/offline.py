@@ -9,6 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from sklearn.base import clone
 
 from kinrank.arrays import Float64, Int64, State
 from kinrank.learn.base import Learner, LinearLearner
@@ -74,7 +75,7 @@ class OfflineModels:
         if "coef" in state:
             models = [learner.with_weights(coef) for coef in state["coef"] if isinstance(learner, LinearLearner)]
         else:
-            models = [learner.copy().set_state(unnest(state, f"model{i}")) for i in range(len(state["starts"]) - 1)]
+            models = [clone(learner).set_state(unnest(state, f"model{i}")) for i in range(len(state["starts"]) - 1)]
         return cls(models, Neighborhoods(state["members"], state["starts"], state["distances"]), state["pairs"])
 
 

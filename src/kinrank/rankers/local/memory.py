@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from kinrank.arrays import Float64, Int64, State
 from kinrank.data.queryset import QuerySet
@@ -217,7 +218,7 @@ class RowsMemory(QueryMemory):
 
     def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> Learner:
         """Fit on the rows; a learner that is not linear cannot be pulled."""
-        model = self.learner.copy()
+        model: Learner = clone(self.learner)
         if pull is None or not isinstance(model, LinearLearner):
             return model.fit(self.queries[index], query_weight=weights)
         penalty, prior = pull.applied(model.get_params()["penalty"])
