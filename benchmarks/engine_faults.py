@@ -20,12 +20,12 @@ import numpy as np
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT, PORTS, WORKERS, running
 from kinrank import QuerySet, read_parquet
-from kinrank.checks.engine_world import FEATURES, WORDS, world_documents
+from kinrank.checks.engine_sample import FEATURES, WORDS, sample_documents
 from kinrank.engines import Engine, FeatureSet, connect
-from kinrank.engines.logbook import LogBook
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.patience import PatientPool
+from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines.retry import RetryingPool
 from kinrank.errors import EngineError
 from scripts.engine_servers import SERVERS, Node
 
@@ -120,7 +120,7 @@ def survive(address: str, name: str, port: int, n_queries: int) -> dict[str, obj
         assert isinstance(engine, LuceneEngine)
         documents = [
             (doc_id, {name: fields[name] for name in KINDS if name in fields})
-            for doc_id, fields in world_documents(300)
+            for doc_id, fields in sample_documents(300)
         ]
         engine.index(documents, settings=SETTINGS)
         wait_for_copies(engine)
@@ -183,11 +183,11 @@ def log(engine: Engine, judged: QuerySet, out: Path, killing: Killing | None = N
             killing.thread.start()
             log_progress(f"a node is killed after {done} queries")
 
-    pool = PatientPool(WORKERS)
-    counts = LogBook(out, judged, FeatureLogger(engine, timeout=20.0)).write(pool, advance)
+    pool = RetryingPool(WORKERS)
+    counts = ResumableLog(out, judged, FeatureLogger(engine, timeout=20.0)).write(pool, advance)
     if killing is not None:
         killing.thread.join(timeout=1.0)
-    return counts, pool.repeated
+    return counts, pool.retries
 
 
 def identical(fire: QuerySet, judged: QuerySet, peace: QuerySet) -> bool:

@@ -25,11 +25,11 @@ from examples.movies.prepare import PARTS, prepare
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
 from kinrank.describe import Describer
 from kinrank.engines import FeatureSet, connect
-from kinrank.engines.judgments import read_judgments, read_vectors
-from kinrank.engines.logbook import LogBook
+from kinrank.engines.judgment_table import read_judgments, read_vectors
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.patience import PatientPool
+from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines.retry import RetryingPool
 from kinrank.measure import NDCG
 from kinrank.rankers import Ranker
 
@@ -106,8 +106,8 @@ def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: i
         requests = [bare_request(engine, query) for query in some]
         calls = {
             "bare loop": lambda requests=requests: [send(engine, *request) for request in requests],
-            "ours, 1 worker": lambda some=some: list(logger.log(some, PatientPool(1))),
-            f"ours, {WORKERS} workers": lambda some=some: list(logger.log(some, PatientPool(WORKERS))),
+            "ours, 1 worker": lambda some=some: list(logger.log(some, RetryingPool(1))),
+            f"ours, {WORKERS} workers": lambda some=some: list(logger.log(some, RetryingPool(WORKERS))),
         }
         calls["bare loop"]()  # whoever comes first finds the engine's caches as warm as the others do
         for name in in_turn(list(calls), turn):
@@ -191,8 +191,8 @@ def log_all(
     for part in PARTS:
         out = work / f"{part}.parquet"
         if not out.exists():
-            pool = PatientPool(WORKERS)
-            book = LogBook(out, judged[part], FeatureLogger(engine))
+            pool = RetryingPool(WORKERS)
+            book = ResumableLog(out, judged[part], FeatureLogger(engine))
             shutil.rmtree(book.folder, ignore_errors=True)  # parts of a stopped run are of an index that is gone
             counts = book.write(pool, lambda _: None)
             n_queries += len(judged[part])
@@ -271,7 +271,7 @@ def engine_scores(address: str, tuned: dict[str, object], judged: QuerySet, test
     kind = ", ".join(f"{name} = {json.dumps(tuned[name])}" for name in ("type", "tie_breaker") if name in tuned)
     features = FeatureSet.parse(f"[features]\nown = {{ multi_match = {json.dumps(tuned['fields'])}, {kind} }}")
     with connect(f"{address}/movies", features, timeout=60.0) as engine:
-        parts = [part for part, _ in FeatureLogger(engine).log(judged, PatientPool(WORKERS)) if part is not None]
+        parts = [part for part, _ in FeatureLogger(engine).log(judged, RetryingPool(WORKERS)) if part is not None]
     scores = QuerySet.concat(parts)
     assert np.array_equal(scores.doc_id, test.doc_id)
     return scores.X[:, 0].astype(np.float64)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank import read_parquet
-from kinrank.checks.engine_world import FEATURES, VECTOR, world_documents
+from kinrank.checks.engine_sample import FEATURES, VECTOR, sample_documents
 from kinrank.engines import FeatureSet, connect
 from kinrank.registry import import_extra
 from tests.engines.conftest import index_body
@@ -42,7 +42,7 @@ def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
     address = f"{os.environ.get(f'KINRANK_{name.upper()}', ADDRESSES[name])}/cli-{uuid.uuid4().hex}"
     words = ["log", "--engine", address, "--features", "features.toml", "--judgments", "judgments.tsv"]
     with connect(address) as engine:
-        engine.index(world_documents(), settings=index_body(name))
+        engine.index(sample_documents(), settings=index_body(name))
         try:
             done = kinrank(*words, "--vectors", "v.parquet", "--out", "out.parquet", cwd=folder)
         finally:
@@ -79,7 +79,7 @@ def test_what_cannot_be_right_is_told(folder: Path, changed: dict[str, str], pro
         "--judgments": "judgments.tsv",
         "--vectors": "v.parquet",
         "--out": "out.parquet",
-        "--patience": "0.1",
+        "--retry-for": "0.1",
     } | changed
     done = kinrank("log", *[word for pair in words.items() for word in pair], cwd=folder)
     assert done.returncode == 2, done.stderr

@@ -60,7 +60,7 @@ def test_one_query_alone(kinrank, camps: QuerySet, workdir: Path):
 
 
 def test_requests_carry_the_weights_and_the_words_of_each_query(kinrank, asked: QuerySet):
-    options = ["--target", "opensearch-hybrid(size=7)", "--clauses", "clauses.json", "--falling", "f2"]
+    options = ["--target", "opensearch-hybrid(size=7)", "--clauses", "clauses.json", "--inverted", "f2"]
     done = kinrank("weights", "signed", "asked.parquet", *options)
     assert done.exit_code == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -74,7 +74,7 @@ def test_requests_carry_the_weights_and_the_words_of_each_query(kinrank, asked: 
             "f2": {"match": {"plot": f"about {words}"}},
         }
         ranges = value_ranges(["f1", "f2"], query.X)
-        expected = target.request({"f1": row[0], "f2": row[1]}, clauses, ranges=ranges, falling=["f2"])
+        expected = target.request({"f1": row[0], "f2": row[1]}, clauses, ranges=ranges, inverted=["f2"])
         assert line == {"qid": query.qid[0].item(), "request": expected}
 
 
@@ -108,7 +108,7 @@ def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet)
         (["--target", "opensearch-hybrid", "--clauses", "bad.json"], "bad.json, line 1: expected JSON"),
         (["--target", "opensearch-hybrid", "--clauses", "list.json"], "expected an object with the clause of each"),
         (["--target", "opensearch-hybrid", "--clauses", "column.json"], "a place for {{color}}, which the query"),
-        (["--target", "opensearch-hybrid", "--falling", "f2"], "needs a sub-query for each feature"),
+        (["--target", "opensearch-hybrid", "--inverted", "f2"], "needs a sub-query for each feature"),
         (["--target", "opensearch-hybrid", "--clauses", "clauses.json"], "takes no negative weight, and 'f2' has"),
     ],
 )

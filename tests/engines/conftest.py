@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kinrank.checks.engine_world import FEATURES
+from kinrank.checks.engine_sample import FEATURES
 from kinrank.engines import FeatureSet, connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineUnreachableError

@@ -8,7 +8,7 @@ import pytest
 
 from kinrank.engines import ENGINES, Engine, connect
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.refusals import cause_of, refusal
+from kinrank.engines.response_errors import response_error, root_cause
 from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
 from tests.engines.stub import answering
 
@@ -108,16 +108,16 @@ def test_an_engine_without_features_says_so():
 
 
 def test_the_reason_is_found_wherever_it_is():
-    assert cause_of("plain text") == ("error", "plain text")
-    assert cause_of({"error": "text"}) == ("error", "text")
-    assert cause_of({"error": {"type": "a", "reason": "b", "caused_by": {"type": "c"}}}) == ("a", "b")
+    assert root_cause("plain text") == ("error", "plain text")
+    assert root_cause({"error": "text"}) == ("error", "text")
+    assert root_cause({"error": {"type": "a", "reason": "b", "caused_by": {"type": "c"}}}) == ("a", "b")
 
 
 @pytest.mark.parametrize(
     ("status", "kind"), [(429, EngineBusyError), (503, EngineBusyError), (400, EngineRefusedError)]
 )
 def test_statuses_become_errors(status: int, kind: type[Exception]):
-    assert type(refusal(status, {"error": {"type": "t", "reason": "why"}}, "engine")) is kind
+    assert type(response_error(status, {"error": {"type": "t", "reason": "why"}}, "engine")) is kind
 
 
 SHARDS_FAILED = {"type": "search_phase_execution_exception", "reason": "Partial shards failure", "phase": "query"}
@@ -140,12 +140,12 @@ def gone(kind: str) -> dict[str, object]:
     ],
 )
 def test_a_node_that_dies_with_the_request_is_worth_asking_again(status: int, error: dict[str, object]):
-    told = refusal(status, {"error": error, "status": status}, "engine")
+    told = response_error(status, {"error": error, "status": status}, "engine")
     assert type(told) is EngineBusyError
     assert "has lost a node on the way" in str(told)
     wrong = {"error": {**SHARDS_FAILED, "root_cause": [WRONG], "failed_shards": [{"reason": WRONG}]}}
-    assert type(refusal(status, wrong, "engine")) is EngineRefusedError
+    assert type(response_error(status, wrong, "engine")) is EngineRefusedError
 
 
 def test_a_wrong_key_is_told():
-    assert "check the user, the password or the API key" in str(refusal(401, {"error": "no"}, "engine"))
+    assert "check the user, the password or the API key" in str(response_error(401, {"error": "no"}, "engine"))

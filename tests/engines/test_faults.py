@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from kinrank import QuerySet
-from kinrank.checks.engine_world import FEATURES, QUERY, VECTOR, world_documents
+from kinrank.checks.engine_sample import FEATURES, QUERY, VECTOR, sample_documents
 from kinrank.engines import Engine, FeatureSet, connect
-from kinrank.engines.logbook import LogBook
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.patience import PatientPool
+from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines.retry import RetryingPool
 from kinrank.errors import (
     EngineBusyError,
     EngineRefusedError,
@@ -27,13 +27,13 @@ from tests.engines.fault_proxy import Harm, harmed
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
 
-IDS = [doc_id for doc_id, _ in world_documents()]
+IDS = [doc_id for doc_id, _ in sample_documents()]
 
 
 @pytest.fixture
 def world(engine_name: str, open_engine: OpenEngine) -> LuceneEngine:
     engine = open_engine(engine_name)
-    engine.index(world_documents(), settings=index_body(engine_name))
+    engine.index(sample_documents(), settings=index_body(engine_name))
     return engine
 
 
@@ -56,9 +56,9 @@ def judgments(n_queries: int = 12) -> QuerySet:
     )
 
 
-def log(engine: Engine, out: Path, patience: float = 30.0) -> tuple[LogCounts, int]:
-    pool = PatientPool(3, patience=patience, first_pause=0.01)
-    return LogBook(out, judgments(), FeatureLogger(engine, timeout=5.0)).write(pool, lambda _: None), pool.repeated
+def log(engine: Engine, out: Path, retry_for: float = 30.0) -> tuple[LogCounts, int]:
+    pool = RetryingPool(3, retry_for=retry_for, first_pause=0.01)
+    return ResumableLog(out, judgments(), FeatureLogger(engine, timeout=5.0)).write(pool, lambda _: None), pool.retries
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -95,7 +95,7 @@ def test_without_patience_the_error_is_told(world: LuceneEngine, tmp_path: Path)
         through(world, url) as engine,
         pytest.raises(EngineBusyError, match=r"too much to do \(429, queue is full\)"),
     ):
-        log(engine, tmp_path / "busy.parquet", patience=0.2)
+        log(engine, tmp_path / "busy.parquet", retry_for=0.2)
 
 
 def test_nobody_there(engine_name: str):
@@ -124,7 +124,7 @@ def test_an_index_made_anew_is_told_from_the_one_before(world: LuceneEngine):
     before = world.identity()
     assert world.identity() == before
     world.delete_index()
-    world.index(world_documents(), settings=index_body(world.name))
+    world.index(sample_documents(), settings=index_body(world.name))
     after = world.identity()
     assert (after["engine"], after["index"] == before["index"]) == (world.name, False)
 
@@ -154,7 +154,7 @@ def test_a_vector_that_is_missing_or_no_vector_is_refused_before_anything_is_sen
 )
 def test_a_field_that_is_not_there_is_told(engine_name: str, open_engine: OpenEngine, definition: str, problem: str):
     engine = open_engine(engine_name, f"[features]\n{definition}")
-    engine.index(world_documents()[:2], settings=index_body(engine_name))
+    engine.index(sample_documents()[:2], settings=index_body(engine_name))
     with pytest.raises(EngineRefusedError, match=problem):
         engine.features(QUERY, ["d0"], vector=VECTOR)
 
@@ -162,7 +162,7 @@ def test_a_field_that_is_not_there_is_told(engine_name: str, open_engine: OpenEn
 def test_a_script_that_does_not_compile_or_is_negative_is_told(engine_name: str, open_engine: OpenEngine):
     for source, problem in (("doc[", "(?i)unexpected|invalid|compile"), ("-1.0", "(?i)negative")):
         engine = open_engine(engine_name, f'[features]\na = {{ script = "{source}" }}')
-        engine.index(world_documents()[:2], settings=index_body(engine_name))
+        engine.index(sample_documents()[:2], settings=index_body(engine_name))
         with pytest.raises(EngineRefusedError, match=problem):
             engine.features(QUERY, ["d0"])
 
@@ -178,6 +178,6 @@ def test_both_engines_log_the_same_features(open_engine: OpenEngine):
     values = []
     for name in ("elasticsearch", "opensearch"):
         engine = open_engine(name)
-        engine.index(world_documents(), settings=index_body(name, shards=2))
+        engine.index(sample_documents(), settings=index_body(name, shards=2))
         values.append(engine.features(QUERY, IDS, vector=VECTOR))
     np.testing.assert_allclose(*values, atol=2e-6)

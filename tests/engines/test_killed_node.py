@@ -13,7 +13,7 @@ import pytest
 from benchmarks.engine_faults import Killing, identical, log, survive
 from kinrank import read_parquet
 from kinrank.engines import connect
-from kinrank.engines.base import Logged
+from kinrank.engines.base import LoggedFeatures
 from tests.engines.toy import ToyEngine, toy_judgments
 
 ADDRESS = "elasticsearch+http://127.0.0.1:9200,127.0.0.1:9201,127.0.0.1:9202"
@@ -38,7 +38,7 @@ def test_logging_ends_complete_and_searches_go_on_while_a_node_is_killed():
 
 
 class SlowEngine(ToyEngine):
-    def log(self, *words: object, **options: object) -> Logged:
+    def log(self, *words: object, **options: object) -> LoggedFeatures:
         time.sleep(0.01)
         return super().log(*words, **options)  # type: ignore[arg-type]
 

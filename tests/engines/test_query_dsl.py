@@ -11,7 +11,7 @@ from kinrank.engines import FeatureSet, opensearch
 from kinrank.engines.elasticsearch import ElasticsearchEngine, log_request
 from kinrank.engines.opensearch import OpenSearchEngine
 from kinrank.engines.opensearch import log_request as opensearch_log_request
-from kinrank.engines.query_dsl import Dialect, Question
+from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.errors import ParameterError
 
 FEATURES = FeatureSet.parse("""
@@ -29,8 +29,8 @@ words = { query_length = "words" }
 """)
 
 
-def ask(dialect: Dialect = ElasticsearchEngine.dialect, vector: Any = (0.0, 1.0)) -> Question:
-    return Question.of(FEATURES, dialect, "red car", vector)
+def ask(dialect: Dialect = ElasticsearchEngine.dialect, vector: Any = (0.0, 1.0)) -> QueryBuilder:
+    return QueryBuilder.of(FEATURES, dialect, "red car", vector)
 
 
 def test_positive_weights_of_clauses_are_boosts_and_nothing_else():
@@ -89,7 +89,7 @@ def test_candidates_by_text_and_by_vector_in_both_dialects():
         ask(vector=None).candidates()
     without = FeatureSet(FEATURES.features)
     with pytest.raises(ParameterError, match=r"no table \[search\]"):
-        Question.of(without, ElasticsearchEngine.dialect, "x", None).candidates()
+        QueryBuilder.of(without, ElasticsearchEngine.dialect, "x", None).candidates()
 
 
 def test_one_request_logs_all_features_of_a_query():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kinrank.engines.targets import TARGETS, Target, value_ranges
 from kinrank.errors import DataError, ParameterError
-from tests.engines.documented_engines import ENGINES, clauses_for, scores
+from tests.engines.simulated_engines import ENGINES, clauses_for, scores
 from tests.engines.target_cases import CASES, GOLDEN, MATCHES, PREFETCHES, RETRIEVERS
 
 NAMES = ["a", "b", "c"]
@@ -45,8 +45,8 @@ def test_weights_that_are_no_weights_are_refused(name: str) -> None:
     for wrong in (float("nan"), float("inf")):
         with pytest.raises(DataError, match="must be a finite number"):
             target.request({**case.weights, next(iter(case.weights)): wrong}, case.clauses)
-    with pytest.raises(DataError, match="falling names 'nobody', which has no weight"):
-        target.request(case.weights, case.clauses, falling=["nobody"])
+    with pytest.raises(DataError, match="inverted names 'nobody', which has no weight"):
+        target.request(case.weights, case.clauses, inverted=["nobody"])
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
@@ -54,15 +54,15 @@ def test_a_negative_weight_is_refused_where_the_engine_does(name: str) -> None:
     case, target = CASES[name], made(CASES[name].spec)
     first = next(iter(case.weights))
     weights = {**case.weights, first: -0.5}
-    if target.takes_negative:
+    if target.allows_negative:
         assert "-0.5" in json.dumps(target.request(weights, case.clauses))
         return
     with pytest.raises(
         DataError, match=rf"takes no negative weight, and '{first}' has -0\.5: learn with RankRLS\(nonn"
     ):
         target.request(weights, case.clauses)
-    falling = target.request(weights, case.clauses, falling=[first])
-    assert falling == target.request({**case.weights, first: 0.5}, case.clauses)
+    inverted = target.request(weights, case.clauses, inverted=[first])
+    assert inverted == target.request({**case.weights, first: 0.5}, case.clauses)
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if made(name).clause])
@@ -115,14 +115,14 @@ def test_the_engine_ranks_by_the_weighted_sum(spec: str, seed: int) -> None:
     X[rng.random(X.shape) < 0.3] = 0.0  # their clauses do not match
     weights = rng.standard_normal(3) / np.ptp(X, axis=0)
     target = made(spec)
-    falling = [] if target.takes_negative else [name for name, w in zip(NAMES, weights, strict=True) if w < 0]
-    # The clause of a falling feature scores a constant minus the feature.
-    shown = np.where(np.isin(NAMES, falling), 1.0 + X.max(axis=0) - X, X)
+    inverted = [] if target.allows_negative else [name for name, w in zip(NAMES, weights, strict=True) if w < 0]
+    # The clause of a inverted feature scores a constant minus the feature.
+    shown = np.where(np.isin(NAMES, inverted), 1.0 + X.max(axis=0) - X, X)
     request = target.request(
         dict(zip(NAMES, weights.tolist(), strict=True)),
         clauses_for(spec, NAMES),
         ranges=value_ranges(NAMES, X),
-        falling=falling,
+        inverted=inverted,
     )
     along = (X @ weights)[np.argsort(-scores(spec, request, shown))]
     slack = 0.001 if spec == "opensearch-hybrid" else 1e-9  # its lowest score of each sub-query is 0.001

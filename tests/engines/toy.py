@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank import QuerySet
-from kinrank.engines.base import Document, Engine, Health, Hits, Logged
+from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
 from kinrank.errors import EngineError
 
 
@@ -31,7 +31,7 @@ class ToyEngine(Engine):
 
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
-    ) -> Logged:
+    ) -> LoggedFeatures:
         with self._lock:
             self.asked.append(query)
             if self.failures.get(query):
@@ -40,7 +40,7 @@ class ToyEngine(Engine):
         found = numbers < 10
         values = np.stack([numbers, np.where(numbers % 2, np.nan, 1.0)], axis=1).astype(np.float32)
         values[~found] = np.nan
-        return Logged(values, found)
+        return LoggedFeatures(values, found)
 
     def apply_request(self, query: str, weights: ArrayLike, **_: Any) -> dict[str, Any]:
         return {"query": query, "weights": np.asarray(weights).tolist()}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from kinrank.engines import Engine, Health, Hits, Logged
+from kinrank.engines import Engine, Health, Hits, LoggedFeatures
 from kinrank.errors import EngineUnreachableError, ParameterError
 
 
@@ -33,13 +33,15 @@ class ShelfEngine(Engine):
         order = np.argsort(self.values)[:size]
         return Hits(np.array([f"d{i}" for i in order]), -self.values[order].astype(np.float64))
 
-    def log(self, query: str, doc_ids: Sequence[str], *, vector: Any = None, timeout: float | None = None) -> Logged:
+    def log(
+        self, query: str, doc_ids: Sequence[str], *, vector: Any = None, timeout: float | None = None
+    ) -> LoggedFeatures:
         self._check(self.running and self.logging)
         if self.compares_vectors and vector is None:
             raise ParameterError("feature 'near' compares vectors: pass vector=, the embedding of the query")
         rows = self.values[[int(doc_id[1:]) for doc_id in doc_ids]]
         camp = np.full(len(rows), 1 if query == "up" else -1, dtype=np.float32)
-        return Logged(np.column_stack([rows, camp]), np.ones(len(rows), dtype=np.bool_))
+        return LoggedFeatures(np.column_stack([rows, camp]), np.ones(len(rows), dtype=np.bool_))
 
     def apply_request(self, query: str, weights: Any, **more: Any) -> dict[str, Any]:
         return {"query": query, "weights": np.asarray(weights).tolist(), **more}

@@ -1,4 +1,4 @@
-"""What every engine promises. The checks want an engine whose index holds `engine_world.world_documents()`."""
+"""What every engine promises. The checks want an engine whose index holds `engine_sample.sample_documents()`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from kinrank.checks.engine_world import QUERY, VECTOR, world_documents
+from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
 from kinrank.checks.worlds import promise
 from kinrank.engines.base import Engine
 from kinrank.errors import EngineTimeoutError, ParameterError
 
 EngineCheck = Callable[[Engine], None]
 
-IDS = [doc_id for doc_id, _ in world_documents()]
+IDS = [doc_id for doc_id, _ in sample_documents()]
 TOLERANCE = 2e-5
 """Scores travel in single precision, shifted by a bound: documents this close, by the spread of scores, are ties."""
 

@@ -31,7 +31,7 @@ def log(
     top: Annotated[int, typer.Option(min=1, help="How many of the engine's first.")] = 100,
     workers: Annotated[int, typer.Option(min=1, help="How many requests may be under way.")] = 4,
     timeout: Annotated[float, typer.Option(help="Seconds that one answer may take.")] = 30.0,
-    patience: Annotated[float, typer.Option(help="Seconds of asking again before the log stops.")] = 120.0,
+    retry_for: Annotated[float, typer.Option(help="Seconds of asking again before the log stops.")] = 120.0,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="For the engine's client: ca_certs, api_key...; repeatable."),
@@ -43,10 +43,10 @@ def log(
 ) -> None:
     """Log the features of judged queries from a search engine; stopped half-way, it goes on when run again."""
     from kinrank.engines import connect
-    from kinrank.engines.judgments import Columns, read_judgments, read_vectors
-    from kinrank.engines.logbook import LogBook
+    from kinrank.engines.judgment_table import Columns, read_judgments, read_vectors
     from kinrank.engines.logger import FeatureLogger
-    from kinrank.engines.patience import PatientPool
+    from kinrank.engines.resumable_log import ResumableLog
+    from kinrank.engines.retry import RetryingPool
 
     if files.form_to_write(out) == "letor":
         raise ParameterError(f"{out}: write NAME.parquet or a folder; kinrank convert makes LETOR files of them")
@@ -56,12 +56,12 @@ def log(
             judged = read_judgments(judgments, Columns(qid, text, doc_id, y))
             if vectors is not None:
                 judged = read_vectors(vectors, judged, qid)
-        pool = PatientPool(workers, patience=patience)
+        pool = RetryingPool(workers, retry_for=retry_for)
         start = time.perf_counter()
         with messages.working("logging", len(judged)) as advance:
-            counts = LogBook(out, judged, logger).write(pool, advance)
+            counts = ResumableLog(out, judged, logger).write(pool, advance)
     seconds = time.perf_counter() - start
-    for line in _report(out, counts, seconds, pool.repeated):
+    for line in _report(out, counts, seconds, pool.retries):
         messages.say(line)
 
 

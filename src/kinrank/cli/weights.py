@@ -43,7 +43,7 @@ def weights(
             help="JSON: the clause of each feature; {{column}} is a query column, {{doc_id}} the candidates.",
         ),
     ] = None,
-    falling: Annotated[
+    inverted: Annotated[
         list[str] | None,
         typer.Option(metavar="FEATURE", help="Its clause scores a constant minus the feature; repeatable."),
     ] = None,
@@ -63,7 +63,7 @@ def weights(
     if wanted is None:
         _show(queries.feature_names, rows, as_json)
     else:
-        _show_requests(wanted, rows, given, falling or [], alone=query is not None)
+        _show_requests(wanted, rows, given, inverted or [], alone=query is not None)
 
 
 def _made(spec: str) -> Target:
@@ -117,7 +117,7 @@ def _show_requests(
     target: Target,
     rows: Iterator[tuple[QuerySet, dict[str, float]]],
     clauses: dict[str, Any] | None,
-    falling: list[str],
+    inverted: list[str],
     *,
     alone: bool,
 ) -> None:
@@ -127,7 +127,7 @@ def _show_requests(
     answered = 0
     for one, row in rows:
         try:
-            request = _request(target, one, row, clauses, falling)
+            request = _request(target, one, row, clauses, inverted)
         except DataError as error:
             if alone:
                 raise
@@ -145,16 +145,16 @@ def _show_requests(
 
 
 def _request(
-    target: Target, query: QuerySet, weights: dict[str, float], clauses: dict[str, Any] | None, falling: list[str]
+    target: Target, query: QuerySet, weights: dict[str, float], clauses: dict[str, Any] | None, inverted: list[str]
 ) -> dict[str, Any]:
     """The request of one query, its clauses filled from its columns."""
     from kinrank.engines.targets import fill_clauses, value_ranges
 
     ranges = value_ranges(query.feature_names, query.X)
     if clauses is None:
-        return target.request(weights, ranges=ranges, falling=falling)
+        return target.request(weights, ranges=ranges, inverted=inverted)
     known = {name: values[0] for name, values in query.query_columns.items()}
     filled = fill_clauses(clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
     # A feature without a clause is not missed where its weight is 0.
     needed = {name: weight for name, weight in weights.items() if name in filled or weight != 0}
-    return target.request(needed, filled, ranges=ranges, falling=falling)
+    return target.request(needed, filled, ranges=ranges, inverted=inverted)

@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from kinrank.engines.base import Engine as Engine
     from kinrank.engines.base import Health as Health
     from kinrank.engines.base import Hits as Hits
-    from kinrank.engines.base import Logged as Logged
-    from kinrank.engines.definitions import FeatureSet as FeatureSet
+    from kinrank.engines.base import LoggedFeatures as LoggedFeatures
+    from kinrank.engines.feature_set import FeatureSet as FeatureSet
 
 _HOMES = {
     "ENGINES": "address",
     "Engine": "base",
-    "FeatureSet": "definitions",
+    "FeatureSet": "feature_set",
     "Health": "base",
     "Hits": "base",
-    "Logged": "base",
+    "LoggedFeatures": "base",
     "connect": "address",
 }
 
-__all__ = ["ENGINES", "Engine", "FeatureSet", "Health", "Hits", "Logged", "connect"]
+__all__ = ["ENGINES", "Engine", "FeatureSet", "Health", "Hits", "LoggedFeatures", "connect"]
 
 
 def __getattr__(name: str) -> Any:

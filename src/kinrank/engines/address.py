@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from kinrank.engines.base import Engine
-from kinrank.engines.definitions import FeatureSet
+from kinrank.engines.feature_set import FeatureSet
 from kinrank.errors import ParameterError
 from kinrank.registry import Registry
 
@@ -61,7 +61,7 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise ParameterError(
-            f"{without_password(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
+            f"{redact_passwords(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
             f"{', '.join(ENGINES)}, signs in a password as in URLs (%23 for #)"
         )
     port = {"http": 80, "https": 443}[match["scheme"]]
@@ -81,7 +81,7 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
         raise
     except ValueError as error:  # a client's, who repeats the address with the password in it
         raise ParameterError(
-            without_password(f"{address!r} cannot be opened ({error}); check the hosts and the client's settings")
+            redact_passwords(f"{address!r} cannot be opened ({error}); check the hosts and the client's settings")
         ) from None
     return engine
 
@@ -95,12 +95,12 @@ def _authorization() -> dict[str, Any]:
     return {"headers": {"authorization": f"ApiKey {key}" if key else f"Basic {basic}"}}
 
 
-def without_password(text: str) -> str:
+def redact_passwords(text: str) -> str:
     """A text with addresses in it, as it may be shown to others.
 
     Examples
     --------
-    >>> without_password("none of https://me:secret@a:9200, https://b:9200")
+    >>> redact_passwords("none of https://me:secret@a:9200, https://b:9200")
     'none of https://...@a:9200, https://b:9200'
     """
     return re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # some type slashes or spaces in a password

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32
+from kinrank.engines.feature_set import FeatureSet
 from kinrank.errors import EngineTimeoutError
 
 Document = tuple[str, Mapping[str, Any]]
@@ -50,7 +51,7 @@ class Hits:
 
 
 @dataclass(frozen=True, eq=False)
-class Logged:
+class LoggedFeatures:
     """Features of documents as an engine computes them.
 
     Attributes
@@ -94,6 +95,8 @@ class Engine(ABC):
     ----------
     feature_names : tuple of str
         One per column of `features` and per number of `apply`'s weights.
+    feature_set : FeatureSet, optional
+        The definitions of the features, if they come from a feature file.
     apply_params : mapping of str to str
         Parameters of the URL that belong to the body of `apply_request`: without them the order may be another.
 
@@ -103,6 +106,7 @@ class Engine(ABC):
     """
 
     feature_names: tuple[str, ...]
+    feature_set: FeatureSet | None = None
     apply_params: ClassVar[Mapping[str, str]] = {}
 
     # --- what an engine implements ------------------------------------------------------------------------------
@@ -126,7 +130,7 @@ class Engine(ABC):
     @abstractmethod
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
-    ) -> Logged:
+    ) -> LoggedFeatures:
         """The features of given documents for a query, and which of the documents there are."""
 
     @abstractmethod
@@ -212,7 +216,7 @@ class Engine(ABC):
         """What tells this index from any other; a long log that is taken up again compares it."""
         return {"engine": type(self).__name__}
 
-    def search_whole(
+    def search_complete(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
         """As `search`, but an error where only a part of the index answers: for what is kept, not shown."""

@@ -10,10 +10,18 @@ from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
 from kinrank.engines.base import Hits
-from kinrank.engines.kinds import Clause
-from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, features_of, hits_of, whole
-from kinrank.engines.query_dsl import Dialect, Question, only
-from kinrank.engines.refusals import refusal
+from kinrank.engines.features import Clause
+from kinrank.engines.lucene import (
+    ADMIN_TIMEOUT,
+    GLOBAL_STATISTICS,
+    HitValues,
+    LuceneEngine,
+    feature_matrix,
+    parse_hits,
+    whole,
+)
+from kinrank.engines.query_dsl import Dialect, QueryBuilder, only
+from kinrank.engines.response_errors import response_error
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
@@ -60,7 +68,7 @@ class ElasticsearchEngine(LuceneEngine):
     def _ours(self, error: Exception, timeout: float) -> EngineError:
         where = f"{self.name} index {self.index_name!r}"
         if isinstance(error, self._library.ApiError):
-            return refusal(error.meta.status, error.body, where)
+            return response_error(error.meta.status, error.body, where)
         if isinstance(error, self._library.ConnectionTimeout):
             return EngineTimeoutError(f"{where}: no answer within {timeout:g} s; ask less at a time, or allow more")
         if isinstance(error, self._library.ConnectionError):
@@ -70,9 +78,9 @@ class ElasticsearchEngine(LuceneEngine):
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("elasticsearch.helpers", "engines")
         try:
-            count, _ = helpers.bulk(self._waiting(CHORES_TIMEOUT), actions, max_retries=5)
+            count, _ = helpers.bulk(self._waiting(ADMIN_TIMEOUT), actions, max_retries=5)
         except (self._library.ApiError, self._library.TransportError) as error:
-            raise self._ours(error, CHORES_TIMEOUT) from error
+            raise self._ours(error, ADMIN_TIMEOUT) from error
         except helpers.BulkIndexError as error:
             raise EngineRefusedError(f"{self.name}: {error}; the first: {error.errors[0]}") from error
         return int(count)
@@ -96,18 +104,17 @@ class ElasticsearchEngine(LuceneEngine):
             "_source": False,
         }
         answer = self._send("POST", self._path("/_search"), _NAMED, body, timeout or self.timeout)
-        said = [Said.of(hit, hit.get("matched_queries")) for hit in answer["hits"]["hits"]]
-        return hits_of(answer), features_of(said, question)
+        said = [HitValues.of(hit, hit.get("matched_queries")) for hit in answer["hits"]["hits"]]
+        return parse_hits(answer), feature_matrix(said, question)
 
-    def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
+    def _log_some(self, question: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
         body = log_request(question, doc_ids)
         answer = self._send("POST", self._path("/_search"), _WHOLE, body, timeout)
-        return {
-            hit["_id"]: Said.of(hit, hit.get("matched_queries")) for hit in whole(answer, self.name)["hits"]["hits"]
-        }
+        hits = whole(answer, self.name)["hits"]["hits"]
+        return {hit["_id"]: HitValues.of(hit, hit.get("matched_queries")) for hit in hits}
 
 
-def log_request(question: Question, doc_ids: list[str]) -> dict[str, Any]:
+def log_request(question: QueryBuilder, doc_ids: list[str]) -> dict[str, Any]:
     """One request whose hits carry the score of every clause by name, and stored values beside them."""
     return {
         "query": {"bool": {"filter": [only(doc_ids)], "should": _named(question)}},
@@ -118,5 +125,5 @@ def log_request(question: Question, doc_ids: list[str]) -> dict[str, Any]:
     }
 
 
-def _named(question: Question) -> list[Clause]:
+def _named(question: QueryBuilder) -> list[Clause]:
     return [{"bool": {"must": [clause], "_name": name}} for name, clause in question.scored().items()]

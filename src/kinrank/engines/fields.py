@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kinrank.engines.definitions import FeatureSet
-from kinrank.engines.kinds import Feature, FieldValue, Match, MultiMatch, Phrase, VectorSimilarity
+from kinrank.engines.feature_set import FeatureSet
+from kinrank.engines.features import Feature, FieldValue, Match, MultiMatch, Phrase, VectorSimilarity
 from kinrank.errors import EngineRefusedError
 
 _WHOLE = {"long", "integer", "short", "byte", "unsigned_long"}
@@ -19,7 +19,7 @@ _KINDS = {"a number": _NUMBERS, "a vector": {"dense_vector", "knn_vector"}}
 
 
 @dataclass(frozen=True)
-class WantedField:
+class RequiredField:
     """A field, who asks for it, and what it must be: "a number", "a vector" or None for anything."""
 
     name: str
@@ -27,24 +27,24 @@ class WantedField:
     kind: str | None = None
 
 
-def fields_of(features: FeatureSet) -> list[WantedField]:
+def required_fields(features: FeatureSet) -> list[RequiredField]:
     r"""The fields that features and candidates ask for; patterns and clauses of one's own are not looked into.
 
     Examples
     --------
-    >>> fields_of(FeatureSet.parse('[features]\nvotes = { field = "votes" }'))
-    [WantedField(name='votes', who="feature 'votes'", kind='a number')]
+    >>> required_fields(FeatureSet.parse('[features]\nvotes = { field = "votes" }'))
+    [RequiredField(name='votes', who="feature 'votes'", kind='a number')]
     """
     named = [(f"feature {feature.name!r}", feature) for feature in features.features]
     wanted = []
     if features.candidates is not None:
         named.append(("[search]", features.candidates.text))
         if features.candidates.vector is not None:
-            wanted.append(WantedField(features.candidates.vector, "[search]", "a vector"))
+            wanted.append(RequiredField(features.candidates.vector, "[search]", "a vector"))
     return wanted + [field for who, feature in named for field in _wanted(who, feature)]
 
 
-def check_fields(wanted: Sequence[WantedField], there: Mapping[str, Mapping[str, Any]], index: str) -> None:
+def check_fields(wanted: Sequence[RequiredField], there: Mapping[str, Mapping[str, Any]], index: str) -> None:
     """Raise where a field is not there, or is of another kind.
 
     Parameters
@@ -70,13 +70,13 @@ def check_fields(wanted: Sequence[WantedField], there: Mapping[str, Mapping[str,
             )
 
 
-def _wanted(who: str, feature: Feature) -> Iterator[WantedField]:
+def _wanted(who: str, feature: Feature) -> Iterator[RequiredField]:
     if isinstance(feature, Match | Phrase):
-        yield WantedField(feature.field, who)
+        yield RequiredField(feature.field, who)
     elif isinstance(feature, MultiMatch):
         plain = (field.partition("^")[0] for field in feature.fields)
-        yield from (WantedField(field, who) for field in plain if "*" not in field)
+        yield from (RequiredField(field, who) for field in plain if "*" not in field)
     elif isinstance(feature, FieldValue):
-        yield WantedField(feature.field, who, "a number")
+        yield RequiredField(feature.field, who, "a number")
     elif isinstance(feature, VectorSimilarity):
-        yield WantedField(feature.field, who, "a vector")
+        yield RequiredField(feature.field, who, "a vector")

@@ -14,13 +14,13 @@ from kinrank.data.grouping import as_ids, offsets_of
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS
 from kinrank.engines.base import Engine
-from kinrank.engines.patience import PatientPool
+from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, ParameterError
 
 TEXT = "text"
 """The query column that holds what the user typed."""
 
-Candidates = Literal["judged", "top", "both"]
+CandidateSource = Literal["judged", "top", "both"]
 
 
 @dataclass
@@ -52,13 +52,15 @@ class LogCounts:
     missing: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: LogCounts) -> None:
-        """Count what another part has counted."""
-        for name, value in vars(other).items():
-            if name == "missing":
-                for feature, count in value.items():
-                    self.missing[feature] = self.missing.get(feature, 0) + count
-            else:
-                setattr(self, name, getattr(self, name) + value)
+        """Add the counts of another part."""
+        self.queries += other.queries
+        self.documents += other.documents
+        self.empty_queries += other.empty_queries
+        self.absent_documents += other.absent_documents
+        self.unfound_documents += other.unfound_documents
+        self.unjudged_documents += other.unjudged_documents
+        for feature, count in other.missing.items():
+            self.missing[feature] = self.missing.get(feature, 0) + count
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +86,10 @@ class FeatureLogger:
         Seconds that one answer may take.
     """
 
-    def __init__(self, engine: Engine, *, candidates: Candidates = "judged", top: int = 100, timeout: float = 30.0):
-        if candidates not in get_args(Candidates):
+    def __init__(
+        self, engine: Engine, *, candidates: CandidateSource = "judged", top: int = 100, timeout: float = 30.0
+    ) -> None:
+        if candidates not in get_args(CandidateSource):
             raise ParameterError(f"candidates must be 'judged', 'top' or 'both', got {candidates!r}")
         if top < 1:
             raise ParameterError(f"top must be at least 1, got {top}")
@@ -94,7 +98,7 @@ class FeatureLogger:
         self.top = top
         self.timeout = timeout
 
-    def log(self, judged: QuerySet, pool: PatientPool) -> Generator[tuple[QuerySet | None, LogCounts], None, None]:
+    def log(self, judged: QuerySet, pool: RetryingPool) -> Generator[tuple[QuerySet | None, LogCounts], None, None]:
         """Log query by query, in the order of `judged`: the query with its features, or None where nothing is left.
 
         Parameters
@@ -121,7 +125,7 @@ class FeatureLogger:
         counts = LogCounts()
         doc_ids = list(grade_of)
         if self.candidates != "judged":
-            hits = self.engine.search_whole(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
+            hits = self.engine.search_complete(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
             if self.candidates == "top":
                 counts.unfound_documents = len(set(doc_ids).difference(hits))
                 doc_ids = hits

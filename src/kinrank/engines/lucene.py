@@ -12,38 +12,38 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
-from kinrank.engines.address import without_password
-from kinrank.engines.base import Document, Engine, Health, Hits, Logged
-from kinrank.engines.definitions import FeatureSet
-from kinrank.engines.fields import check_fields, fields_of
-from kinrank.engines.kinds import FieldValue, QueryLength, VectorSimilarity
-from kinrank.engines.query_dsl import Dialect, Question, only, score_shift
-from kinrank.engines.refusals import cause_of
+from kinrank.engines.address import redact_passwords
+from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
+from kinrank.engines.feature_set import FeatureSet
+from kinrank.engines.features import FieldValue, QueryLength, VectorSimilarity
+from kinrank.engines.fields import check_fields, required_fields
+from kinrank.engines.query_dsl import Dialect, QueryBuilder, only, score_shift
+from kinrank.engines.response_errors import root_cause
 from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
 
 DOCUMENTS_AT_ONCE = 1000
 """How many documents one request asks the features of."""
 
-CHORES_TIMEOUT = 60.0
+ADMIN_TIMEOUT = 60.0
 """Seconds that making, filling and deleting an index may take."""
 
 # Term statistics of the whole index: without them the score of a document depends on its shard.
 GLOBAL_STATISTICS = {"search_type": "dfs_query_then_fetch"}
 
 
-class Said(NamedTuple):
+class HitValues(NamedTuple):
     """What an engine says of a document: scores by the names of features, values by the names of fields."""
 
     scores: dict[str, float]
     stored: dict[str, float]
 
     @classmethod
-    def of(cls, hit: Mapping[str, Any], scores: dict[str, float] | None = None) -> Said:
+    def of(cls, hit: Mapping[str, Any], scores: dict[str, float] | None = None) -> HitValues:
         """From a hit with ``docvalue_fields``; of several values of a field the first, as scripts see it."""
         return cls(scores or {}, {field: float(values[0]) for field, values in hit.get("fields", {}).items()})
 
 
-def features_of(documents: Sequence[Said], question: Question) -> Float32:
+def feature_matrix(documents: Sequence[HitValues], question: QueryBuilder) -> Float32:
     """The features of documents, a row each; made column by column, since there are many more documents than kinds."""
     columns = np.empty((len(question.features.features), len(documents)), dtype=np.float32)
     for column, feature in zip(columns, question.features.features, strict=True):
@@ -120,7 +120,7 @@ class LuceneEngine(Engine):
         """Write documents by the client's helper."""
 
     @abstractmethod
-    def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
+    def _log_some(self, question: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
         """What the engine says of each document there is."""
 
     # --- the verbs --------------------------------------------------------------------------------------------------
@@ -129,29 +129,29 @@ class LuceneEngine(Engine):
         """As `Engine.search`."""
         return self._hits(self._search_body(query, size, vector), timeout)
 
-    def search_whole(
+    def search_complete(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
-        """As `Engine.search_whole`."""
+        """As `Engine.search_complete`."""
         params = {**GLOBAL_STATISTICS, "allow_partial_search_results": "false"}
         body = self._search_body(query, size, vector)
         answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
-        return hits_of(whole(answer, self.name))
+        return parse_hits(whole(answer, self.name))
 
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
-    ) -> Logged:
+    ) -> LoggedFeatures:
         """As `Engine.log`."""
         question = self._question(query, vector)
         self._check_fields(timeout)
         wanted = list(dict.fromkeys(doc_ids))
-        found: dict[str, Said] = {}
+        found: dict[str, HitValues] = {}
         for first in range(0, len(wanted), DOCUMENTS_AT_ONCE):
             found |= self._log_some(question, wanted[first : first + DOCUMENTS_AT_ONCE], timeout or self.timeout)
         there = np.array([doc_id in found for doc_id in doc_ids], dtype=np.bool_)
         values = np.full((len(doc_ids), len(self.feature_names)), np.nan, dtype=np.float32)
-        values[there] = features_of([found[doc_id] for doc_id in doc_ids if doc_id in found], question)
-        return Logged(values, there)
+        values[there] = feature_matrix([found[doc_id] for doc_id in doc_ids if doc_id in found], question)
+        return LoggedFeatures(values, there)
 
     def apply_request(
         self,
@@ -195,15 +195,15 @@ class LuceneEngine(Engine):
     def index(self, documents: Iterable[Document], *, settings: Mapping[str, Any] | None = None) -> int:
         """As `Engine.index`; `settings` is the body of the request that makes an index: settings and mappings."""
         if settings is not None and not self._exists():
-            self._send("PUT", self._path(""), {}, dict(settings), CHORES_TIMEOUT)
+            self._send("PUT", self._path(""), {}, dict(settings), ADMIN_TIMEOUT)
         actions = ({"_index": self.index_name, "_id": doc_id, "_source": dict(fields)} for doc_id, fields in documents)
         count = self._bulk(actions)
-        self._send("POST", self._path("/_refresh"), {}, None, CHORES_TIMEOUT)
+        self._send("POST", self._path("/_refresh"), {}, None, ADMIN_TIMEOUT)
         return count
 
     def delete_index(self) -> None:
         """Delete the index with all its documents, if it is there."""
-        self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, CHORES_TIMEOUT)
+        self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, ADMIN_TIMEOUT)
 
     def health(self) -> Health:
         """As `Engine.health`."""
@@ -225,16 +225,16 @@ class LuceneEngine(Engine):
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    def _question(self, query: str, vector: ArrayLike | None) -> Question:
+    def _question(self, query: str, vector: ArrayLike | None) -> QueryBuilder:
         if self.feature_set is None:
             raise ParameterError("this engine was opened without features: pass features=FeatureSet.read(file)")
-        return Question.of(self.feature_set, self.dialect, query, vector)
+        return QueryBuilder.of(self.feature_set, self.dialect, query, vector)
 
     def _unreachable(self, why: object) -> EngineUnreachableError:
         # Whoever searches through a service is told of it: users and passwords of the addresses are not for him.
         hosts = ", ".join(self.hosts)
         where = f"{self.name} index {self.index_name!r}"
-        return EngineUnreachableError(without_password(f"{where}: none of {hosts} can be reached ({why})"))
+        return EngineUnreachableError(redact_passwords(f"{where}: none of {hosts} can be reached ({why})"))
 
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"
@@ -244,11 +244,11 @@ class LuceneEngine(Engine):
 
     def _hits(self, body: dict[str, Any], timeout: float | None) -> Hits:
         answer = self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout)
-        return hits_of(answer)
+        return parse_hits(answer)
 
     def _exists(self) -> bool:
         try:
-            self._send("GET", self._path("/_settings"), {}, None, CHORES_TIMEOUT)
+            self._send("GET", self._path("/_settings"), {}, None, ADMIN_TIMEOUT)
         except EngineRefusedError:
             return False
         return True
@@ -258,7 +258,7 @@ class LuceneEngine(Engine):
         if self._checked or self.feature_set is None:
             return
         with self._checking:
-            wanted = fields_of(self.feature_set)
+            wanted = required_fields(self.feature_set)
             if wanted and not self._checked:
                 names = ",".join(sorted({field.name for field in wanted}))
                 answer = self._send("GET", self._path("/_field_caps"), {"fields": names}, None, timeout or self.timeout)
@@ -266,7 +266,7 @@ class LuceneEngine(Engine):
             self._checked = True
 
 
-def hits_of(answer: Mapping[str, Any]) -> Hits:
+def parse_hits(answer: Mapping[str, Any]) -> Hits:
     """The documents of an answer."""
     hits = answer["hits"]["hits"]
     return Hits(
@@ -280,6 +280,6 @@ def whole(answer: Mapping[str, Any], where: str) -> Mapping[str, Any]:
     failed = answer["_shards"]["failed"]
     if failed or answer["timed_out"]:
         failures = answer["_shards"].get("failures") or [{"reason": "out of time"}]
-        _, reason = cause_of({"error": failures[0]["reason"]})
+        _, reason = root_cause({"error": failures[0]["reason"]})
         raise EngineBusyError(f"{where}: only a part of the index has answered ({failed} shards failed: {reason})")
     return answer

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kinrank.engines.lucene import CHORES_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine, Said, whole
-from kinrank.engines.query_dsl import Dialect, Question, only
-from kinrank.engines.refusals import refusal
+from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, HitValues, LuceneEngine, whole
+from kinrank.engines.query_dsl import Dialect, QueryBuilder, only
+from kinrank.engines.response_errors import response_error
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
@@ -58,27 +58,27 @@ class OpenSearchEngine(LuceneEngine):
         if isinstance(error, self._library.ConnectionError):
             return self._unreachable(error.error)
         if isinstance(error, self._library.TransportError):
-            return refusal(int(error.status_code), error.info, where)
+            return response_error(int(error.status_code), error.info, where)
         return EngineRefusedError(f"{where}: {error}")
 
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("opensearchpy.helpers", "engines")
         try:
-            count, _ = helpers.bulk(self.client, actions, max_retries=5, request_timeout=CHORES_TIMEOUT)
+            count, _ = helpers.bulk(self.client, actions, max_retries=5, request_timeout=ADMIN_TIMEOUT)
         except helpers.BulkIndexError as error:
             raise EngineRefusedError(f"{self.name}: {error.args[0]}; the first: {error.errors[0]}") from error
         except self._library.OpenSearchException as error:
-            raise self._ours(error, CHORES_TIMEOUT) from error
+            raise self._ours(error, ADMIN_TIMEOUT) from error
         return int(count)
 
-    def _log_some(self, question: Question, doc_ids: list[str], timeout: float) -> dict[str, Said]:
+    def _log_some(self, question: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
         names, searches = log_request(question, doc_ids)
         text = "".join(f"{_HEADER}\n{json.dumps(search)}\n" for search in searches)
         # All searches start at once. OpenSearch 2.5 may die where a client that has waited long enough hangs up while
         # searches of an _msearch are still queued (opensearch-project/OpenSearch issue 3962).
         answer = self._send("POST", self._path("/_msearch"), {"max_concurrent_searches": len(searches)}, text, timeout)
         first, *others = [self._answered(one) for one in answer["responses"]]
-        found = {hit["_id"]: Said.of(hit) for hit in first}
+        found = {hit["_id"]: HitValues.of(hit) for hit in first}
         for name, hits in zip(names, others, strict=True):
             for hit in hits:
                 if hit["_id"] in found:  # not one that came between two searches
@@ -87,12 +87,12 @@ class OpenSearchEngine(LuceneEngine):
 
     def _answered(self, answer: Mapping[str, Any]) -> list[dict[str, Any]]:
         if "error" in answer:
-            raise refusal(int(answer.get("status", 500)), answer, f"{self.name} index {self.index_name!r}")
+            raise response_error(int(answer.get("status", 500)), answer, f"{self.name} index {self.index_name!r}")
         hits: list[dict[str, Any]] = whole(answer, self.name)["hits"]["hits"]
         return hits
 
 
-def log_request(question: Question, doc_ids: list[str]) -> tuple[list[str], list[dict[str, Any]]]:
+def log_request(question: QueryBuilder, doc_ids: list[str]) -> tuple[list[str], list[dict[str, Any]]]:
     """The names of the clauses, and the searches of one ``_msearch``: which documents there are, then one each."""
     common = {"size": len(doc_ids), "_source": False, "track_total_hits": False}
     these = only(doc_ids)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinrank.engines.definitions import FeatureSet
-from kinrank.engines.kinds import (
+from kinrank.engines.feature_set import FeatureSet
+from kinrank.engines.features import (
     Clause,
     FieldValue,
     Script,
@@ -27,7 +27,7 @@ from kinrank.engines.kinds import (
     ValueFeature,
     VectorSimilarity,
     count_terms,
-    painless_text,
+    painless_string,
 )
 from kinrank.errors import ParameterError
 
@@ -53,7 +53,7 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Question:
+class QueryBuilder:
     """What is asked: a query, its vector, and the features there are."""
 
     features: FeatureSet
@@ -62,7 +62,7 @@ class Question:
     vector: list[float] | None
 
     @classmethod
-    def of(cls, features: FeatureSet, dialect: Dialect, query: str, vector: ArrayLike | None) -> Question:
+    def of(cls, features: FeatureSet, dialect: Dialect, query: str, vector: ArrayLike | None) -> QueryBuilder:
         """Check the vector, and bring it into JSON's form."""
         if vector is None:
             return cls(features, dialect, query, None)
@@ -157,13 +157,13 @@ class Question:
             return feature.source
         if isinstance(feature, VectorSimilarity):
             self.needed_vector(f"feature {feature.name!r}")
-            return f"doc[{painless_text(feature.field)}].size() == 0 ? 0 : {self._similarity(feature)}"
+            return f"doc[{painless_string(feature.field)}].size() == 0 ? 0 : {self._similarity(feature)}"
         if isinstance(feature, FieldValue):
             return feature.expression
         raise ParameterError(f"{type(feature).__name__} has no expression")
 
     def _similarity(self, feature: VectorSimilarity) -> str:
-        return self.dialect.similarities[feature.similarity].format(painless_text(feature.field))
+        return self.dialect.similarities[feature.similarity].format(painless_string(feature.field))
 
     def _script_score(self, query: Clause, source: str, **params: Any) -> Clause:
         used = {name: value for name, value in self.params.items() if f"params.{name}" in source}

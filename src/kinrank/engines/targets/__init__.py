@@ -27,7 +27,7 @@ TARGETS = Registry(
         "elasticsearch-linear": "kinrank.engines.targets.elasticsearch:LinearRetriever",
         "vespa": "kinrank.engines.targets.vespa:QueryInput",
         "qdrant-formula": "kinrank.engines.targets.qdrant:FormulaQuery",
-        "qdrant-rrf": "kinrank.engines.targets.qdrant:WeightedRanks",
+        "qdrant-rrf": "kinrank.engines.targets.qdrant:WeightedRRF",
         "weaviate-hybrid": "kinrank.engines.targets.weaviate:HybridSearch",
         "solr-ltr": "kinrank.engines.targets.models:SolrLinearModel",
         "ltr-plugin": "kinrank.engines.targets.models:PluginLinearModel",

@@ -34,7 +34,7 @@ class Target(ABC):
     clause: ClassVar[str] = ""
     """What the engine wants for each feature beside its weight; empty where it knows features by name."""
 
-    takes_negative: ClassVar[bool] = False
+    allows_negative: ClassVar[bool] = False
     """Whether weights may be below 0."""
 
     per_query: ClassVar[bool] = True
@@ -60,7 +60,7 @@ class Target(ABC):
         clauses: Mapping[str, Any] | None = None,
         *,
         ranges: Ranges | None = None,
-        falling: Collection[str] = (),
+        inverted: Collection[str] = (),
     ) -> dict[str, Any]:
         """The body of the request, or the part of it that holds the weights.
 
@@ -76,7 +76,7 @@ class Target(ABC):
             `ranges` the weights are multiplied by it, so that the order is that of features as they are, if every
             clause returns every candidate: ``{"bool": {"must": [{"ids": ...}], "should": [clause]}}``, in the query
             language of Elasticsearch and OpenSearch. Without, weights are those of normalized scores.
-        falling
+        inverted
             Features whose clause scores a constant minus the feature: their weights change sign. The way for a
             feature where less is more into an engine that takes no negative weight.
 
@@ -85,10 +85,10 @@ class Target(ABC):
         kinrank.errors.DataError
             Where the weights cannot be said in this request, or a clause is missing.
         """
-        own = _checked(weights, falling)
+        own = _checked(weights, inverted)
         if ranges is not None and self.fuses != "scores":
             own = {name: weight * _spread(name, ranges) for name, weight in own.items()}
-        if not self.takes_negative:
+        if not self.allows_negative:
             self._refuse_negative(own)
         given = {} if clauses is None else dict(clauses)
         if self.clause:
@@ -105,7 +105,7 @@ class Target(ABC):
                 raise DataError(
                     f"{self.version} takes no negative weight, and {name!r} has {weight:.4g}: learn with "
                     f"RankRLS(nonnegative=True), or give a clause that scores a constant minus {name!r} and name it in "
-                    "falling"
+                    "inverted"
                 )
 
     def _check_clauses(self, weights: Mapping[str, float], clauses: Mapping[str, Any]) -> None:
@@ -144,13 +144,13 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def _checked(weights: Mapping[str, float], falling: Collection[str]) -> dict[str, float]:
+def _checked(weights: Mapping[str, float], inverted: Collection[str]) -> dict[str, float]:
     if not weights:
         raise DataError("there are no weights: give at least one feature")
-    unknown = [name for name in falling if name not in weights]
+    unknown = [name for name in inverted if name not in weights]
     if unknown:
-        raise DataError(f"falling names {unknown[0]!r}, which has no weight; there are {', '.join(weights)}")
-    own = {str(name): -float(weight) if name in falling else float(weight) for name, weight in weights.items()}
+        raise DataError(f"inverted names {unknown[0]!r}, which has no weight; there are {', '.join(weights)}")
+    own = {str(name): -float(weight) if name in inverted else float(weight) for name, weight in weights.items()}
     for name, weight in own.items():
         if not math.isfinite(weight):
             raise DataError(f"the weight of {name!r} is {weight}: a weight must be a finite number")

@@ -35,7 +35,7 @@ class SolrLinearModel(Target):
 
     version: ClassVar[str] = "Solr 6.4"
     documentation: ClassVar[str] = "https://solr.apache.org/guide/solr/latest/query-guide/learning-to-rank.html"
-    takes_negative: ClassVar[bool] = True
+    allows_negative: ClassVar[bool] = True
     per_query: ClassVar[bool] = False
 
     name: str = "kinrank"

@@ -41,7 +41,7 @@ class FormulaQuery(Target):
     version: ClassVar[str] = "Qdrant 1.14"
     documentation: ClassVar[str] = DOCUMENTATION + "search/search-relevance/"
     clause: ClassVar[str] = "a prefetch or the key of a payload field"
-    takes_negative: ClassVar[bool] = True
+    allows_negative: ClassVar[bool] = True
 
     limit: int = 10
 
@@ -60,7 +60,7 @@ class FormulaQuery(Target):
 
 
 @dataclass(frozen=True)
-class WeightedRanks(Target):
+class WeightedRRF(Target):
     """Weighted reciprocal rank fusion of Qdrant 1.17.
 
     A point at position p (from 0) of a prefetch of weight w gets 1 / ((p + 1) / w + k - 1) from it. **Not the order of
@@ -82,7 +82,7 @@ class WeightedRanks(Target):
     Examples
     --------
     >>> clauses = {name: {"query": [0.1, 0.9], "using": name, "limit": 100} for name in ("title", "plot")}
-    >>> WeightedRanks(k=60).request({"title": 3.0, "plot": 1.0}, clauses)["query"]
+    >>> WeightedRRF(k=60).request({"title": 3.0, "plot": 1.0}, clauses)["query"]
     {'rrf': {'k': 60, 'weights': [1.5, 0.5]}}
     """
 

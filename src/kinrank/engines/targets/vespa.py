@@ -46,7 +46,7 @@ class QueryInput(Target):
 
     version: ClassVar[str] = "Vespa 8"
     documentation: ClassVar[str] = "https://docs.vespa.ai/en/reference/api/query.html"
-    takes_negative: ClassVar[bool] = True
+    allows_negative: ClassVar[bool] = True
 
     profile: str = "kinrank"
     tensor: str = "weights"

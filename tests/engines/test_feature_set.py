@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kinrank.engines import FeatureSet
-from kinrank.engines.fields import check_fields, fields_of
-from kinrank.engines.kinds import FieldValue, Match, MultiMatch, QueryLength, RawClause
+from kinrank.engines.features import FieldValue, Match, MultiMatch, QueryLength, RawClause
+from kinrank.engines.fields import check_fields, required_fields
 from kinrank.errors import EngineRefusedError, FileFormatError, ParameterError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "movies" / "features.toml"
@@ -101,7 +101,7 @@ def test_a_number_that_the_transform_is_not_defined_for_is_missing(transform: Li
 
 
 def test_a_boolean_is_no_number():
-    wanted = fields_of(FeatureSet.parse('[features]\na = { field = "sold" }'))
+    wanted = required_fields(FeatureSet.parse('[features]\na = { field = "sold" }'))
     check_fields(wanted, {"sold": {"integer": {}}}, "cars")
     with pytest.raises(EngineRefusedError, match=r"'sold' as a number, but in index 'cars' it is boolean: .* a script"):
         check_fields(wanted, {"sold": {"boolean": {}}}, "cars")

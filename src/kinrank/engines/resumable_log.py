@@ -18,13 +18,13 @@ from kinrank.data.stream import write_folder
 from kinrank.data.tables import to_table
 from kinrank.data.textfile import PathLike, write_json, writing
 from kinrank.engines.logger import FeatureLogger, LogCounts
-from kinrank.engines.patience import PatientPool
+from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, ParameterError
 
 QUERIES_PER_PART = 250
 
 
-class LogBook:
+class ResumableLog:
     """The parts of a log, beside the file that it becomes.
 
     A part is a fixed slice of the judged queries: its features as Parquet, its counts as JSON. The counts are written
@@ -47,7 +47,7 @@ class LogBook:
         self.logger = logger
         self.n_parts = -(-len(judged) // QUERIES_PER_PART)
 
-    def write(self, pool: PatientPool, advance: Callable[[int], None]) -> LogCounts:
+    def write(self, pool: RetryingPool, advance: Callable[[int], None]) -> LogCounts:
         """Log what is not logged yet, put the parts together, and count all of it.
 
         Parameters
@@ -77,7 +77,7 @@ class LogBook:
         self._remove()
         return total
 
-    def _open(self, pool: PatientPool) -> None:
+    def _open(self, pool: RetryingPool) -> None:
         [identity] = pool.map(lambda engine: engine.identity(), [self.logger.engine])
         asked = {
             **identity,
@@ -86,9 +86,8 @@ class LogBook:
             "judgments": _fingerprint(self.judged),
             "queries_per_part": QUERIES_PER_PART,
         }
-        definition = getattr(self.logger.engine, "feature_set", None)
-        if definition is not None:
-            asked["definitions"] = definition.fingerprint
+        if self.logger.engine.feature_set is not None:
+            asked["definitions"] = self.logger.engine.feature_set.fingerprint
         if self._log_file.exists():
             kept = json.loads(self._log_file.read_text())
             if kept != asked:
@@ -108,7 +107,7 @@ class LogBook:
         self._log_file.unlink()
         shutil.rmtree(self.folder)
 
-    def _write_part(self, part: int, queries: QuerySet, pool: PatientPool, advance: Callable[[int], None]) -> None:
+    def _write_part(self, part: int, queries: QuerySet, pool: RetryingPool, advance: Callable[[int], None]) -> None:
         counts = LogCounts()
         logged = []
         with closing(self.logger.log(queries, pool)) as answers:  # a stop in here stops the pool, too

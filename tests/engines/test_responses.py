@@ -38,7 +38,7 @@ def test_half_a_list_is_shown_but_not_logged(name: str, failed: int, timed_out: 
         assert engine.apply_params == {"search_type": "dfs_query_then_fetch"}
         assert engine.search("red", size=3).doc_id.tolist() == ["d1"]
         with pytest.raises(EngineBusyError, match="only a part of the index has answered"):
-            engine.search_whole("red", size=3)
+            engine.search_complete("red", size=3)
     assert all("search_type=dfs_query_then_fetch" in path for path in asked)
     assert "allow_partial_search_results=false" in asked[-1]
     assert "allow_partial" not in asked[0]

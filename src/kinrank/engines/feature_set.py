@@ -32,7 +32,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from kinrank.data.tables import is_reserved
 from kinrank.data.textfile import PathLike
-from kinrank.engines.kinds import (
+from kinrank.engines.features import (
     Feature,
     FieldValue,
     Match,
@@ -60,7 +60,7 @@ KINDS: dict[str, tuple[type[Feature], str]] = {
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateQuery:
     """Where the candidates of a query come from: the engine's own query.
 
     Attributes
@@ -101,7 +101,7 @@ class FeatureSet:
     """
 
     features: tuple[Feature, ...]
-    candidates: Candidates | None = None
+    candidates: CandidateQuery | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ def _feature_set(table: Mapping[str, Any]) -> FeatureSet:
     )
 
 
-def _candidates(words: Any) -> Candidates:
+def _candidates(words: Any) -> CandidateQuery:
     if not isinstance(words, dict):
         raise ParameterError("search must be a table: [search]")
     own = {name: words[name] for name in ("vector", "nearest", "vector_boost") if name in words}
@@ -153,10 +153,10 @@ def _candidates(words: Any) -> Candidates:
     text = _feature("search", rest)
     if not isinstance(text, TextFeature):
         raise ParameterError("search needs one of match, multi_match, phrase or clause")
-    _check_types("search", Candidates, own)
+    _check_types("search", CandidateQuery, own)
     if own.get("nearest", 1) < 1:
         raise ParameterError(f"search: nearest must be at least 1, got {own['nearest']}")
-    return Candidates(text, **own)
+    return CandidateQuery(text, **own)
 
 
 def _feature(name: str, words: Any) -> Feature:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinrank.engines.judgments import Columns, read_judgments, read_vectors
+from kinrank.engines.judgment_table import Columns, read_judgments, read_vectors
 from kinrank.errors import DataError, FileFormatError
 
 LINES = 'qid,query,doc_id,y\n1,"red, car",007,2\n1,"red, car",9,0\n2,7,007,1\n'

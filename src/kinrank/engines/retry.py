@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-class Gate:
+class ConcurrencyLimit:
     """How many requests may be under way: fewer after each sign of overload, slowly more after each success.
 
     Parameters
@@ -30,7 +30,7 @@ class Gate:
 
     Examples
     --------
-    >>> gate = Gate(8)
+    >>> gate = ConcurrencyLimit(8)
     >>> gate.narrow()
     >>> gate.width
     4.0
@@ -67,14 +67,14 @@ class Gate:
             self._changed.notify()
 
 
-class PatientPool:
+class RetryingPool:
     """Threads that ask an engine, no more at a time than it bears, each question again until it is answered.
 
     Parameters
     ----------
     workers
         How many questions may be under way.
-    patience
+    retry_for
         Seconds after which a question that is not answered is given up, and its last error raised.
     first_pause, longest_pause
         Seconds between two tries, doubled each time; the pause is a random part of it, so that tries do not march in
@@ -82,21 +82,21 @@ class PatientPool:
 
     Attributes
     ----------
-    repeated : int
+    retries : int
         How many times a question was asked again.
     """
 
     def __init__(
-        self, workers: int, *, patience: float = 120.0, first_pause: float = 0.1, longest_pause: float = 5.0
+        self, workers: int, *, retry_for: float = 120.0, first_pause: float = 0.1, longest_pause: float = 5.0
     ) -> None:
         if workers < 1:
             raise ParameterError(f"workers must be at least 1, got {workers}")
         self.workers = workers
-        self.patience = patience
+        self.retry_for = retry_for
         self.first_pause = first_pause
         self.longest_pause = longest_pause
-        self.repeated = 0
-        self._gate = Gate(workers)
+        self.retries = 0
+        self._gate = ConcurrencyLimit(workers)
         self._counting = threading.Lock()
 
     def map(self, ask: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
@@ -104,7 +104,7 @@ class PatientPool:
 
         Examples
         --------
-        >>> list(PatientPool(2).map(lambda x: x * x, [1, 2, 3]))
+        >>> list(RetryingPool(2).map(lambda x: x * x, [1, 2, 3]))
         [1, 4, 9]
         """
         waiting: deque[Future[Answer]] = deque()
@@ -122,7 +122,7 @@ class PatientPool:
                 threads.shutdown(cancel_futures=True)
 
     def _ask(self, ask: Callable[[Item], Answer], item: Item, stop: threading.Event) -> Answer:
-        give_up = time.monotonic() + self.patience
+        give_up = time.monotonic() + self.retry_for
         pause = self.first_pause
         while True:
             try:
@@ -135,7 +135,7 @@ class PatientPool:
                 if time.monotonic() + pause > give_up:
                     raise
                 with self._counting:
-                    self.repeated += 1
+                    self.retries += 1
                 stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
                 pause = min(2 * pause, self.longest_pause)
             else:

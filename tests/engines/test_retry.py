@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kinrank.engines.patience import Gate, PatientPool
+from kinrank.engines.retry import ConcurrencyLimit, RetryingPool
 from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
 
 
@@ -14,7 +14,7 @@ def test_answers_come_in_the_order_of_the_questions():
         time.sleep(0.05 if x == 0 else 0.0)
         return x
 
-    assert list(PatientPool(4).map(slow_first, range(50))) == list(range(50))
+    assert list(RetryingPool(4).map(slow_first, range(50))) == list(range(50))
 
 
 def test_no_more_questions_than_workers_are_under_way_and_few_are_taken_ahead():
@@ -37,7 +37,7 @@ def test_no_more_questions_than_workers_are_under_way_and_few_are_taken_ahead():
             under_way -= 1
         return x
 
-    for done, _ in enumerate(PatientPool(3).map(ask, questions())):
+    for done, _ in enumerate(RetryingPool(3).map(ask, questions())):
         assert taken <= done + 1 + 2 * 3
     assert most <= 3
 
@@ -63,20 +63,20 @@ def test_a_busy_engine_is_asked_again_and_less_at_a_time():
             with lock:
                 under_way -= 1
 
-    pool = PatientPool(4, first_pause=0.05)
+    pool = RetryingPool(4, first_pause=0.05)
     assert list(pool.map(ask, range(12))) == list(range(12))
-    assert pool.repeated == 4
+    assert pool.retries == 4
     assert max(seen[:4]) == 4
     assert max(seen[4:9]) <= 2  # one, and slowly more
 
 
 def test_who_stops_does_not_wait_for_those_who_wait():
-    pool = PatientPool(4, first_pause=60.0)
+    pool = RetryingPool(4, first_pause=60.0)
 
     def ask(x: int) -> int:
         if x:
             raise EngineBusyError("429")
-        while not pool.repeated:  # someone pauses before he asks again
+        while not pool.retries:  # someone pauses before he asks again
             time.sleep(0.001)
         raise EngineRefusedError("no such field")
 
@@ -87,7 +87,7 @@ def test_who_stops_does_not_wait_for_those_who_wait():
 
 
 def test_who_waits_for_room_does_not_ask_after_the_end():
-    pool = PatientPool(4)
+    pool = RetryingPool(4)
     pool._gate.narrow()
     pool._gate.narrow()
     asked = []
@@ -107,7 +107,7 @@ def test_patience_ends():
         raise EngineBusyError("still busy")
 
     with pytest.raises(EngineBusyError, match="still busy"):
-        list(PatientPool(2, patience=0.05, first_pause=0.01).map(ask, range(3)))
+        list(RetryingPool(2, retry_for=0.05, first_pause=0.01).map(ask, range(3)))
 
 
 def test_a_refusal_is_not_asked_again():
@@ -118,12 +118,12 @@ def test_a_refusal_is_not_asked_again():
         raise EngineRefusedError("no such field")
 
     with pytest.raises(EngineRefusedError, match="no such field"):
-        list(PatientPool(1).map(ask, range(9)))
+        list(RetryingPool(1).map(ask, range(9)))
     assert len(asked) <= 2
 
 
 def test_a_gate_narrows_at_once_and_widens_slowly():
-    gate = Gate(8)
+    gate = ConcurrencyLimit(8)
     for _ in range(9):
         gate.narrow()
     assert gate.width == 1
@@ -138,4 +138,4 @@ def test_a_gate_narrows_at_once_and_widens_slowly():
 
 def test_at_least_one_worker():
     with pytest.raises(ParameterError, match="workers must be at least 1, got 0"):
-        PatientPool(0)
+        RetryingPool(0)

@@ -170,7 +170,7 @@ class FieldValue(ValueFeature):
     @property
     def expression(self) -> str:
         """Its value, 0 where it is missing."""
-        stored = f"doc[{painless_text(self.field)}]"
+        stored = f"doc[{painless_string(self.field)}]"
         value, missing = f"(double) {stored}.value", f"{stored}.size() == 0"
         if self.transform != "none":
             value = f"Math.{self.transform}({value})"
@@ -225,12 +225,12 @@ def _fill(body: Any, query: str) -> Any:
     return [_fill(value, query) for value in body] if isinstance(body, list) else body
 
 
-def painless_text(text: str) -> str:
+def painless_string(text: str) -> str:
     r"""A text as Painless writes it.
 
     Examples
     --------
-    >>> print(painless_text("director's_cut"))
+    >>> print(painless_string("director's_cut"))
     'director\'s_cut'
     """
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

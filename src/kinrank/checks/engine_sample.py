@@ -36,7 +36,7 @@ words = { query_length = "words" }
 """Features of every kind, for engines that read feature files."""
 
 
-def world_documents(n: int = 40) -> list[Document]:
+def sample_documents(n: int = 40) -> list[Document]:
     """Documents "d0", "d1"...; every fifth has no vector, every seventh no price; some prices are negative."""
     random = np.random.default_rng(7)
     documents: list[Document] = []

@@ -20,17 +20,18 @@ NODE_GONE = frozenset(
 )
 
 
-def refusal(status: int, body: Any, where: str) -> EngineError:
+def response_error(status: int, body: Any, where: str) -> EngineError:
     """The error for an answer that is not a success.
 
     Examples
     --------
-    >>> refusal(404, {"error": {"type": "index_not_found_exception", "reason": "no such index [movies]"}}, "engine")
+    >>> missing = {"error": {"type": "index_not_found_exception", "reason": "no such index [movies]"}}
+    >>> response_error(404, missing, "engine")
     MissingIndexError('engine: no such index [movies]; check the name, or index the documents first')
-    >>> refusal(429, {"error": {"type": "rejected", "reason": "queue is full"}}, "engine")
+    >>> response_error(429, {"error": {"type": "rejected", "reason": "queue is full"}}, "engine")
     EngineBusyError('engine: has too much to do (429, queue is full); ask again later, or ask less at a time')
     """
-    kind, reason = cause_of(body)
+    kind, reason = root_cause(body)
     if kind == "index_not_found_exception":
         return MissingIndexError(f"{where}: {reason}; check the name, or index the documents first")
     if status in BUSY:
@@ -46,14 +47,14 @@ def refusal(status: int, body: Any, where: str) -> EngineError:
     return EngineRefusedError(f"{where}: refused ({status}, {kind}): {reason}")
 
 
-def cause_of(body: Any) -> tuple[str, str]:
+def root_cause(body: Any) -> tuple[str, str]:
     """The type of the innermost error, and what each error on the way to it says.
 
     The innermost is often the one that helps, and sometimes a parser's "null".
 
     Examples
     --------
-    >>> cause_of({"error": {"type": "a", "reason": "all failed", "failed_shards": [
+    >>> root_cause({"error": {"type": "a", "reason": "all failed", "failed_shards": [
     ...     {"reason": {"type": "b", "reason": "runtime", "caused_by": {"type": "c", "reason": "wrong length"}}}]}})
     ('c', 'runtime: wrong length')
     """

@@ -9,29 +9,29 @@ import numpy as np
 import pytest
 
 from kinrank import QuerySet, read_parquet
-from kinrank.engines import logbook
-from kinrank.engines.base import Hits, Logged
-from kinrank.engines.logbook import LogBook
-from kinrank.engines.logger import Candidates, FeatureLogger, LogCounts
-from kinrank.engines.patience import PatientPool
+from kinrank.engines import resumable_log
+from kinrank.engines.base import Hits, LoggedFeatures
+from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts
+from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, ParameterError
 from tests.engines.toy import ToyEngine, toy_judgments
 
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logbook, "QUERIES_PER_PART", 2)
+    monkeypatch.setattr(resumable_log, "QUERIES_PER_PART", 2)
 
 
 def write(
     out: Path,
     engine: ToyEngine,
     judged: QuerySet | None = None,
-    candidates: Candidates = "judged",
-    patience: float = 5.0,
+    candidates: CandidateSource = "judged",
+    retry_for: float = 5.0,
 ) -> LogCounts:
-    book = LogBook(out, judged or toy_judgments(), FeatureLogger(engine, candidates=candidates, top=4))
-    return book.write(PatientPool(3, patience=patience, first_pause=0.001), lambda _: None)
+    book = ResumableLog(out, judged or toy_judgments(), FeatureLogger(engine, candidates=candidates, top=4))
+    return book.write(RetryingPool(3, retry_for=retry_for, first_pause=0.001), lambda _: None)
 
 
 @pytest.mark.parametrize("name", ["logged.parquet", "logged"])
@@ -58,11 +58,11 @@ def test_the_engines_first_documents_are_candidates(tmp_path: Path):
 
 def test_half_a_list_is_never_a_list_of_candidates(tmp_path: Path):
     class Halved(ToyEngine):
-        def search_whole(self, query: str, **_: object) -> Hits:
+        def search_complete(self, query: str, **_: object) -> Hits:
             raise EngineBusyError("only a part of the index has answered")
 
     with pytest.raises(EngineBusyError, match="only a part"):
-        write(tmp_path / "top.parquet", Halved(), candidates="top", patience=0.01)
+        write(tmp_path / "top.parquet", Halved(), candidates="top", retry_for=0.01)
 
 
 def test_a_busy_engine_loses_and_doubles_nothing(tmp_path: Path):
@@ -86,17 +86,17 @@ def test_a_log_that_was_stopped_goes_on_where_it_was(tmp_path: Path):
 
 
 def test_a_stop_between_two_answers_ends_the_questions(tmp_path: Path):
-    pool = PatientPool(3, first_pause=60.0)
+    pool = RetryingPool(3, first_pause=60.0)
 
     def stop(_: int) -> None:
-        while not pool.repeated:
+        while not pool.retries:
             time.sleep(0.001)
         raise KeyboardInterrupt
 
     busy = ToyEngine({"text 1": [EngineBusyError("429")]})
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        LogBook(tmp_path / "logged.parquet", toy_judgments(), FeatureLogger(busy)).write(pool, stop)
+        ResumableLog(tmp_path / "logged.parquet", toy_judgments(), FeatureLogger(busy)).write(pool, stop)
     assert time.monotonic() - start < 20
 
 
@@ -127,9 +127,9 @@ def test_queries_without_a_document_in_the_index_are_left_out_and_counted(tmp_pa
 
 def test_once_the_documents_are_indexed_the_same_command_finds_them(tmp_path: Path):
     class Empty(ToyEngine):
-        def log(self, query: str, doc_ids: Sequence[str], **options: Any) -> Logged:
+        def log(self, query: str, doc_ids: Sequence[str], **options: Any) -> LoggedFeatures:
             logged = super().log(query, doc_ids, **options)
-            return Logged(np.full_like(logged.values, np.nan), np.zeros_like(logged.found))
+            return LoggedFeatures(np.full_like(logged.values, np.nan), np.zeros_like(logged.found))
 
     with pytest.raises(DataError, match="none of the 21 candidates is in the index"):
         write(tmp_path / "logged.parquet", Empty())
@@ -156,7 +156,7 @@ def test_a_stop_while_parts_are_removed_loses_nothing(tmp_path: Path, monkeypatc
 
     out = tmp_path / "logged.parquet"
     with monkeypatch.context() as patch:
-        patch.setattr(logbook.shutil, "rmtree", stopped)
+        patch.setattr(resumable_log.shutil, "rmtree", stopped)
         with pytest.raises(KeyboardInterrupt):
             write(out, ToyEngine())
     assert write(out, ToyEngine()).queries == len(read_parquet(out)) == 7
