@@ -17,7 +17,7 @@ from benchmarks.common import log_progress, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe import Describer
-from kinrank.describe.standing import standings
+from kinrank.describe.within_query import relative_features
 
 FOLDS = 3
 SETTINGS = {"reference": "bm25_all", "group_column": "movie"}
@@ -36,7 +36,7 @@ class Standing(KinRanker):
 
     @staticmethod
     def _table(queries, local):  # noqa: ARG004
-        return np.hstack([queries.X, standings(queries.X, queries.offsets)])
+        return np.hstack([queries.X, relative_features(queries.X, queries.offsets)])
 
 
 class Local(KinRanker):
@@ -45,7 +45,7 @@ class Local(KinRanker):
     @staticmethod
     def _table(queries, local):
         score = local.astype(np.float32)[:, None]
-        return np.hstack([queries.X, score, standings(score, queries.offsets)])
+        return np.hstack([queries.X, score, relative_features(score, queries.offsets)])
 
 
 class Described(KinRanker):

@@ -88,14 +88,14 @@ def splits(collection: str) -> Iterator[tuple[QuerySet, QuerySet, dict[str, obje
 def downwards(train: QuerySet, scale: Scale, missing: Missing) -> list[str]:
     """The features that are lower in the better document of a pair, on average over all pairs."""
     prepared = Preparer(scale, missing).fit(train).apply(train)
-    moment = PairStatistics.of(prepared).sum().moment[0]
+    moment = PairStatistics.from_queries(prepared).sum().moment[0]
     return [name for name, value in zip(train.feature_names, moment, strict=True) if value < 0]
 
 
 def solve_time() -> dict[str, float]:
     """The solve at 46 features with and without signs, on sums of 400 queries of MQ2007."""
     train, _, _ = next(letor_folds("MQ2007"))
-    each = PairStatistics.of(train)
+    each = PairStatistics.from_queries(train)
     rng = np.random.default_rng(0)
     sums = PairStatistics.concat([each.sum(rng.choice(len(each), 400, replace=False)) for _ in range(100)])
     signs = np.ones(sums.n_features, dtype=np.int8)

@@ -30,10 +30,10 @@ import pyarrow.parquet as pq
 from benchmarks.common import log_progress
 from kinrank import KnnRanker
 from kinrank.data.parquet_blocks import ParquetBlocks
-from kinrank.parallel import Executor, Here
+from kinrank.parallel import Executor, Serial
 from kinrank.rankers.cells.memory import CellMemory
 from kinrank.rankers.cells.training import CellPlan
-from kinrank.scale import Batch, RayCluster, train
+from kinrank.scale import RayCluster, TrainingProgress, train
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.training import SumTree, open_blocks
 
@@ -104,17 +104,17 @@ def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
     blocks = open_blocks(data, None, CELLS)
     if not isinstance(blocks, ParquetBlocks):
         raise TypeError("the data are Parquet")
-    plan = RANKER.plan_cells(blocks, Here())
+    plan = RANKER.plan_cells(blocks, Serial())
     log_progress(f"{data.name}: {len(blocks)} blocks, plan settled")
-    batches: list[Batch] = []
+    batches: list[TrainingProgress] = []
 
     def on_ray(workers: int) -> tuple[float, float]:
         with cluster(workers) as executor:
-            list(executor.each(math.sqrt, range(workers)))  # workers are there
+            list(executor.map_unordered(math.sqrt, range(workers)))  # workers are there
             warm = SumTree(plan, open_blocks(data, None, CELLS), JobFolder(folder / "warm", "warm"))
-            list(executor.each(_Warm(warm), range(2 * workers)))
+            list(executor.map_unordered(_Warm(warm), range(2 * workers)))
             tree = SumTree(plan, blocks, JobFolder(folder / "job", "job"))
-            done: list[Batch] = []
+            done: list[TrainingProgress] = []
             start = time.perf_counter()
             tree.run(executor, done.append)
             elapsed = time.perf_counter() - start
@@ -210,7 +210,7 @@ def cluster(workers: int) -> Iterator[RayCluster]:
 def stages(data: Path) -> dict[str, float]:
     """Microseconds a query of each step, on one block, the median of five."""
     blocks = open_blocks(data, None, CELLS)
-    plan = RANKER.plan_cells(blocks, Here())
+    plan = RANKER.plan_cells(blocks, Serial())
     plan.sums(blocks.read(0))
     taken: dict[str, list[float]] = {"read": [], "describe": [], "find the cell": [], "scale and sum": []}
     for _ in range(5):
@@ -242,7 +242,7 @@ def whole(folder: Path, small: int, large: int) -> dict[str, object]:
         log_progress(f"train {name}: {time.perf_counter() - start:.1f} s")
         return time.perf_counter() - start
 
-    trained("small", Here())
+    trained("small", Serial())
     by_one = {file.name: file.read_bytes() for file in (folder / "model").iterdir()}
     with cluster(2) as executor:
         seconds[small] = min(trained("small", executor) for _ in range(2))

@@ -21,9 +21,9 @@ from sklearn.base import clone
 from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.measure import NDCG, compare_paired
-from kinrank.parallel import in_order
+from kinrank.parallel import map_ordered
 from kinrank.rankers.local.choose import choose_neighbors
-from kinrank.scale import Processes, using
+from kinrank.scale import Processes, use_executor
 from kinrank.study.space import usual_families
 from kinrank.study.sweep import NEIGHBORS, PRIORS
 from kinrank.study.trials import Trial
@@ -39,12 +39,12 @@ def run() -> dict[str, object]:
     """The choice, what it reaches on test, and the best of all that was tried by test."""
     parts = msrd()
     train, test = QuerySet.concat([parts["train"], parts["vali"]]), parts["test"]
-    with tempfile.TemporaryDirectory() as folder, using(WORKERS):
+    with tempfile.TemporaryDirectory() as folder, use_executor(WORKERS):
         tuned = tune(train, folder, PLAN, told=lambda trial: log_progress(f"{trial.quality:.4f} {trial.record}"))
     chosen = values_of(tuned.best.make().fit(train), test, MEASURE)
     single = values_of(SingleRanker("rankrls").fit(train), test, MEASURE)
     by_test: dict[str, float] = {}
-    for measured in in_order(WORKERS, partial(on_test, train=train, test=test), tuned.trials):
+    for measured in map_ordered(WORKERS, partial(on_test, train=train, test=test), tuned.trials):
         by_test |= measured
         log_progress(f"looked at {len(by_test)} configurations, best {max(by_test.values()):.4f}")
     best = max(by_test, key=by_test.__getitem__)

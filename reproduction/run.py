@@ -12,7 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from kinrank.parallel import Executor, Here, Processes
+from kinrank.parallel import Executor, Processes, Serial
 from reproduction.data_folder import DataFolder
 from reproduction.keep import Keeper, Kept
 from reproduction.part import Findings, Part
@@ -94,9 +94,9 @@ def _summed(part: Part, finished: dict[tuple[str, str], Kept]) -> Measured:
 
 
 def _worked(todo: list[Job], data: DataFolder, jobs: int) -> Iterator[tuple[Job, Kept]]:
-    executor: Executor = Here() if jobs == 1 else Processes(jobs)
+    executor: Executor = Serial() if jobs == 1 else Processes(jobs)
     computes = [part.pieces[piece].compute for part, piece in todo]
-    for position, kept in executor.each(partial(_work, data), computes):
+    for position, kept in executor.map_unordered(partial(_work, data), computes):
         yield todo[position], kept
 
 

@@ -30,21 +30,21 @@ class Executor(Protocol):
     What it calls must depend on the item alone: it may be called in another process, and again where that one died.
     """
 
-    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+    def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """The position of an item and its result, as they come."""
         ...
 
 
-class Here:
+class Serial:
     """One after the other, in this process.
 
     Examples
     --------
-    >>> list(Here().each(abs, [-1, -2]))
+    >>> list(Serial().map_unordered(abs, [-1, -2]))
     [(0, 1), (1, 2)]
     """
 
-    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+    def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """In the order of the items, each when it is asked for."""
         return ((position, function(item)) for position, item in enumerate(items))
 
@@ -61,7 +61,7 @@ class Threads:
     def __init__(self, n_threads: int | None = None) -> None:
         self.n_threads = n_threads
 
-    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+    def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """As they finish; BLAS is told to use one thread in each."""
         with threadpool_limits(1), ThreadPoolExecutor(self.n_threads) as threads:
             positions = {threads.submit(function, item): position for position, item in enumerate(items)}
@@ -79,7 +79,7 @@ class Processes:
 
     Examples
     --------
-    >>> sorted(Processes(2).each(abs, [-1, -2]))
+    >>> sorted(Processes(2).map_unordered(abs, [-1, -2]))
     [(0, 1), (1, 2)]
     """
 
@@ -88,10 +88,10 @@ class Processes:
             raise ParameterError(f"n_workers must be at least 1, got {n_workers}")
         self.n_workers = n_workers
 
-    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+    def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """As they finish; no more than two items a worker are under way."""
         if len(items) < 2:  # not worth starting processes
-            yield from Here().each(function, items)
+            yield from Serial().map_unordered(function, items)
             return
         # Not fork: the threads of BLAS and Arrow do not survive it.
         context = multiprocessing.get_context("spawn")
@@ -137,19 +137,19 @@ _of_this_worker: list[Callable[[Any], Any]] = []
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
-def current(otherwise: Executor) -> Executor:
-    """The executor that the caller's caller chose with `using`, or this one."""
-    return _chosen.get() or otherwise
+def current_executor(default: Executor) -> Executor:
+    """The executor that the caller's caller chose with `use_executor`, or this one."""
+    return _chosen.get() or default
 
 
 @contextmanager
-def using(executor: Executor) -> Iterator[Executor]:
+def use_executor(executor: Executor) -> Iterator[Executor]:
     """Let an executor do the loops of every ranker fitted, and every choice made, in the block.
 
     Examples
     --------
-    >>> with using(Threads(2)):
-    ...     list(in_order(current(Here()), abs, [-1, -2]))
+    >>> with use_executor(Threads(2)):
+    ...     list(map_ordered(current_executor(Serial()), abs, [-1, -2]))
     [1, 2]
     """
     before = _chosen.set(executor)
@@ -159,11 +159,11 @@ def using(executor: Executor) -> Iterator[Executor]:
         _chosen.reset(before)
 
 
-def in_order(executor: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def map_ordered(executor: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
     """The results in the order of the items; those that come early wait."""
     waiting: dict[int, R] = {}
     following = 0
-    for position, result in executor.each(function, items):
+    for position, result in executor.map_unordered(function, items):
         waiting[position] = result
         while following in waiting:
             yield waiting.pop(following)

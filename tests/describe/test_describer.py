@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from kinrank import folder
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import METRICS, Describer, as_describer
+from kinrank.describe import METRICS, Describer, make_describer
 from kinrank.errors import DataError, ParameterError
 
 ALL = {"mean": 1.0, "std": 1.0, "max": 0.5, "min": 1.0, "q25": 1.0, "size": 0.5, "predictors": 1.0, "text": 2.0}
@@ -168,11 +168,11 @@ def test_wrong_data(queries: QuerySet) -> None:
 
 
 def test_as_describer() -> None:
-    assert as_describer("mean+std", reference=3).get_params()["reference"] == 3
+    assert make_describer("mean+std", reference=3).get_params()["reference"] == 3
     given = Describer("max", depth=7)
-    copied = as_describer(given, reference="ignored")
+    copied = make_describer(given, reference="ignored")
     assert copied is not given
     assert copied.get_params() == given.get_params()
-    assert as_describer("summaries+text").needs_vectors
-    assert not as_describer("summaries").needs_vectors
-    assert as_describer(Describer(metric="nca")).needs_targets
+    assert make_describer("summaries+text").needs_vectors
+    assert not make_describer("summaries").needs_vectors
+    assert make_describer(Describer(metric="nca")).needs_targets

@@ -79,7 +79,7 @@ def test_a_feature_that_is_not_there_is_named() -> None:
     with pytest.raises(ParameterError, match=r"a list of feature names, got 'price': write \['price'\]"):
         RankRLS(lower_is_better="price").fit(plain_world())
     with pytest.raises(DataError, match=r"signs must be one number per feature \(5\), got shape \(2,\)"):
-        PairStatistics.of(plain_world()).solve(0.1, None, np.zeros(2, dtype=np.int8))
+        PairStatistics.from_queries(plain_world()).solve(0.1, None, np.zeros(2, dtype=np.int8))
 
 
 def test_all_neighbors_are_single_whatever_the_pull(intents: QuerySet) -> None:
@@ -105,11 +105,11 @@ def test_signs_are_saved(intents: QuerySet, tmp_path: Path) -> None:
 def test_nothing_learned_is_what_the_signs_allow_of_the_prior() -> None:
     queries = QuerySet.from_arrays([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], y=[1, 1], group=[2])
     signs = np.array([1, -1, 0], dtype=np.int8)
-    assert PairStatistics.of(queries).solve(0.1, [-0.7, -0.7, -0.7], signs).tolist() == [[0.0, -0.7, -0.7]]
+    assert PairStatistics.from_queries(queries).solve(0.1, [-0.7, -0.7, -0.7], signs).tolist() == [[0.0, -0.7, -0.7]]
 
 
 def test_a_constraint_that_nothing_strains_changes_nothing() -> None:
     world = plain_world()
     free = RankRLS().fit(world).coef_
     signs = np.sign(free).astype(np.int8)
-    np.testing.assert_allclose(PairStatistics.of(world).sum().solve(0.01, None, signs)[0], free, atol=1e-9)
+    np.testing.assert_allclose(PairStatistics.from_queries(world).sum().solve(0.01, None, signs)[0], free, atol=1e-9)

@@ -17,7 +17,7 @@ from kinrank.learn.statistics import PairStatistics
 
 def test_adding_and_subtracting_queries_is_learning_and_forgetting() -> None:
     world = plain_world()
-    each = PairStatistics.of(world)
+    each = PairStatistics.from_queries(world)
     without = each.sum() - each[3]
     rest = np.delete(np.arange(len(world)), 3)
     np.testing.assert_allclose(without.solve(0.01)[0], RankRLS().fit(world[rest]).coef_, atol=1e-9)
@@ -25,14 +25,14 @@ def test_adding_and_subtracting_queries_is_learning_and_forgetting() -> None:
 
 
 def test_weights_are_repetitions() -> None:
-    each = PairStatistics.of(plain_world())
+    each = PairStatistics.from_queries(plain_world())
     twice = each.sum([0, 1, 1, 2])
     weighted = each.sum([0, 1, 2], weights=[1.0, 2.0, 1.0])
     np.testing.assert_allclose(twice.solve(0.1), weighted.solve(0.1))
 
 
 def test_rows_are_positions_or_a_mask() -> None:
-    each = PairStatistics.of(plain_world())
+    each = PairStatistics.from_queries(plain_world())
     mask = np.zeros(len(each), dtype=bool)
     mask[[2, 5]] = True
     assert each.sum(mask).pairs == each.sum([2, 5]).pairs
@@ -51,7 +51,7 @@ def test_rows_are_positions_or_a_mask() -> None:
 def test_features_too_large_to_square_are_named() -> None:
     queries = QuerySet.from_arrays([[1e30], [0.0]], y=[1, 0], qid=["shoes", "shoes"])
     with pytest.raises(DataError, match="features of query 'shoes' are missing or too large to square"):
-        PairStatistics.of(queries)
+        PairStatistics.from_queries(queries)
 
 
 def test_wrong_weights_and_no_queries() -> None:
@@ -65,12 +65,12 @@ def test_wrong_weights_and_no_queries() -> None:
 
 def test_nothing_learned_is_the_prior() -> None:
     queries = QuerySet.from_arrays([[1.0], [2.0]], y=[1, 1], group=[2])
-    assert PairStatistics.of(queries).solve(0.01, prior=[0.7]).tolist() == [[0.7]]
+    assert PairStatistics.from_queries(queries).solve(0.01, prior=[0.7]).tolist() == [[0.7]]
     assert RankSVM().fit(queries, prior=[0.7]).coef_.tolist() == [0.7]
 
 
 def test_packed_statistics_are_memory_mapped(tmp_path) -> None:
-    each = PairStatistics.of(plain_world())
+    each = PairStatistics.from_queries(plain_world())
     folder.write(tmp_path / "s", "statistics", {}, {"gram": each.gram, "moment": each.moment, "pairs": each.pairs})
     _, arrays = folder.read(tmp_path / "s", "statistics")
     mapped = PairStatistics(**arrays)
@@ -92,8 +92,8 @@ def test_penalty_must_be_positive(learner: type[RankRLS] | type[RankSVM]) -> Non
 
 
 def test_shapes_are_checked() -> None:
-    each = PairStatistics.of(plain_world(n_features=3))
-    other = PairStatistics.of(plain_world(n_features=2))
+    each = PairStatistics.from_queries(plain_world(n_features=3))
+    other = PairStatistics.from_queries(plain_world(n_features=2))
     with pytest.raises(DataError, match="do not add"):
         each.sum() + other.sum()
     with pytest.raises(DataError, match=r"prior must have one weight per feature \(3\)"):
@@ -109,7 +109,7 @@ def test_shapes_are_checked() -> None:
 
 
 def test_subtracting_what_was_never_added_is_noticed() -> None:
-    each = PairStatistics.of(plain_world())
+    each = PairStatistics.from_queries(plain_world())
     with pytest.raises(DataError, match="had not been added"):
         (each[0] - each.sum([1, 2, 3])).solve(1e-9)
 

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 import kinrank.neighbors
 from kinrank.errors import DataError, ParameterError
-from kinrank.neighbors import INDEXES, NeighborIndex, as_index, choose_index
+from kinrank.neighbors import INDEXES, NeighborIndex, choose_index, make_index
 from kinrank.neighbors.exact import ExactIndex
 from kinrank.neighbors.faiss_indexes import FaissHNSWIndex, FaissIVFIndex
 from kinrank.registry import import_extra
@@ -93,13 +93,13 @@ def test_choice_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_as_index() -> None:
-    assert isinstance(as_index("auto", 100, 4), ExactIndex)
-    assert isinstance(as_index("faiss-ivf", 100, 4), FaissIVFIndex)
+    assert isinstance(make_index("auto", 100, 4), ExactIndex)
+    assert isinstance(make_index("faiss-ivf", 100, 4), FaissIVFIndex)
     given_index = FaissIVFIndex(n_probe=3)
-    copied = as_index(given_index, 100, 4)
+    copied = make_index(given_index, 100, 4)
     assert copied is not given_index
     assert copied.get_params() == given_index.get_params()
     with pytest.raises(ParameterError, match="unknown index 'annoy'"):
-        as_index("annoy", 100, 4)
+        make_index("annoy", 100, 4)
     with pytest.raises(ParameterError, match="got int"):
-        as_index(3, 100, 4)  # type: ignore[arg-type]
+        make_index(3, 100, 4)  # type: ignore[arg-type]

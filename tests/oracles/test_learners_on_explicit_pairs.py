@@ -42,7 +42,7 @@ def judged(draw: st.DrawFn) -> QuerySet:
 @settings(max_examples=100, deadline=None)
 def test_statistics_are_those_of_the_pairs(queries: QuerySet) -> None:
     pairs, owner = explicit_pairs(queries)
-    each = PairStatistics.of(queries)
+    each = PairStatistics.from_queries(queries)
     for position in range(len(queries)):
         own = pairs[owner == position]
         np.testing.assert_allclose(each.matrix(position), own.T @ own, rtol=1e-5, atol=1e-4)

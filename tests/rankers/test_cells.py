@@ -17,7 +17,7 @@ from kinrank.datasets import make_intents, make_two_camps
 from kinrank.describe import Describer
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
-from kinrank.parallel import Here
+from kinrank.parallel import Serial
 from kinrank.rankers.cells import training as cell_training
 from kinrank.rankers.cells.memory import CellMemory, covering_shares
 from kinrank.rankers.cells.training import FAN_IN, Summer, add_up
@@ -65,7 +65,7 @@ def test_the_last_cell_counts_in_part() -> None:
     ranker = KnnRanker(13, cells=6).fit(train)
     prepared = ranker.preparer_.apply(train)
     own, _ = ranker.tree_.assign(ranker._points(train))
-    each = kinrank.learn.statistics.PairStatistics.of(prepared)
+    each = kinrank.learn.statistics.PairStatistics.from_queries(prepared)
     for query in test:
         distances = np.linalg.norm(ranker.tree_.centers_.astype(np.float64) - ranker._points(query)[0], axis=1)
         left, weights = 13.0, np.zeros(len(train))
@@ -216,7 +216,7 @@ def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatc
     train, test = queries[:600], queries[600:]
     blocks = QuerySetBlocks(train, 700)
     ranker = KnnRanker(100, cells=10)
-    plan = ranker.plan_cells(blocks, Here())
+    plan = ranker.plan_cells(blocks, Serial())
     ranker.n_features_in_, ranker.feature_names_ = train.n_features, train.feature_names
     ranker.take_cells(plan, add_up(map(Summer(plan, blocks), range(len(blocks)))))
     assert len(ranker.tree_) == 10

@@ -59,7 +59,7 @@ class Chaotic:
         self.random = random.Random(seed)
         self.left = dies_after
 
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def map_unordered(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         order = list(range(len(items)))
         self.random.shuffle(order)
         for position in order:

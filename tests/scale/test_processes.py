@@ -17,7 +17,7 @@ DRIVER = """
 import sys
 from kinrank.scale import Processes
 from tests.scale.test_processes import work_on
-list(Processes(2).each(work_on, sys.argv[1:]))
+list(Processes(2).map_unordered(work_on, sys.argv[1:]))
 """
 
 

@@ -21,8 +21,8 @@ from ray.cluster_utils import Cluster
 
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
 from kinrank.errors import FileFormatError, JobError, ParameterError
-from kinrank.parallel import using
-from kinrank.scale import Batch, RayCluster, train
+from kinrank.parallel import use_executor
+from kinrank.scale import RayCluster, TrainingProgress, train
 from kinrank.study.tuning import Plan, tune
 from tests.scale.conftest import BLOCK_ROWS, PIECES, SETTINGS, blocks_kept, damaged, model_bytes, plan_alone
 
@@ -68,7 +68,7 @@ def test_a_node_is_killed_in_the_middle(
     cluster.wait_for_nodes()
     killed: list[int] = []
 
-    def kill(batch: Batch) -> None:
+    def kill(batch: TrainingProgress) -> None:
         if batch.level == 0 and batch.done == 8:
             for started in (process for some in doomed.all_processes.values() for process in some):
                 os.kill(started.process.pid, signal.SIGKILL)
@@ -105,8 +105,8 @@ class DeadlyCluster(RayCluster):
         self.graves, self.deaths, self.item = graves, deaths, item
         graves.mkdir()
 
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        return super().each(Deadly(function, self.graves, self.deaths, self.item), items)
+    def map_unordered(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        return super().map_unordered(Deadly(function, self.graves, self.deaths, self.item), items)
 
 
 def test_workers_are_killed_ten_times(
@@ -114,7 +114,7 @@ def test_workers_are_killed_ten_times(
 ) -> None:
     plan_alone(judged, tmp_path / "model")
     deadly = DeadlyCluster(cluster.address, tmp_path / "graves", 10)
-    done: list[Batch] = []
+    done: list[TrainingProgress] = []
     train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=deadly, progress=done.append)
     assert len(list((tmp_path / "graves").iterdir())) == 10
     assert len(done) == PIECES
@@ -140,7 +140,7 @@ def go_on(workers: RayCluster, data: Path, model: Path, without: int) -> None:
     kept = blocks_kept(model)
     assert without not in kept
     assert len(kept) >= 4
-    done: list[Batch] = []
+    done: list[TrainingProgress] = []
     train(data, model, SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=done.append)
     assert len(done) <= PIECES - len(kept)
 
@@ -181,7 +181,7 @@ def test_the_driver_is_killed_and_the_job_started_again(
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     assert not (tmp_path / "model").exists()
-    done: list[Batch] = []
+    done: list[TrainingProgress] = []
     train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=done.append)
     assert model_bytes(tmp_path / "model") == undisturbed
     assert len(done) <= PIECES - 8
@@ -195,10 +195,10 @@ def test_loops_of_rankers_run_on_the_cluster(workers: RayCluster, queries: Query
     ]
     for ranker in rankers:
         here = ranker.fit(train_set).predict(test)
-        with using(workers):
+        with use_executor(workers):
             np.testing.assert_array_equal(ranker.fit(train_set).predict(test), here)
     online = KnnRanker(30).fit(train_set)
-    with using(workers):
+    with use_executor(workers):
         choice = choose_neighbors(online, test, [10, 30])
     assert choice.quality == choose_neighbors(online, test, [10, 30]).quality
 
@@ -206,7 +206,7 @@ def test_loops_of_rankers_run_on_the_cluster(workers: RayCluster, queries: Query
 def test_a_study_is_tuned_on_the_cluster(workers: RayCluster, queries: QuerySet, tmp_path: Path) -> None:
     plan = Plan(["single", "knn"], n_trials=4, folds=3)
     here = tune(queries[:300], tmp_path / "here", plan)
-    with using(workers):
+    with use_executor(workers):
         there = tune(queries[:300], tmp_path / "there", plan)
     assert [(trial.key, trial.quality) for trial in there.trials] == [
         (trial.key, trial.quality) for trial in here.trials
@@ -216,7 +216,7 @@ def test_a_study_is_tuned_on_the_cluster(workers: RayCluster, queries: QuerySet,
 @pytest.mark.parametrize("given", [True, False])
 def test_a_session_of_somebody_else_is_used_and_left_open(cluster: Cluster, given: bool) -> None:
     with RayCluster(cluster.address) if given else RayCluster() as workers:
-        assert list(workers.each(abs, [-1])) == [(0, 1)]
+        assert list(workers.map_unordered(abs, [-1])) == [(0, 1)]
     assert ray.is_initialized()
     assert ray.get_runtime_context().gcs_address == cluster.address
 
@@ -225,7 +225,7 @@ def test_a_session_of_somebody_else_is_used_and_left_open(cluster: Cluster, give
 def test_another_cluster_than_that_of_the_open_session_is_refused(cluster: Cluster, address: str) -> None:
     message = f"^no session at '{address}' while one is open at '{cluster.address}': "
     with pytest.raises(ParameterError, match=message):
-        list(RayCluster(address).each(abs, [-1]))
+        list(RayCluster(address).map_unordered(abs, [-1]))
     with pytest.raises(ParameterError, match=message):
         RayCluster(address).__enter__()
 

@@ -18,7 +18,7 @@ from kinrank.data.tables import to_table
 from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
 from kinrank.rankers.cells import training as cell_training
 from kinrank.registry import import_extra
-from kinrank.scale import Batch, Processes, train
+from kinrank.scale import Processes, TrainingProgress, train
 from tests.scale.conftest import (
     BEFORE,
     BLOCK_ROWS,
@@ -44,7 +44,7 @@ def test_one_block_gives_the_bytes_of_fitting_in_memory(queries: QuerySet, judge
 def test_many_blocks_give_the_model_of_memory(
     queries: QuerySet, judged: Path, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    batches: list[Batch] = []
+    batches: list[TrainingProgress] = []
     trained = train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, progress=batches.append)
     assert model_bytes(tmp_path / "model") == undisturbed
     fitted = KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600])
@@ -72,7 +72,7 @@ def test_a_job_goes_on_where_it_was(
     settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
     with pytest.raises(KeyboardInterrupt):
         train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(1, dies_after), **settings)
-    done: list[Batch] = []
+    done: list[TrainingProgress] = []
     train(judged, tmp_path / "model", SETTINGS, progress=done.append, **settings)
     assert model_bytes(tmp_path / "model") == undisturbed
     assert len(done) == PIECES - max(0, dies_after - BEFORE)
@@ -102,7 +102,7 @@ def test_a_damaged_plan_or_list_of_ids_is_made_again(
     with pytest.raises(KeyboardInterrupt):
         train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(2, BEFORE + 33 + 1), **settings)
     (tmp_path / "job" / f"{name}.npz").write_bytes(damage)
-    done: list[Batch] = []
+    done: list[TrainingProgress] = []
     train(judged, tmp_path / "model", SETTINGS, progress=done.append, **settings)
     assert model_bytes(tmp_path / "model") == undisturbed
     assert {batch.level for batch in done} == {1, 2}  # no block is summed again
@@ -157,7 +157,7 @@ def test_a_corrupt_block_is_named_and_the_rest_is_kept(
         train(data, model, SETTINGS, block_rows=BLOCK_ROWS)
     assert not model.exists()
     assert blocks_kept(model) == set(range(15))  # 11 of the first file, 4 of the second
-    done: list[Batch] = []
+    done: list[TrainingProgress] = []
     train(data, model, SETTINGS, block_rows=BLOCK_ROWS, progress=done.append)
     assert len(done) == PIECES - 15
     assert model_bytes(model) == undisturbed
@@ -233,7 +233,7 @@ def test_data_and_job_on_another_file_system(judged: Path, undisturbed: dict[str
     with pytest.raises(KeyboardInterrupt):
         train("memory://bucket/judged", tmp_path / "model", SETTINGS, executor=Chaotic(1, 50), **settings)
     assert memory.exists("/bucket/job/job.json")
-    done: list[Batch] = []
+    done: list[TrainingProgress] = []
     train("memory://bucket/judged", tmp_path / "model", SETTINGS, progress=done.append, **settings)
     assert model_bytes(tmp_path / "model") == undisturbed
     assert len(done) == PIECES - (50 - BEFORE)

@@ -18,7 +18,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
 from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import ranker_of, ranker_record, read_settings
-from kinrank.scale import Processes, using
+from kinrank.scale import Processes, use_executor
 from kinrank.study import sampler
 from kinrank.study.space import first_candidates, follow_ups, usual_families
 from kinrank.study.sweep import sweep_neighbors
@@ -111,15 +111,15 @@ class Noting(Processes):
         super().__init__(2)
         self.given: list[int] = []
 
-    def each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def map_unordered(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         self.given.append(len(items))
-        return super().each(function, items)
+        return super().map_unordered(function, items)
 
 
 def test_processes_tune_as_this_one_does(intents: QuerySet, tmp_path: Path):
     plan = Plan(["single"], n_trials=1, folds=2)
     here = tune(intents, tmp_path / "here", plan)
-    with using(Noting()) as processes:
+    with use_executor(Noting()) as processes:
         there = tune(intents, tmp_path / "there", plan)
     assert processes.given == [2]
     assert [(trial.key, trial.quality) for trial in there.trials] == [

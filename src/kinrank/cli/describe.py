@@ -48,11 +48,11 @@ def _numbers(queries: QuerySet, describer: Describer, points: Float32) -> Iterat
 
 def _kin(queries: QuerySet, points: Float32, count: int) -> Iterator[str]:
     """Each query with the others nearest to it and how far they are; by name where they have one."""
-    from kinrank.neighbors import as_index
+    from kinrank.neighbors import make_index
     from kinrank.study.report.names import query_names
 
     names = query_names(queries)
-    index = as_index("auto", *points.shape).fit(points)
+    index = make_index("auto", *points.shape).fit(points)
     distances, near = index.query(points, min(count + 1, len(queries)))
     for query, name in enumerate(names):
         others = [

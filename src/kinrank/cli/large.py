@@ -7,10 +7,10 @@ from contextlib import ExitStack
 
 from kinrank.cli import messages
 from kinrank.errors import ParameterError
-from kinrank.parallel import Executor, Here
+from kinrank.parallel import Executor, Serial
 from kinrank.rankers import Ranker
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.scale import Batch, Processes, RayCluster
+from kinrank.scale import Processes, RayCluster, TrainingProgress
 from kinrank.scale.training import train
 
 
@@ -33,14 +33,14 @@ def train_large(
         raise ParameterError("--validate needs the data in memory: measure with kinrank rank and kinrank evaluate")
     start, spent, rows = time.perf_counter(), 0.0, 0
     with ExitStack() as stack:
-        executor: Executor = Here()
+        executor: Executor = Serial()
         if ray is not None:
             executor = stack.enter_context(RayCluster(ray))
         elif workers is not None and workers > 1:
             executor = Processes(workers)
         advance = stack.enter_context(messages.working("summing blocks"))
 
-        def tell(batch: Batch) -> None:
+        def tell(batch: TrainingProgress) -> None:
             nonlocal spent, rows
             spent, rows = spent + batch.seconds, rows + batch.n_rows
             advance(1)

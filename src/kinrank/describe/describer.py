@@ -191,12 +191,12 @@ class Describer(BaseEstimator):
         return np.minimum(np.maximum(points, -_FAR, out=points), _FAR, out=points)
 
 
-def as_describer(describe: Spec | Describer, *, reference: str | int | None = None) -> Describer:
+def make_describer(describe: Spec | Describer, *, reference: str | int | None = None) -> Describer:
     """What the user gave for ``describe=`` as a Describer ready to fit; one given as such keeps its own settings.
 
     Examples
     --------
-    >>> as_describer("summaries+text", reference="bm25")
+    >>> make_describer("summaries+text", reference="bm25")
     Describer(blocks='summaries+text', reference='bm25')
     """
     if isinstance(describe, Describer):

@@ -26,7 +26,7 @@ class Learner(BaseEstimator, ABC):
     linear: ClassVar[bool] = False
     """Whether the model is one weight per feature, kept in ``coef_``."""
 
-    reads_missing: ClassVar[bool] = False
+    allow_nan: ClassVar[bool] = False
     """Whether NaN may stand in the features."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ def check_query_weight(query_weight: ArrayLike, n_queries: int) -> Float64:
     return factor
 
 
-def as_prior(prior: ArrayLike | None, n_features: int) -> Float64:
+def check_prior(prior: ArrayLike | None, n_features: int) -> Float64:
     """The weights w0 that a penalty pulls to."""
     if prior is None:
         return np.zeros(n_features)

@@ -1,4 +1,4 @@
-"""What LambdaMART and boosted regression share: LightGBM, trained the same way and kept as text."""
+"""Shared LightGBM code for LambdaMART and boosted regression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinrank.registry import import_extra
 class BoosterMixin:
     """A model that is one LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
 
-    reads_missing: ClassVar[bool] = True
+    allow_nan: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -36,9 +36,15 @@ class BoosterMixin:
         self.seed = seed
 
     def _boost(
-        self, objective: str, X: NDArray[Any], label: NDArray[Any], *, watch: dict[str, Any] | None = None, **data: Any
+        self,
+        objective: str,
+        X: NDArray[Any],
+        label: NDArray[Any],
+        *,
+        validation: dict[str, Any] | None = None,
+        **data: Any,
     ) -> Self:
-        """Train from scratch, deterministically; with rows to watch, note how well each number of trees ranks them."""
+        """Train from scratch, deterministically; record NDCG@10 on the validation rows after each tree."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         settings = {
             "objective": objective,
@@ -54,46 +60,49 @@ class BoosterMixin:
             **(self.params or {}),
         }
         rows = lightgbm.Dataset(np.asarray(X), label=label, params=settings, **data)
-        watched: dict[str, Any] = {}
-        noted: dict[str, dict[str, list[float]]] = {}
-        if watch is not None:
-            note = lightgbm.record_evaluation(noted)
-            watched = {"valid_sets": [rows.create_valid(**watch)], "valid_names": ["watch"], "callbacks": [note]}
+        options: dict[str, Any] = {}
+        history: dict[str, dict[str, list[float]]] = {}
+        if validation is not None:
+            options = {
+                "valid_sets": [rows.create_valid(**validation)],
+                "valid_names": ["validation"],
+                "callbacks": [lightgbm.record_evaluation(history)],
+            }
         try:
-            self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **watched)
+            self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **options)
         except lightgbm.basic.LightGBMError as error:
-            raise DataError(f"LightGBM refuses these data or settings: {error}") from error
-        if watch is not None:
-            (curve,) = noted["watch"].values()
-            self.curve_ = np.array(curve)
+            raise DataError(f"LightGBM rejects these data or settings: {error}") from error
+        if validation is not None:
+            (ndcg,) = history["validation"].values()
+            self.validation_ndcg_ = np.array(ndcg)
         return self
 
     def keep_trees(self, count: int) -> Self:
-        """Rank with the first `count` trees from now on."""
+        """Use only the first `count` trees from now on."""
         self.booster_.best_iteration = count
         return self
 
     def predict(self, X: NDArray[Any]) -> Float64:
-        """The sum of the trees' leaves."""
+        """Return the sum of the trees' leaf values for each row."""
         scores: Float64 = self.booster_.predict(np.asarray(X), num_threads=self.n_threads)
         return scores
 
     @property
     def n_trees_(self) -> int:
-        """How many trees rank."""
+        """Number of trees in use."""
         return int(self.booster_.best_iteration if self.booster_.best_iteration > 0 else self.booster_.num_trees())
 
     def contributions(self, X: NDArray[Any]) -> Float64:
-        """What each feature adds to the score of each row, by SHAP values; the last column is what all rows share."""
+        """Return the SHAP values of each feature for each row; the last column is the expected score."""
         shares: Float64 = self.booster_.predict(np.asarray(X), pred_contrib=True, num_threads=self.n_threads)
         return shares
 
     def get_state(self) -> State:
-        """LightGBM's own text form of the model."""
+        """Return the model in LightGBM's text format, as bytes."""
         return {"booster": np.frombuffer(self.booster_.model_to_string().encode(), dtype=np.uint8)}
 
     def set_state(self, state: State) -> Self:
-        """Read LightGBM's text form back."""
+        """Restore the model from LightGBM's text format."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         self.booster_ = lightgbm.Booster(model_str=state["booster"].tobytes().decode())
         return self

@@ -1,4 +1,4 @@
-"""LambdaMART through LightGBM: the strongest global ranker, and what people run today."""
+"""LambdaMART, trained by LightGBM."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from kinrank.errors import DataError
 from kinrank.learn.base import Learner, check_query_weight
 from kinrank.learn.boosting import BoosterMixin
 
-_HIGHEST_GRADE = 30  # LightGBM's own table of gains ends there
+_HIGHEST_GRADE = 30  # the last entry of LightGBM's default gain table
 
 
 class LambdaMART(BoosterMixin, Learner):
     """Boosted trees on the LambdaRank objective (Burges 2010), trained by LightGBM.
 
-    Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30. Missing features are read
-    as they are.
+    Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30. NaN features are allowed.
 
     Parameters
     ----------
     n_trees, n_leaves, learning_rate, min_rows_in_leaf
         LightGBM's ``num_iterations``, ``num_leaves``, ``learning_rate`` and ``min_data_in_leaf``, with its defaults.
     params : dict, optional
-        Further parameters, in LightGBM's own words.
+        Further LightGBM parameters.
     n_threads : int
-        0 leaves the choice to OpenMP.
+        Number of threads; 0 for OpenMP's default.
     seed : int
-        Training is deterministic for a given seed.
+        Random seed; training is deterministic for a given seed.
 
     Attributes
     ----------
     booster_ : lightgbm.Booster
+    validation_ndcg_ : float64 array of shape (n_trees,)
+        NDCG@10 on the validation queries after each tree. Set only if `fit` was given some.
 
     Examples
     --------
@@ -47,8 +48,10 @@ class LambdaMART(BoosterMixin, Learner):
     True
     """
 
-    def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None, watch: QuerySet | None = None) -> Self:
-        """Learn; ``curve_`` is then NDCG@10 of queries to watch, where some are given, after each tree."""
+    def fit(
+        self, queries: QuerySet, *, query_weight: ArrayLike | None = None, validation: QuerySet | None = None
+    ) -> Self:
+        """Fit on judged queries; with `validation` queries, record their NDCG@10 after each tree."""
         grades = queries.grades
         wrong = (grades < 0) | (grades > _HIGHEST_GRADE) | (grades != np.floor(grades))
         if wrong.any():
@@ -60,9 +63,15 @@ class LambdaMART(BoosterMixin, Learner):
         weight = None
         if query_weight is not None:
             weight = np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
-        watched = None
-        if watch is not None:
-            # LightGBM's NDCG leaves ties as they lie, and rows often lie sorted by grade.
-            rows = shuffled_within(watch.offsets)
-            watched = {"data": watch.X[rows], "label": watch.grades[rows], "group": watch.sizes}
-        return self._boost("lambdarank", queries.X, grades, watch=watched, group=queries.sizes, weight=weight)
+        validation_rows = None
+        if validation is not None:
+            # LightGBM's NDCG keeps tied rows in their given order, and rows are often sorted by grade.
+            rows = shuffled_within(validation.offsets)
+            validation_rows = {
+                "data": validation.X[rows],
+                "label": validation.grades[rows],
+                "group": validation.sizes,
+            }
+        return self._boost(
+            "lambdarank", queries.X, grades, validation=validation_rows, group=queries.sizes, weight=weight
+        )

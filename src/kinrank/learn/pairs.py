@@ -47,7 +47,7 @@ class JudgedPairs:
     pairs: NDArray[np.int64]
 
     @classmethod
-    def of(cls, queries: QuerySet) -> JudgedPairs:
+    def from_queries(cls, queries: QuerySet) -> JudgedPairs:
         """Lay the queries out, sorted by grade."""
         grades = queries.grades
         order = np.lexsort((-grades, queries.query_of_row))
@@ -115,12 +115,12 @@ class PairObjective:
     prior: Float64
     hinge: Hinge
 
-    def room_for_scores(self) -> Float64:
+    def empty_scores(self) -> Float64:
         """An array with one place per row of the chosen queries, query after query."""
         return np.empty(int((self.pairs.offsets[self.queries + 1] - self.pairs.offsets[self.queries]).sum()))
 
     def value_and_gradient(self, w: Float64, scores: Float64) -> tuple[float, Float64]:
-        """At w; `scores` (see `room_for_scores`) is filled for `hessian_product`."""
+        """At w; `scores` (see `empty_scores`) is filled for `hessian_product`."""
         away = w - self.prior
         gradient = self.penalty * away
         loss = _loss_gradient(*self._data(), w, self.hinge.width, self.hinge.scale, scores, gradient)

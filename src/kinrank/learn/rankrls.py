@@ -65,11 +65,11 @@ class RankRLS(LinearLearner):
 
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None, prior: ArrayLike | None = None) -> Self:
         """Learn; queries are read block by block, so they may lie on disk."""
-        total = PairStatistics.of(queries[:0]).sum()
+        total = PairStatistics.from_queries(queries[:0]).sum()
         factor = None if query_weight is None else check_query_weight(query_weight, len(queries))
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             block = slice(start, start + _QUERIES_AT_ONCE)
-            part = PairStatistics.of(queries[block])
+            part = PairStatistics.from_queries(queries[block])
             weights = pair_weights(part.pairs, self.balance, None if factor is None else factor[block])
             total += part.sum(weights=weights)
         self.coef_ = total.solve(self.penalty, prior, self.signs(queries.feature_names))[0]

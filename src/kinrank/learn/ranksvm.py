@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
-from kinrank.learn.base import Balance, LinearLearner, as_prior, check_penalty, pair_weights
+from kinrank.learn.base import Balance, LinearLearner, check_penalty, check_prior, pair_weights
 from kinrank.learn.pairs import SQUARED, JudgedPairs, PairObjective, smooth
 from kinrank.learn.statistics import PairStatistics
 
@@ -77,9 +77,9 @@ class RankSVM(LinearLearner):
         start: ArrayLike | None = None,
     ) -> Self:
         """Learn; `start` replaces the RankRLS solution as the place to start from."""
-        pairs = JudgedPairs.of(queries)
+        pairs = JudgedPairs.from_queries(queries)
         weights = pair_weights(pairs.pairs, self.balance, query_weight)
-        statistics = PairStatistics.of(queries).sum(weights=weights)
+        statistics = PairStatistics.from_queries(queries).sum(weights=weights)
         return self.fit_pairs(pairs, np.arange(len(queries)), weights, statistics, prior=prior, start=start)
 
     def fit_pairs(
@@ -109,13 +109,13 @@ class RankSVM(LinearLearner):
         """
         if self.loss not in ("squared_hinge", "hinge"):
             raise ParameterError(f"loss must be 'squared_hinge' or 'hinge', got {self.loss!r}")
-        penalty, center = check_penalty(self.penalty), as_prior(prior, pairs.X.shape[1])
+        penalty, center = check_penalty(self.penalty), check_prior(prior, pairs.X.shape[1])
         self.n_iter_, self.objective_ = 0, 0.0
         total = float(statistics.pairs[0])
         if total <= 0:
             self.coef_ = center
             return self
-        w = statistics.solve(penalty, center)[0] if start is None else as_prior(start, len(center)).copy()
+        w = statistics.solve(penalty, center)[0] if start is None else check_prior(start, len(center)).copy()
         # The RankRLS matrix bounds the Hessian of the squared hinge (all pairs active) and has its shape.
         factor = cho_factor(2.0 * statistics.matrix() / total + penalty * np.eye(len(center)), lower=True)
 
@@ -127,7 +127,7 @@ class RankSVM(LinearLearner):
         queries = np.asarray(index, dtype=np.int64)
         for hinge in hinges:
             objective = PairObjective(pairs, queries, weights / total, penalty, center, hinge)
-            scores = objective.room_for_scores()
+            scores = objective.empty_scores()
             scale = float(np.linalg.norm(objective.value_and_gradient(center, scores)[1]))
             w = self._newton(objective, w, self.tol * scale, precondition, scores)
         self.coef_ = w

@@ -48,7 +48,7 @@ def make_regressor(regressor: str | Regressor) -> Regressor:
 class Regressor(BaseEstimator, ABC):
     """Learns a function h of rows by minimizing Σ w (t - h(x))² + λ_h Ω(h)."""
 
-    reads_missing: ClassVar[bool] = False
+    allow_nan: ClassVar[bool] = False
     """Whether NaN may stand in the features."""
 
     @abstractmethod

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.learn.base import as_prior, check_penalty
+from kinrank.learn.base import check_penalty, check_prior
 from kinrank.learn.normal_equations import solve_rows
 
 
@@ -42,7 +42,7 @@ class PairStatistics:
     Examples
     --------
     >>> queries = QuerySet.from_arrays([[1.0], [3.0], [0.0], [1.0]], y=[0, 1, 0, 1], qid=[7, 7, 8, 8])
-    >>> each = PairStatistics.of(queries)
+    >>> each = PairStatistics.from_queries(queries)
     >>> each.gram.tolist(), each.moment.tolist(), each.pairs.tolist()
     ([[4.0], [1.0]], [[2.0], [1.0]], [1.0, 1.0])
     >>> both = each.sum()
@@ -65,7 +65,7 @@ class PairStatistics:
             )
 
     @classmethod
-    def of(cls, queries: QuerySet) -> PairStatistics:
+    def from_queries(cls, queries: QuerySet) -> PairStatistics:
         """The statistics of each judged query."""
         n, features = len(queries), queries.n_features
         gram = np.empty((n, packed_size(features)), dtype=np.float32)
@@ -185,7 +185,7 @@ class PairStatistics:
         -------
         float64 array of shape (n, D)
         """
-        strength, center = check_penalty(penalty), as_prior(prior, self.n_features)
+        strength, center = check_penalty(penalty), check_prior(prior, self.n_features)
         allowed = np.zeros(self.n_features, dtype=np.int8) if signs is None else np.asarray(signs, dtype=np.int8)
         if allowed.shape != (self.n_features,):
             raise DataError(f"signs must be one number per feature ({self.n_features}), got shape {allowed.shape}")

@@ -13,7 +13,7 @@ from kinrank.neighbors.base import NeighborIndex
 from kinrank.neighbors.weights import neighbor_weights
 from kinrank.registry import Registry
 
-__all__ = ["INDEXES", "NeighborIndex", "as_index", "choose_index", "neighbor_weights", "restored_index"]
+__all__ = ["INDEXES", "NeighborIndex", "choose_index", "make_index", "neighbor_weights", "restore_index"]
 
 INDEXES = Registry(
     "index",
@@ -49,12 +49,12 @@ def choose_index(n_points: int, dim: int) -> str:
     return "exact"
 
 
-def as_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborIndex:
+def make_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborIndex:
     """An index that is ready to fit: ``"auto"``, a registered name, or a copy of an index with its settings.
 
     Examples
     --------
-    >>> as_index("auto", 10_000, 46)
+    >>> make_index("auto", 10_000, 46)
     ExactIndex()
     """
     if isinstance(index, NeighborIndex):
@@ -66,18 +66,18 @@ def as_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborInd
     return made
 
 
-def restored_index(index: str | NeighborIndex, state: dict[str, NDArray[Any]]) -> NeighborIndex:
-    """The index whose `get_state` gave the state, as `as_index` made it.
+def restore_index(index: str | NeighborIndex, state: dict[str, NDArray[Any]]) -> NeighborIndex:
+    """The index whose `get_state` gave the state, as `make_index` made it.
 
     What ``"auto"`` chose is seen in the state and not chosen again: a model answers as before where FAISS was installed
     since, or where points that were added crossed the limit. Where FAISS is gone, the scan serves in its place.
 
     Examples
     --------
-    >>> state = as_index("auto", 2, 1).fit([[0.0], [1.0]]).get_state()
-    >>> restored_index("auto", state).query([[0.8]], k=1)[1].tolist()
+    >>> state = make_index("auto", 2, 1).fit([[0.0], [1.0]]).get_state()
+    >>> restore_index("auto", state).query([[0.8]], k=1)[1].tolist()
     [[1]]
     """
     if index == "auto":
         index = "faiss-ivf" if "faiss" in state and find_spec("faiss") is not None else "exact"
-    return as_index(index, *state["points"].shape).set_state(state)
+    return make_index(index, *state["points"].shape).set_state(state)

@@ -183,7 +183,7 @@ def _above(values: Any) -> Any:
     return np.nextafter(np.float32(values), np.float32(np.inf))
 
 
-class ProposingIndex(NeighborIndex, ABC):
+class RefinedIndex(NeighborIndex, ABC):
     """An index with a search structure of its own, which proposes candidates; they are measured and sorted here."""
 
     @abstractmethod

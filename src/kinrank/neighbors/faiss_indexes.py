@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Int64
-from kinrank.neighbors.base import ProposingIndex
+from kinrank.neighbors.base import RefinedIndex
 from kinrank.registry import import_extra
 
 _SPARE = 16  # more candidates than asked for, so that the order at the k-th place is decided in float64
 
 
-class _FaissIndex(ProposingIndex):
+class _FaissIndex(RefinedIndex):
     """What the FAISS indexes share.
 
     Parameters

@@ -8,10 +8,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kinrank.arrays import Float32, Int64
-from kinrank.neighbors.base import ProposingIndex
+from kinrank.neighbors.base import RefinedIndex
 
 
-class KDTreeIndex(ProposingIndex):
+class KDTreeIndex(RefinedIndex):
     """The nearest points by a kd-tree, exact (Geng et al. 2008, future work 2).
 
     With hundreds of neighbors in dozens of dimensions it visits nearly every leaf and loses to the scan.

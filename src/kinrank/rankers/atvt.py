@@ -119,7 +119,7 @@ class ATVTRanker(Ranker):
         if self.n_rounds < 0:
             raise ParameterError(f"n_rounds must be 0 or more, got {self.n_rounds!r}")
         settings = self._settings()
-        if not make_regressor(self.learner).reads_missing:
+        if not make_regressor(self.learner).allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
             queries = self.preparer_.apply(queries)
         self.cv_scores_ = np.empty((0, 3))
@@ -193,7 +193,7 @@ class ATVTRanker(Ranker):
         return len(self.objective_) // 2
 
     def _predict(self, queries: QuerySet) -> Float64:
-        X = queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
+        X = queries.X if self.learner_.allow_nan else self.preparer_.transform(queries.X, queries)
         return self.learner_.predict(X)
 
     def get_state(self) -> State:
@@ -205,13 +205,13 @@ class ATVTRanker(Ranker):
             "penalties": np.array([self.alpha_penalty_, self.beta_penalty_], dtype=np.float64),
             "cv_scores": self.cv_scores_,
         }
-        preparer = {} if self.learner_.reads_missing else self.preparer_.get_state()
+        preparer = {} if self.learner_.allow_nan else self.preparer_.get_state()
         return nest(learner=self.learner_.get_state(), preparer=preparer, found=found)
 
     def set_state(self, state: State) -> Self:
         """Take over a fitted ranker."""
         self.learner_ = make_regressor(self.learner).set_state(unnest(state, "learner"))
-        if not self.learner_.reads_missing:
+        if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
         found = unnest(state, "found")
         self.alpha_, self.beta_, self.objective_ = found["alpha"], found["beta"], found["objective"]

@@ -50,13 +50,13 @@ class SingleRanker(Ranker):
 
     def _fit(self, queries: QuerySet) -> None:
         self.learner_ = make_learner(self.learner)
-        if not self.learner_.reads_missing:
+        if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
             queries = self.preparer_.apply(queries)
         self.learner_.fit(queries)
 
     def _predict(self, queries: QuerySet) -> Float64:
-        X = queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
+        X = queries.X if self.learner_.allow_nan else self.preparer_.transform(queries.X, queries)
         return self.learner_.predict(X)
 
     def _weights(self, queries: QuerySet) -> Float64:
@@ -66,13 +66,13 @@ class SingleRanker(Ranker):
 
     def get_state(self) -> State:
         """The learner's state, and the preparer's where there is one."""
-        if self.learner_.reads_missing:
+        if self.learner_.allow_nan:
             return nest(learner=self.learner_.get_state())
         return nest(learner=self.learner_.get_state(), preparer=self.preparer_.get_state())
 
     def set_state(self, state: State) -> Self:
         """Take over a fitted ranker."""
         self.learner_ = make_learner(self.learner).set_state(unnest(state, "learner"))
-        if not self.learner_.reads_missing:
+        if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
         return self

@@ -3,8 +3,8 @@
 Ray is imported where it is asked for and nowhere else.
 """
 
-from kinrank.parallel import Processes, using
+from kinrank.parallel import Processes, use_executor
 from kinrank.scale.executors import RayCluster
-from kinrank.scale.training import Batch, train
+from kinrank.scale.training import TrainingProgress, train
 
-__all__ = ["Batch", "Processes", "RayCluster", "train", "using"]
+__all__ = ["Processes", "RayCluster", "TrainingProgress", "train", "use_executor"]

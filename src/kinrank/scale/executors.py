@@ -70,7 +70,7 @@ class RayCluster:
                 "end it by ray.shutdown()"
             )
 
-    def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
+    def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """As they finish."""
         ray = self._connect()
         shared = ray.put(function)  # once for all items; large arrays in it are mapped by workers, not copied

@@ -23,7 +23,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
-from kinrank.parallel import Executor, Here
+from kinrank.parallel import Executor, Serial
 from kinrank.rankers.cells.memory import CellMemory
 from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.knn.ranker import KnnRanker
@@ -33,7 +33,7 @@ from kinrank.scale.identity import marks_of, refuse_repeated
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingProgress:
     """One piece of work that is done.
 
     Attributes
@@ -71,7 +71,7 @@ def train(
     qid: str = "qid",
     y: str = "y",
     doc_id: str = "doc_id",
-    progress: Callable[[Batch], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
 ) -> KnnRanker:
     """Learn a ranker of cells from judged queries on disk, however many, and write it as a model folder.
 
@@ -118,7 +118,7 @@ def train(
             f"model must be a folder of this machine, for the driver writes it, got {os.fspath(model)!r}: "
             "give a path, and copy the folder afterwards"
         )
-    worker = executor or Here()
+    worker = executor or Serial()
     blocks = open_blocks(data, block_rows, ranker.cells, qid=qid, y=y, doc_id=doc_id)
     given = None
     if alike:
@@ -191,7 +191,7 @@ class SumTree:
             sizes.append(-(-sizes[-1] // FAN_IN))
         return sizes
 
-    def run(self, executor: Executor, progress: Callable[[Batch], None]) -> CellMemory:
+    def run(self, executor: Executor, progress: Callable[[TrainingProgress], None]) -> CellMemory:
         """Make all pieces that are not there yet, and answer the last."""
         sizes = self.sizes()
         there = self.folder.names()
@@ -200,9 +200,9 @@ class SumTree:
         for level in range(max(complete, default=-1) + 1, len(sizes)):
             missing = [piece for piece in range(sizes[level]) if _name(level, piece) not in there]
             done = sizes[level] - len(missing)
-            for _, (n_rows, seconds, cpu, peak) in executor.each(partial(self.make, level), missing):
+            for _, (n_rows, seconds, cpu, peak) in executor.map_unordered(partial(self.make, level), missing):
                 done += 1
-                progress(Batch(level, done, sizes[level], n_rows, seconds, cpu, peak))
+                progress(TrainingProgress(level, done, sizes[level], n_rows, seconds, cpu, peak))
             if level:
                 self.folder.delete(wanted[level - 1] & self.folder.names())
         memory = self._empty()

@@ -39,7 +39,7 @@ class GlobalModel:
 
     def own(self, learned_from: QuerySet, strengths: tuple[float, ...] = STRENGTHS) -> Iterator[Float64]:
         """Weights of each query from its own pairs, strength after strength."""
-        statistics = PairStatistics.of(learned_from)
+        statistics = PairStatistics.from_queries(learned_from)
         for strength in strengths:
             yield statistics.solve(*Pull(strength, self.weights).applied(self.penalty))
 

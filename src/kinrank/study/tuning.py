@@ -18,7 +18,7 @@ from kinrank.errors import MissingExtraError, ParameterError
 from kinrank.learn.prepare import Missing
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
 from kinrank.measure.base import mean_of
-from kinrank.parallel import Here, current, in_order
+from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import ranker_record
 from kinrank.rankers.single import SingleRanker
@@ -192,7 +192,7 @@ def _try(candidate: Candidate, folds: Folds, measure: Measure) -> Trial:
         choice = sweep_neighbors(ranker, folds, measure)
         ranker, quality = choice.apply(ranker), max(choice.quality.values())
     else:
-        values = in_order(current(Here()), _OnFold(ranker, measure), list(folds))
+        values = map_ordered(current_executor(Serial()), _OnFold(ranker, measure), list(folds))
         quality = mean_of(np.concatenate(list(values)))
     seconds = time.perf_counter() - start
     return Trial(

@@ -8,14 +8,14 @@ from typing import Self
 from kinrank.arrays import State
 from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import as_describer
+from kinrank.describe import make_describer
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.prepare import Preparer
 from kinrank.learn.rankrls import RankRLS
-from kinrank.neighbors import NeighborIndex, as_index
+from kinrank.neighbors import NeighborIndex, make_index
 from kinrank.neighbors.cells import CellTree
-from kinrank.parallel import Executor, Here, current, in_order
+from kinrank.parallel import Executor, Serial, current_executor, map_ordered
 from kinrank.rankers.cells.memory import CellMemory
 from kinrank.rankers.cells.training import CellPlan, Summer, add_up, plan_cells, rows_per_block
 from kinrank.rankers.local.base import LocalRanker
@@ -46,21 +46,21 @@ class CellRanker(LocalRanker):
             super()._fit(queries)
         else:
             blocks = QuerySetBlocks(queries, rows_per_block(self.cells, queries.n_features))
-            executor = current(Here())
+            executor = current_executor(Serial())
             plan = self.plan_cells(blocks, executor)
-            self.take_cells(plan, add_up(in_order(executor, Summer(plan, blocks), range(len(blocks)))))
+            self.take_cells(plan, add_up(map_ordered(executor, Summer(plan, blocks), range(len(blocks)))))
 
     def plan_cells(self, blocks: Blocks, executor: Executor) -> CellPlan:
         """Settle scaling, description and cells, as these settings say, on a sample of blocks of queries."""
         self._check_settings()
-        describer = as_describer(self.describe, reference=self.reference)
+        describer = make_describer(self.describe, reference=self.reference)
         preparer = Preparer(self.scale, self.missing)
         return plan_cells(blocks, self.cells or 1, self._rankrls(), preparer, describer, executor)
 
     def restore_plan(self, state: State) -> CellPlan:
         """The plan that `CellPlan.get_state` was asked of, under these settings."""
         preparer = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
-        describer = as_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
+        describer = make_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
         tree = CellTree.from_state(unnest(state, "tree"))
         return CellPlan(self._rankrls(), preparer, describer, tree, state["usual_distances"])
 
@@ -70,7 +70,7 @@ class CellRanker(LocalRanker):
             raise DataError("in each query all grades are equal: there is nothing to learn an order from")
         self.learner_, self.preparer_, self.describer_ = plan.learner, plan.preparer, plan.describer
         self.tree_, self.usual_distances_, self.memory_ = plan.tree, plan.usual_distances, memory
-        self.index_ = as_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
+        self.index_ = make_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
         return self._learn_again()
 
     @property

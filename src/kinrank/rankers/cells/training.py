@@ -24,7 +24,7 @@ from kinrank.learn.prepare import Preparer
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics
 from kinrank.neighbors.cells import CellTree
-from kinrank.parallel import Executor, in_order
+from kinrank.parallel import Executor, map_ordered
 from kinrank.rankers.cells.memory import CellMemory
 from kinrank.rankers.local.base import unit_moments
 from kinrank.store import nest
@@ -66,7 +66,7 @@ class CellPlan:
 
     def located(self, queries: QuerySet) -> tuple[Int64, Float64, PairStatistics]:
         """The cell of each query, how far it is from the center, and its statistics."""
-        return *self.tree.assign(self.points(queries)), PairStatistics.of(self.preparer.apply(queries))
+        return *self.tree.assign(self.points(queries)), PairStatistics.from_queries(self.preparer.apply(queries))
 
     def sums(self, parts: Iterable[QuerySet]) -> CellMemory:
         """The cells of some queries, read part by part."""
@@ -113,7 +113,7 @@ def plan_cells(
 ) -> CellPlan:
     """Fit preparer and describer on a sample of the queries, and find the cells of their descriptions."""
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-    picked = in_order(executor, Picker(blocks, sample, preparer), sample.blocks)
+    picked = map_ordered(executor, Picker(blocks, sample, preparer), sample.blocks)
     queries = QuerySet.concat(list(chain.from_iterable(picked)))
     targets = None
     with threadpool_limits(1):  # several threads of BLAS may add in another order
@@ -125,9 +125,9 @@ def plan_cells(
         wanted = POINTS_PER_CELL * n_cells
         if len(queries) < wanted and sample.share < 1.0:
             more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
-            described = in_order(executor, Describing(Picker(blocks, more, preparer), describer), more.blocks)
+            described = map_ordered(executor, Describing(Picker(blocks, more, preparer), describer), more.blocks)
             points = np.concatenate(list(chain.from_iterable(described)))
-    tree = CellTree(n_cells).fit(points, partial(in_order, executor))
+    tree = CellTree(n_cells).fit(points, partial(map_ordered, executor))
     some = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
     return CellPlan(learner, preparer, describer, tree, np.sort(tree.assign(points[some])[1]))
 

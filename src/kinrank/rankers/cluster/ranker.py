@@ -15,7 +15,7 @@ from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
-from kinrank.parallel import Here, current
+from kinrank.parallel import Serial, current_executor
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.cluster.modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries, Select
 from kinrank.rankers.local.base import Prior, check_prior, coefficients
@@ -152,7 +152,7 @@ class ClusterRanker(Ranker):
         pull = Pull(self.prior_strength, self.global_coef_) if self.prior == "global" else None
         self.coef_ = np.tile(self.global_coef_, (self.labels_.max() + 1, 1))
         taught = np.unique(self.labels_[memory.pairs > 0])
-        learned = current(Here()).each(_ClusterLearner(memory, self.labels_, pull), taught.tolist())
+        learned = current_executor(Serial()).map_unordered(_ClusterLearner(memory, self.labels_, pull), taught.tolist())
         for position, weights in learned:
             self.coef_[taught[position]] = weights
         if isinstance(self.mode_, Select):

@@ -8,7 +8,7 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.standing import standardized
+from kinrank.describe.within_query import standardize
 from kinrank.measure import NDCG, Measure
 
 STEPS = 10
@@ -18,7 +18,7 @@ MEASURE = NDCG(ties="average") @ 10
 
 def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
     """Each ranking's scores with mean 0 and deviation 1 in every query, so that shares mean something."""
-    return np.column_stack([standardized(column, queries.offsets) for column in scores.T])
+    return np.column_stack([standardize(column, queries.offsets) for column in scores.T])
 
 
 def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) -> tuple[Float64, float]:

@@ -25,7 +25,7 @@ def honest_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) 
         fold = fold_of_query(queries, n_folds, group=together, seed=seed)
     except DataError:  # one group is most of the queries
         return None
-    pairs = np.bincount(fold, JudgedPairs.of(queries).pairs, n_folds)
+    pairs = np.bincount(fold, JudgedPairs.from_queries(queries).pairs, n_folds)
     return fold if np.count_nonzero(pairs) > 1 else None
 
 

@@ -14,7 +14,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS, QueryVectors
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
-from kinrank.describe.standing import standings
+from kinrank.describe.within_query import relative_features
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
@@ -181,10 +181,10 @@ class KinRanker(Ranker):
         self.members_ = [
             self._tree_settings()
             .set_params(seed=self.seed + member)
-            .fit(table[fold != member], watch=table[fold == member])
+            .fit(table[fold != member], validation=table[fold == member])
             for member in range(self.n_members)
         ]
-        self.n_trees_ = _trees_to_keep([model.curve_ for model in self.members_], np.bincount(fold))
+        self.n_trees_ = _trees_to_keep([model.validation_ndcg_ for model in self.members_], np.bincount(fold))
         for member, model in enumerate(self.members_):
             out = rows_of(queries, fold == member)
             scores[out, 0] = model.keep_trees(self.n_trees_).predict(table.X[out])
@@ -211,7 +211,12 @@ class KinRanker(Ranker):
     def _table(queries: QuerySet, local: Float64) -> Float32:
         """What trees see: features, their standing, the local score and its standing."""
         score = local.astype(np.float32)[:, None]
-        parts = [queries.X, standings(queries.X, queries.offsets), score, standings(score, queries.offsets)]
+        parts = [
+            queries.X,
+            relative_features(queries.X, queries.offsets),
+            score,
+            relative_features(score, queries.offsets),
+        ]
         return np.hstack(parts)
 
     def remarks(self) -> list[str]:

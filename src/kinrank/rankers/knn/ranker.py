@@ -18,8 +18,8 @@ from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.neighbors import NeighborIndex, as_index, restored_index
-from kinrank.parallel import Threads, current, in_order
+from kinrank.neighbors import NeighborIndex, make_index, restore_index
+from kinrank.parallel import Threads, current_executor, map_ordered
 from kinrank.rankers.base import Scored
 from kinrank.rankers.cells.memory import CellMemory, nearest_cells
 from kinrank.rankers.knn.judgments import ChangingRanker
@@ -125,7 +125,7 @@ class KnnRanker(ChangingRanker):
 
     def _fit_local(self, queries: QuerySet, points: Float32) -> None:
         self.qid_ = queries.qid
-        self.index_ = as_index(self.index, *points.shape).fit(points)
+        self.index_ = make_index(self.index, *points.shape).fit(points)
         self._measure_distances()
         self._learn_offline()
 
@@ -157,7 +157,7 @@ class KnnRanker(ChangingRanker):
         # Threads, since search and learning are compiled code without the interpreter's lock. The models do not depend
         # on how many there are.
         threads = Threads(os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs)
-        learned = list(in_order(current(threads), self._learn_near, in_blocks(self.index_.points_)))
+        learned = list(map_ordered(current_executor(threads), self._learn_near, in_blocks(self.index_.points_)))
         models = [model for _, some in learned for model in some]
         self.offline_ = OfflineModels(models, Neighborhoods.concat(near for near, _ in learned), self.memory_.pairs)
 
@@ -261,7 +261,7 @@ class KnnRanker(ChangingRanker):
     def set_state(self, state: State) -> Self:
         """Take over everything learned."""
         super().set_state(state)
-        self.index_ = restored_index(self.index, unnest(state, "index"))
+        self.index_ = restore_index(self.index, unnest(state, "index"))
         self.qid_, self.usual_distances_ = state["qid"], state["usual_distances"]
         offline = unnest(state, "offline")
         self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None

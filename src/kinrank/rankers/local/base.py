@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import Describer, as_describer
+from kinrank.describe import Describer, make_describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
@@ -59,12 +59,12 @@ class LocalRanker(Ranker):
         if self.prior == "global" and not self.learner_.linear:
             raise ParameterError("prior='global' pulls weights, and this learner has none: set prior='none'")
         prepared = queries
-        if not self.learner_.reads_missing:
+        if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
             prepared = self.preparer_.apply(queries)
         self.memory_: Memory = remember(self.learner_, prepared)
         self.global_ = self.memory_.learn(np.arange(len(queries)), np.ones(len(queries)))
-        self.describer_ = as_describer(self.describe, reference=self.reference)
+        self.describer_ = make_describer(self.describe, reference=self.reference)
         targets = unit_moments(prepared) if self.describer_.needs_targets else None
         self.describer_.fit(queries, targets=targets)
         self._fit_local(queries, self._points(queries))
@@ -73,7 +73,7 @@ class LocalRanker(Ranker):
         return self.describer_.transform(queries)
 
     def _prepared(self, queries: QuerySet) -> NDArray[Any]:
-        return queries.X if self.learner_.reads_missing else self.preparer_.transform(queries.X, queries)
+        return queries.X if self.learner_.allow_nan else self.preparer_.transform(queries.X, queries)
 
     def _learn_each(self, near: Neighborhoods, weights: Float64 | None = None) -> list[Learner]:
         """The model of each set of judged queries; the global one where a set has no pair to learn from."""
@@ -113,16 +113,16 @@ class LocalRanker(Ranker):
             "memory": self.memory_.get_state(),
             "global": self.global_.get_state(),
         }
-        if not self.learner_.reads_missing:
+        if not self.learner_.allow_nan:
             parts["preparer"] = self.preparer_.get_state()
         return nest(**parts)
 
     def set_state(self, state: State) -> Self:
         """Take over everything learned."""
         self.learner_ = make_learner(self.learner)
-        if not self.learner_.reads_missing:
+        if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
-        self.describer_ = as_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
+        self.describer_ = make_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
         self.memory_ = self._restore(unnest(state, "memory"))
         self.global_ = make_learner(self.learner).set_state(unnest(state, "global"))
         return self
@@ -148,7 +148,7 @@ def coefficients(model: Learner) -> Float64:
 
 def unit_moments(prepared: QuerySet) -> Float64:
     """What each query wants from a linear model: the direction of its summed pair differences."""
-    moments = PairStatistics.of(prepared).moment.astype(np.float64)
+    moments = PairStatistics.from_queries(prepared).moment.astype(np.float64)
     norms = np.linalg.norm(moments, axis=1, keepdims=True)
     units: Float64 = np.divide(moments, norms, out=np.zeros_like(moments), where=norms > 0)
     return units

@@ -13,7 +13,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of
-from kinrank.parallel import Here, current, in_order
+from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.base import coefficients
 from kinrank.rankers.local.memory import Pull, SummedMemory
@@ -99,7 +99,7 @@ def choose_neighbors(
     pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
     trial = _Trial(ranker, memory, queries, counts, pulls)
     starts = range(0, len(queries), _QUERIES_AT_ONCE)
-    scores = np.concatenate(list(in_order(current(Here()), trial, starts)), axis=2)
+    scores = np.concatenate(list(map_ordered(current_executor(Serial()), trial, starts)), axis=2)
     return _best(queries, scores[:-1], counts.tolist(), prior_strengths, measure, scores[-1, 0])
 
 

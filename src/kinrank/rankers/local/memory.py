@@ -124,7 +124,7 @@ class StatisticsMemory(SummedMemory, QueryMemory):
     @classmethod
     def of(cls, learner: RankRLS, queries: QuerySet) -> Self:
         """The statistics of each query."""
-        return cls(learner, PairStatistics.of(queries), learner.signs(queries.feature_names))
+        return cls(learner, PairStatistics.from_queries(queries), learner.signs(queries.feature_names))
 
     def pair_weights(self, index: Int64, weights: Float64 | None) -> Float64:
         """As the learner balances pairs and queries."""
@@ -132,7 +132,7 @@ class StatisticsMemory(SummedMemory, QueryMemory):
 
     def add(self, queries: QuerySet) -> None:
         """One block of statistics more."""
-        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.of(queries)])
+        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.from_queries(queries)])
 
     def remove(self, index: Int64) -> None:
         """Their statistics less."""
@@ -155,7 +155,7 @@ class PairsMemory(QueryMemory):
     @classmethod
     def of(cls, learner: RankSVM, queries: QuerySet) -> Self:
         """Rows sorted by grade, and statistics."""
-        return cls(learner, JudgedPairs.of(queries), PairStatistics.of(queries))
+        return cls(learner, JudgedPairs.from_queries(queries), PairStatistics.from_queries(queries))
 
     def learn(self, index: Int64, weights: Float64, pull: Pull | None = None) -> RankSVM:
         """A few Newton steps from the RankRLS solution."""
@@ -169,8 +169,8 @@ class PairsMemory(QueryMemory):
 
     def add(self, queries: QuerySet) -> None:
         """Rows and statistics more."""
-        self.rows = JudgedPairs.concat([self.rows, JudgedPairs.of(queries)])
-        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.of(queries)])
+        self.rows = JudgedPairs.concat([self.rows, JudgedPairs.from_queries(queries)])
+        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.from_queries(queries)])
 
     def remove(self, index: Int64) -> None:
         """Rows and statistics less."""
@@ -209,7 +209,7 @@ class RowsMemory(QueryMemory):
 
     def _keep(self, queries: QuerySet) -> None:
         self.queries = queries
-        self._pairs = JudgedPairs.of(queries).pairs.astype(np.float64)
+        self._pairs = JudgedPairs.from_queries(queries).pairs.astype(np.float64)
 
     @classmethod
     def of(cls, learner: Learner, queries: QuerySet) -> Self:

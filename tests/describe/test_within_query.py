@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata, zscore
 
-from kinrank.describe.standing import standardized, standings
+from kinrank.describe.within_query import relative_features, standardize
 
 VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=12)
 
@@ -17,7 +17,7 @@ VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=12)
 def test_places_and_deviations_are_scipys(queries):
     X = np.concatenate(queries).astype(np.float32)[:, None]
     offsets = np.append(0, np.cumsum([len(query) for query in queries]))
-    found = standings(X, offsets)
+    found = relative_features(X, offsets)
     places = np.concatenate([rankdata(-np.array(query)) - 1 for query in queries])
     np.testing.assert_allclose(found[:, 1], places)
     for start, stop in itertools.pairwise(offsets):
@@ -29,24 +29,24 @@ def test_places_and_deviations_are_scipys(queries):
 
 def test_the_order_of_rows_tells_nothing():
     X = np.zeros((6, 2), dtype=np.float32)
-    assert np.unique(standings(X, np.array([0, 6])), axis=0).shape == (1, 4)
+    assert np.unique(relative_features(X, np.array([0, 6])), axis=0).shape == (1, 4)
 
 
 def test_what_is_missing_stands_nowhere():
     X = np.array([[1.0], [np.nan], [3.0], [np.inf]], dtype=np.float32)
-    found = standings(X, np.array([0, 4]))
+    found = relative_features(X, np.array([0, 4]))
     assert np.isnan(found[[1, 3]]).all()
     np.testing.assert_allclose(found[[0, 2], 1], [1.0, 0.0])
 
 
 @pytest.mark.parametrize("scores", [[2.0, 2.0, 2.0], [1e9, 1e9, 1e9]])
 def test_equal_scores_stay_equal(scores):
-    assert not standardized(np.array(scores), np.array([0, 3])).any()
+    assert not standardize(np.array(scores), np.array([0, 3])).any()
 
 
 def test_scores_of_each_query_get_mean_0_and_deviation_1():
     scores = np.random.default_rng(0).normal(3, 7, 50)
-    found = standardized(scores, np.array([0, 20, 50]))
+    found = standardize(scores, np.array([0, 20, 50]))
     for part, given_ in ((found[:20], scores[:20]), (found[20:], scores[20:])):
         assert part.mean() == pytest.approx(0)
         assert part.std() == pytest.approx(1)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def standings(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
+def relative_features(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
     """How far above its query's mean each value lies, in deviations, and how many candidates stand before it.
 
     Candidates that tie share the mean of their places, so the order of the rows tells nothing. A value that is missing
@@ -28,18 +28,18 @@ def standings(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.
     Examples
     --------
     >>> X = np.array([[1.0], [3.0], [1.0], [7.0]], dtype=np.float32)
-    >>> standings(X, np.array([0, 3, 4])).astype(float).round(2).tolist()
+    >>> relative_features(X, np.array([0, 3, 4])).astype(float).round(2).tolist()
     [[-0.71, 1.5], [1.41, 0.0], [-0.71, 1.5], [0.0, 0.0]]
     """
     return _standings(np.ascontiguousarray(X, dtype=np.float32), offsets)  # type: ignore[no-any-return]
 
 
-def standardized(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+def standardize(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
     """Scores of each query brought to mean 0 and deviation 1, so that those of different models can be added.
 
     Examples
     --------
-    >>> standardized(np.array([1.0, 3.0, 9.0]), np.array([0, 2, 3])).tolist()
+    >>> standardize(np.array([1.0, 3.0, 9.0]), np.array([0, 2, 3])).tolist()
     [-1.0, 1.0, 0.0]
     """
     sizes = np.diff(offsets)
