@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from kinrank import QuerySet
-from reproduction.catalog import PARTS
+from reproduction.cache import ResultCache
+from reproduction.catalog import EXPERIMENTS
 from reproduction.data_folder import DataFolder
-from reproduction.keep import Keeper
 from reproduction.run import measure, usable_cores
 
 
@@ -55,14 +55,14 @@ def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
     return collections().judged_text(collection)
 
 
-def reproduce(part: str) -> dict[str, Any]:
+def reproduce(name: str) -> dict[str, Any]:
     """Measure one experiment of ``python -m reproduction`` on all cores and return its figures."""
     with tempfile.TemporaryDirectory() as folder:
-        keeper = Keeper(Path(folder), collections())
+        cache = ResultCache(Path(folder), collections())
         measured = measure(
-            [PARTS[part]], keeper, jobs=usable_cores(), done=lambda _, piece: log_progress(f"{part}: {piece}")
+            [EXPERIMENTS[name]], cache, jobs=usable_cores(), on_done=lambda _, task: log_progress(f"{name}: {task}")
         )
-    return measured[part].figures
+    return measured[name].figures
 
 
 def interleaved(calls: dict[str, Callable[[], object]], repeats: int, *, warm: int = 1) -> dict[str, list[float]]:

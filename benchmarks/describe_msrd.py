@@ -9,7 +9,7 @@ from __future__ import annotations
 from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, SingleRanker
 from kinrank.describe import Describer
-from reproduction.parts.knn_msrd import REFERENCE
+from reproduction.experiments.knn_msrd import REFERENCE
 from reproduction.rows import per_query, row
 
 ALL = "summaries+text+column:words"

@@ -13,7 +13,7 @@ from benchmarks.common import log_progress, msrd
 from kinrank import KnnRanker, QueryClassRanker, QuerySet, SingleRanker
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
-from reproduction.parts.knn_msrd import DESCRIPTION, REFERENCE, knn
+from reproduction.experiments.knn_msrd import DESCRIPTION, REFERENCE, knn
 from reproduction.rows import per_query, row, table
 
 COMPONENTS = (None, 46)

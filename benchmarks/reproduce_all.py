@@ -1,7 +1,7 @@
-"""All figures of the papers in under 25 minutes on 2 cores, though killed on the way; every claim is as expected.
+"""All figures of the papers take under 25 minutes on 2 cores, even if killed once; every claim is as expected.
 
-The program is run as a user runs it, with as many processes as there are cores. It is killed once a third of its
-pieces are kept, and started again: minutes are those of both runs together, and so is the work that was lost.
+The program runs as a user runs it, with one process per core. It is killed when a third of its tasks are finished, and
+started again. The minutes are those of both runs, including the work that was lost.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from pathlib import Path
 
 from benchmarks.common import data_dir, log_progress
 from reproduction import results
-from reproduction.catalog import PARTS
+from reproduction.catalog import EXPERIMENTS
 from reproduction.results import Results
 from reproduction.run import usable_cores
 
 
 def run() -> dict[str, object]:
-    """Minutes, exit code, and claims that hold."""
-    pieces = sum(len(part.pieces) for part in PARTS.values())
+    """Return the minutes, the exit code, and the number of claims that hold."""
+    tasks = sum(len(experiment.tasks) for experiment in EXPERIMENTS.values())
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "reproduction", "all", "--data", data_dir(), "--out", folder]
         start = time.perf_counter()
         first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        while first.poll() is None and _kept(folder) < pieces // 3:
+        while first.poll() is None and _finished(folder) < tasks // 3:
             time.sleep(0.5)
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-        kept, until_killed = _kept(folder), time.perf_counter() - start
-        log_progress(f"killed after {until_killed:.0f} s with {kept} of {pieces} pieces")
+        finished, until_killed = _finished(folder), time.perf_counter() - start
+        log_progress(f"killed after {until_killed:.0f} s with {finished} of {tasks} tasks finished")
         second = subprocess.run(command, stdout=subprocess.DEVNULL)
         seconds = time.perf_counter() - start
-        found = Results.read(Path(folder) / results.FILE)
-    verdicts = [verdict for some in found.verdicts().values() for verdict in some]
+        measured = Results.read(Path(folder) / results.FILE)
+    verdicts = [verdict for some in measured.verdicts().values() for verdict in some]
     return {
         "cores": usable_cores(),
-        "pieces": pieces,
-        "pieces kept when killed": kept,
+        "tasks": tasks,
+        "tasks finished when killed": finished,
         "minutes until killed": round(until_killed / 60, 1),
         "minutes": round(seconds / 60, 1),
-        "CPU minutes of kept work": round(sum(each["cpu"] for each in found.seconds.values()) / 60, 1),
+        "CPU minutes of finished tasks": round(sum(each["cpu"] for each in measured.seconds.values()) / 60, 1),
         "exit code": second.returncode,
         "claims": len(verdicts),
         "claims reproduced": sum(verdict.holds for verdict in verdicts),
@@ -52,5 +52,5 @@ def run() -> dict[str, object]:
     }
 
 
-def _kept(folder: str) -> int:
-    return len(list(Path(folder).glob("pieces/*/[!.]*/manifest.json")))
+def _finished(folder: str) -> int:
+    return len(list(Path(folder).glob("tasks/*/[!.]*/manifest.json")))

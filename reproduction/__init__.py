@@ -1,10 +1,10 @@
-"""The tables and figures of four papers, measured again on public data and held against what the papers say.
+"""Measure the tables and figures of four papers again on public data, and check what the papers claim about them.
 
-    pieces of work -> kept in an output folder -> figures -> claims judged -> page and pictures
+    tasks -> cached results -> figures -> verdicts on claims -> page and plots
 
-A *part* (`reproduction.parts`) is one experiment of a paper. It is done in *pieces*, each of which is kept
-when finished, so that a run that was killed goes on where it stopped. What the papers say, and whether we expect it to
-hold, is in ``expected/*.toml``.
+An *experiment* (`reproduction.experiments`) measures one table or figure of a paper. It consists of *tasks*. The result
+of each finished task is cached, so an interrupted run resumes where it stopped. ``expected/*.toml`` lists the claims of
+the papers and whether we expect them to hold.
 """
 
 from __future__ import annotations
@@ -15,4 +15,4 @@ PAPERS = {
     "atvt": "Zha et al., Incorporating Query Difference for Learning Retrieval Functions, CIKM 2006",
     "sser": "Hoi and Jin, Semi-Supervised Ensemble Ranking, AAAI 2008",
 }
-"""Name of a paper on the command line to what it is."""
+"""Citation of each paper, by its name on the command line."""

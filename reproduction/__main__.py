@@ -18,12 +18,12 @@ from reproduction import PAPERS
 
 if TYPE_CHECKING:
     from reproduction.claims import Verdict
-    from reproduction.part import Part
+    from reproduction.experiment import Experiment
     from reproduction.results import Results
 
 CHOICES = (*PAPERS, "all")
 NOT_AS_EXPECTED = 3
-"""Exit code if a figure is not what was expected."""
+"""Exit code if a claim is not as expected."""
 
 
 def _choices(incomplete: str) -> list[str]:
@@ -32,58 +32,61 @@ def _choices(incomplete: str) -> list[str]:
 
 def reproduce(
     paper: Annotated[
-        str, typer.Argument(metavar="PAPER", autocompletion=_choices, help=f"{', '.join(CHOICES[:-1])}, or all.")
+        str,
+        typer.Argument(
+            metavar="PAPER", autocompletion=_choices, help=f"Paper to reproduce: {', '.join(CHOICES[:-1])}, or all."
+        ),
     ] = "all",
     data: Annotated[
         str | None,
         typer.Option(
-            metavar="FOLDER", help="The judged collections: letor/ and text/.", show_default="what KINRANK_DATA says"
+            metavar="FOLDER", help="Folder of judged collections, with letor/ and text/.", show_default="KINRANK_DATA"
         ),
     ] = None,
     out: Annotated[
-        str, typer.Option(metavar="FOLDER", help="Folder for finished work and for the page.")
+        str, typer.Option(metavar="FOLDER", help="Output folder for finished work, figures and page.")
     ] = "reproduction/results",
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="How many processes.", show_default="as many as there are cores")
+        int | None, typer.Option(min=1, help="Number of processes.", show_default="number of cores")
     ] = None,
 ) -> None:
-    """Measure the tables and figures of the papers again; exit code 3 where one is not as expected.
+    """Measure the tables and figures of the papers again, and compare them with the papers' claims.
 
-    Every finished piece of work is kept: the same command goes on where it was stopped.
+    Finished work is stored: run the same command again to resume. The exit code is 3 if a claim is not as expected.
     """
-    from reproduction.catalog import parts_of
+    from reproduction.cache import ResultCache
+    from reproduction.catalog import experiments_of
     from reproduction.data_folder import DataFolder
-    from reproduction.keep import Keeper
     from reproduction.output import check_extras, write
     from reproduction.results import Results
     from reproduction.run import measure, require_files, usable_cores
 
-    parts = parts_of(paper)
-    keeper = Keeper(Path(out) / "pieces", DataFolder.found(data))
-    require_files(parts, keeper.data)
+    experiments = experiments_of(paper)
+    cache = ResultCache(Path(out) / "tasks", DataFolder.locate(data))
+    require_files(experiments, cache.data)
     check_extras()
-    left = Counter({part.name: len(part.pieces) for part in parts})
-    total = sum(_seconds(part, piece) for part in parts for piece in part.pieces)
+    left = Counter({experiment.name: len(experiment.tasks) for experiment in experiments})
+    total = sum(_seconds(experiment, task) for experiment in experiments for task in experiment.tasks)
     with messages.working(f"reproducing {paper}", total) as advance:
 
-        def done(part: Part, piece: str) -> None:
-            advance(_seconds(part, piece))
-            left[part.name] -= 1
-            if not left[part.name]:
-                messages.say(f"{part.name}: measured")
+        def on_done(experiment: Experiment, task: str) -> None:
+            advance(_seconds(experiment, task))
+            left[experiment.name] -= 1
+            if not left[experiment.name]:
+                messages.say(f"{experiment.name}: measured")
 
-        results = Results.of(measure(parts, keeper, jobs=jobs or usable_cores(), done=done))
+        results = Results.of(measure(experiments, cache, jobs=jobs or usable_cores(), on_done=on_done))
     for file in write(results, Path(out)):
         messages.say(f"{file}: written")
     _show(results)
 
 
-def _seconds(part: Part, piece: str) -> int:
-    return round(60 * part.pieces[piece].minutes) + 1
+def _seconds(experiment: Experiment, task: str) -> int:
+    return round(60 * experiment.tasks[task].minutes) + 1
 
 
 def _show(results: Results) -> None:
-    """Every claim and its verdict on stdout, and the exit code."""
+    """Print every claim and its verdict, and exit with 3 if one is not as expected."""
     surprises: list[Verdict] = []
     for paper, verdicts in results.verdicts().items():
         messages.show(PAPERS[paper])
@@ -92,22 +95,22 @@ def _show(results: Results) -> None:
         messages.show(f"{holding} of {len(verdicts)} claims reproduced\n")
         surprises += [verdict for verdict in verdicts if not verdict.as_expected]
     cpu = sum(seconds["cpu"] for seconds in results.seconds.values())
-    messages.say(f"{cpu / 60:.1f} minutes of CPU time, in this run and those it went on from")
+    messages.say(f"{cpu / 60:.1f} minutes of CPU time, including the runs that this one resumed")
     if surprises:
         for verdict in surprises:
-            messages.fail(f"{verdict.claim.where}: {verdict.claim.says}: {verdict.value:g}, {verdict}")
+            messages.fail(f"{verdict.claim.source}: {verdict.claim.statement}: {verdict.value:g}, {verdict}")
         raise typer.Exit(NOT_AS_EXPECTED)
 
 
 def _table(verdicts: list[Verdict]) -> Table:
-    from reproduction.page import condition, shown
+    from reproduction.page import condition, format_value
 
     table = Table(box=None, pad_edge=False)
-    for heading in ("where", "the paper says", "holds", "here", "verdict"):
-        table.add_column(heading, justify="right" if heading == "here" else "left")
+    for heading in ("in the paper", "claim", "holds if", "measured", "verdict"):
+        table.add_column(heading, justify="right" if heading == "measured" else "left")
     for verdict in verdicts:
         claim = verdict.claim
-        table.add_row(claim.where, claim.says, condition(claim), shown(verdict.value), str(verdict))
+        table.add_row(claim.source, claim.statement, condition(claim), format_value(verdict.value), str(verdict))
     return table
 
 

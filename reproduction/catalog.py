@@ -1,11 +1,11 @@
-"""All experiments, by paper. A new one costs a module in `parts` and a line here."""
+"""All experiments. Adding one takes a module in `experiments` and a line here."""
 
 from __future__ import annotations
 
 from kinrank.errors import ParameterError
 from reproduction import PAPERS
-from reproduction.part import Part
-from reproduction.parts import (
+from reproduction.experiment import Experiment
+from reproduction.experiments import (
     atvt,
     bound,
     cluster_methods,
@@ -22,8 +22,8 @@ from reproduction.parts import (
     relevant_counts,
 )
 
-PARTS: dict[str, Part] = {
-    module.PART.name: module.PART
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT
     for module in (
         query_map,
         intents,
@@ -43,18 +43,18 @@ PARTS: dict[str, Part] = {
 }
 
 
-def parts_of(paper: str) -> list[Part]:
-    """The experiments of a paper, or of ``"all"``.
+def experiments_of(paper: str) -> list[Experiment]:
+    """Return the experiments of a paper, or of all papers for ``"all"``.
 
     Examples
     --------
-    >>> [part.name for part in parts_of("sser")]
+    >>> [experiment.name for experiment in experiments_of("sser")]
     ['ensemble', 'ensemble-time']
-    >>> parts_of("knn")
+    >>> experiments_of("knn")
     Traceback (most recent call last):
     ...
     kinrank.errors.ParameterError: unknown paper 'knn': choose one of 'geng', 'local-models', 'atvt', 'sser', 'all'
     """
     if paper not in (*PAPERS, "all"):
         raise ParameterError(f"unknown paper {paper!r}: choose one of {', '.join(map(repr, (*PAPERS, 'all')))}")
-    return [part for part in PARTS.values() if paper in (part.paper, "all")]
+    return [experiment for experiment in EXPERIMENTS.values() if paper in (experiment.paper, "all")]

@@ -1,8 +1,8 @@
-"""What the papers say, as data, and whether the figures measured here agree.
+"""The claims of the papers as data, and verdicts on them.
 
-``expected/PAPER.toml`` holds the claims of a paper. A claim names a figure, the range in which the paper's statement
-holds, and whether we expect it to: a statement known not to reproduce says why, and is as loud when it suddenly holds
-as one that breaks.
+``expected/PAPER.toml`` lists the claims of a paper: which figure, the range in which the claim holds, and whether we
+expect it to. A claim that is known not to reproduce gives the reason. It is reported if it suddenly holds, just like a
+claim that stops holding.
 """
 
 from __future__ import annotations
@@ -20,55 +20,55 @@ from reproduction import PAPERS
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper about one figure.
+    """A claim of a paper about one figure.
 
     Attributes
     ----------
-    where : str
-        The table, figure or section.
-    says : str
-        The statement.
-    part : str
+    source : str
+        The table, figure or section of the paper.
+    statement : str
+        What the paper claims.
+    experiment : str
         The experiment that measures it.
     figure : tuple
-        Where the number stands in the figures of the part: keys, and positions of lists.
+        Path of the number in the figures of the experiment: keys and list positions.
     minus : tuple
-        Where another number stands that is subtracted first; empty for none.
+        Path of a number to subtract; empty for none.
     low, high : float
-        The statement holds from `low` to `high`.
+        The claim holds if the number is from `low` to `high`.
     reproduces : bool
         Whether we expect it to hold.
     reason : str
-        Why not, where not.
-    here : float or None
-        What was measured when the claim was written down.
-    within : float
-        How far from `here` a figure may be: further says that something has changed.
+        Why it does not hold; empty if it does.
+    recorded : float or None
+        The number measured when the claim was written down.
+    max_drift : float
+        Largest accepted difference from `recorded`.
     """
 
-    where: str
-    says: str
-    part: str
+    source: str
+    statement: str
+    experiment: str
     figure: tuple[str | int, ...]
     minus: tuple[str | int, ...]
     low: float
     high: float
     reproduces: bool
     reason: str
-    here: float | None
-    within: float
+    recorded: float | None
+    max_drift: float
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim, judged.
+    """A claim and the number measured for it.
 
     Attributes
     ----------
     claim : Claim
         The claim.
     value : float
-        What was measured.
+        The number measured.
     """
 
     claim: Claim
@@ -76,47 +76,47 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the paper's statement is true of the figure."""
+        """Whether the claim holds."""
         return self.claim.low <= self.value <= self.claim.high
 
     @property
-    def steady(self) -> bool:
-        """Whether the figure is what it was."""
-        return self.claim.here is None or math.isclose(
-            self.value, self.claim.here, rel_tol=0, abs_tol=self.claim.within
+    def unchanged(self) -> bool:
+        """Whether the number is within `max_drift` of the recorded one."""
+        return self.claim.recorded is None or math.isclose(
+            self.value, self.claim.recorded, rel_tol=0, abs_tol=self.claim.max_drift
         )
 
     @property
     def as_expected(self) -> bool:
-        """Whether nothing has changed: it holds or not as written down, and the figure is what it was."""
-        return self.holds == self.claim.reproduces and self.steady
+        """Whether the claim holds, or does not, as expected, and the number is unchanged."""
+        return self.holds == self.claim.reproduces and self.unchanged
 
     def __str__(self) -> str:
-        said = "reproduced" if self.holds else "not reproduced"
+        verdict = "reproduced" if self.holds else "not reproduced"
         if self.holds != self.claim.reproduces:
-            return f"{said}, against expectation"
-        return said if self.steady else f"{said}, but was {self.claim.here:g} ± {self.claim.within:g}"
+            return f"{verdict}, against expectation"
+        return verdict if self.unchanged else f"{verdict}, but was {self.claim.recorded:g} ± {self.claim.max_drift:g}"
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """What of a paper is not measured, and why."""
+class Omission:
+    """Something in a paper that is not measured, and the reason."""
 
     what: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """All that is expected of one paper."""
+    """The claims of one paper, and what is not measured."""
 
     command: str
     claims: tuple[Claim, ...]
-    left_out: tuple[LeftOut, ...]
+    omitted: tuple[Omission, ...]
 
 
 def expectations(paper: str) -> Expectations:
-    """Read what is expected of a paper.
+    """Read the claims of a paper.
 
     Examples
     --------
@@ -130,28 +130,34 @@ def expectations(paper: str) -> Expectations:
 
 
 def read_expectations(text: str) -> Expectations:
-    """Expectations from TOML; an entry that cannot be judged is refused."""
+    """Read claims from TOML.
+
+    Raises
+    ------
+    ParameterError
+        If an entry is incomplete or has unknown keys.
+    """
     read = tomllib.loads(text)
     return Expectations(
         command=read["command"],
         claims=tuple(_claim(entry) for entry in read["claim"]),
-        left_out=tuple(LeftOut(**entry) for entry in read.get("left_out", [])),
+        omitted=tuple(Omission(**entry) for entry in read.get("omitted", [])),
     )
 
 
 def judge(claims: Iterable[Claim], figures: Mapping[str, Any]) -> list[Verdict]:
-    """Hold claims against the figures of their parts."""
+    """Compare claims with the figures of their experiments."""
     return [Verdict(claim, _number(claim, figures)) for claim in claims]
 
 
 _KNOWN = {
-    *("where", "says", "part", "figure", "minus", "reproduces", "reason", "here", "within"),
+    *("source", "statement", "experiment", "figure", "minus", "reproduces", "reason", "recorded", "max_drift"),
     *("expected", "tolerance", "at_least", "at_most"),
 }
 
 
 def _claim(entry: dict[str, Any]) -> Claim:
-    what = f"claim {entry.get('where')!r}: {entry.get('says')!r}"
+    what = f"claim {entry.get('source')!r}: {entry.get('statement')!r}"
     if unknown := sorted(set(entry) - _KNOWN):
         raise ParameterError(f"{what} has unknown keys {', '.join(unknown)}")
     if "expected" in entry:
@@ -159,23 +165,23 @@ def _claim(entry: dict[str, Any]) -> Claim:
     else:
         low, high = entry.get("at_least", -math.inf), entry.get("at_most", math.inf)
     if math.isinf(low) and math.isinf(high):
-        raise ParameterError(f"{what} is true of every number: give expected and tolerance, at_least or at_most")
+        raise ParameterError(f"{what} holds for every number: give expected and tolerance, at_least or at_most")
     if not entry["reproduces"] and not entry.get("reason"):
-        raise ParameterError(f"{what} is not expected to reproduce: give the reason")
-    if ("here" in entry) != ("within" in entry):
-        raise ParameterError(f"{what}: here and within go together")
+        raise ParameterError(f"{what} is not expected to reproduce: give a reason")
+    if ("recorded" in entry) != ("max_drift" in entry):
+        raise ParameterError(f"{what}: give recorded and max_drift together, or neither")
     return Claim(
-        where=entry["where"],
-        says=entry["says"],
-        part=entry["part"],
+        source=entry["source"],
+        statement=entry["statement"],
+        experiment=entry["experiment"],
         figure=tuple(entry["figure"]),
         minus=tuple(entry.get("minus", ())),
         low=low,
         high=high,
         reproduces=entry["reproduces"],
         reason=entry.get("reason", ""),
-        here=entry.get("here"),
-        within=entry.get("within", math.inf),
+        recorded=entry.get("recorded"),
+        max_drift=entry.get("max_drift", math.inf),
     )
 
 
@@ -185,13 +191,13 @@ def _number(claim: Claim, figures: Mapping[str, Any]) -> float:
 
 
 def _at(claim: Claim, path: tuple[str | int, ...], figures: Mapping[str, Any]) -> float:
-    found: Any = figures.get(claim.part)
+    found: Any = figures.get(claim.experiment)
     for step in path:
         try:
             found = found[step]
         except (KeyError, IndexError, TypeError):
             raise ParameterError(
-                f"claim {claim.where!r}: {claim.says!r} names a figure that {claim.part} does not have: "
-                f"{step!r} of {list(path)}"
+                f"claim {claim.source!r}: {claim.statement!r}: {claim.experiment} has no figure {list(path)}: "
+                f"{step!r} not found"
             ) from None
     return float(found)

@@ -1,6 +1,6 @@
-"""The folder of judged collections that the figures are measured on: ``letor/`` and ``text/``.
+"""Read the judged collections from the data folder: ``letor/`` and ``text/``.
 
-The collections are not ours to ship. ``docs/reproduction.md`` says which files each figure reads.
+The collections are not part of this repository. ``docs/benchmarks.md`` lists them.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from kinrank.data.letor import read_letor
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 
-SETTING = "KINRANK_DATA"
-"""The environment variable that names the folder."""
+VARIABLE = "KINRANK_DATA"
+"""The environment variable that holds the path of the folder."""
 
 MSRD_FILES = ("text/msrd/features20.npz", "text/msrd/query_vectors.f16.npy")
 FOLDS = range(1, 6)
-"""Folds are counted from 1."""
+"""Fold numbers start at 1."""
 
 Split = tuple[QuerySet, QuerySet, QuerySet]
 
 
 def letor_files(collection: str) -> tuple[str, ...]:
-    """The five parts of a LETOR collection.
+    """Return the files of the five parts of a LETOR collection.
 
     Examples
     --------
@@ -42,13 +42,13 @@ def letor_files(collection: str) -> tuple[str, ...]:
 
 
 def text_files(collection: str) -> tuple[str, ...]:
-    """The ready features of ``mwmbl`` or ``icecat``."""
+    """Return the feature file of ``mwmbl`` or ``icecat``."""
     return (f"text/{collection}/features.npz",)
 
 
 @dataclass(frozen=True)
 class DataFolder:
-    """Where the collections lie.
+    """The folder that holds the collections.
 
     Attributes
     ----------
@@ -59,50 +59,50 @@ class DataFolder:
     path: Path
 
     @classmethod
-    def found(cls, path: str | None) -> DataFolder:
-        """The folder given, or else the one that the environment names."""
-        named = path or os.environ.get(SETTING)
+    def locate(cls, path: str | None) -> DataFolder:
+        """Return the folder at `path`, or at the path in ``KINRANK_DATA`` if `path` is None."""
+        named = path or os.environ.get(VARIABLE)
         if not named:
-            raise DataError(f"where are the judged collections? Give --data FOLDER or set {SETTING}")
+            raise DataError(f"no folder of judged collections given: pass --data FOLDER or set {VARIABLE}")
         if not Path(named).is_dir():
-            raise DataError(f"{named}: no such folder; --data or {SETTING} must name the one with letor/ and text/")
+            raise DataError(f"{named}: no such folder; set --data or {VARIABLE} to the folder with letor/ and text/")
         return cls(Path(named))
 
     def require(self, names: Iterable[str]) -> None:
-        """An error that names every file that is missing."""
+        """Raise an error that lists every missing file."""
         missing = sorted({name for name in names if not (self.path / name).is_file()})
         if missing:
             raise DataError(
-                f"{self.path}: {len(missing)} of the files that this reads are missing: {', '.join(missing)}. "
-                f"Put them there, or name another folder with --data or {SETTING}"
+                f"{self.path}: {len(missing)} of the files to read are missing: {', '.join(missing)}. "
+                f"Add them, or set --data or {VARIABLE} to another folder"
             )
 
-    def fingerprint(self, names: Iterable[str]) -> dict[str, str]:
-        """The SHA-256 of each file: a figure kept from other data must not be taken for one of these."""
+    def checksums(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the SHA-256 of each file, to tell results of different data apart."""
         return {name: _sha256(self.path / name) for name in names}
 
     def letor_part(self, collection: str, part: int) -> QuerySet:
-        """Part 1..5 of a LETOR collection."""
+        """Read part 1..5 of a LETOR collection."""
         return _letor_part(self.path, collection, part)
 
     def letor_fold(self, collection: str, fold: int) -> Split:
-        """Train, validation and test: fold f trains on S_f, S_f+1, S_f+2 and so on, wrapping after 5."""
+        """Read (train, validation, test) of a fold: S_f to S_f+2, S_f+3 and S_f+4, wrapping around after S5."""
         parts = [self.letor_part(collection, (fold - 1 + step) % 5 + 1) for step in range(5)]
         return QuerySet.concat(parts[:3]), parts[3], parts[4]
 
     def letor_folds(self, collection: str) -> Iterator[Split]:
-        """All five."""
+        """Read all five folds."""
         return (self.letor_fold(collection, fold) for fold in FOLDS)
 
     def msrd(self) -> Split:
-        """Movie search: 20 ready features, the fixed split by movie into train, validation and test.
+        """Read MSRD, movie search with 20 features, as (train, validation, test) of its fixed split by movie.
 
-        Query columns: ``words`` (how many), ``movie`` (the group), ``vector`` (the text of the query).
+        Query columns: ``words`` (word count), ``movie`` (the group), ``vector`` (embedding of the query text).
         """
         return _msrd(self.path)
 
     def judged_text(self, collection: str) -> tuple[QuerySet, NDArray[np.int64]]:
-        """The ready features of ``mwmbl`` or ``icecat``, and the fold (1..5) of each query."""
+        """Read ``mwmbl`` or ``icecat``, and the fold (1..5) of each query."""
         arrays = np.load(self.path / text_files(collection)[0])
         columns = {
             "words": arrays["query_words"],

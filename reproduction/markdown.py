@@ -7,7 +7,7 @@ from typing import Any
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; numbers as `number` says them, None as an empty cell.
+    """Return a Markdown table; numbers are formatted by `number`, None is an empty cell.
 
     Examples
     --------
@@ -21,15 +21,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines + [_line(row) for row in rows])
 
 
-def by_name(first: str, rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str], digits: int = 4) -> str:
-    """A table with one row for each name, from the columns that its mapping may have.
+def mapping_table(corner: str, rows: Mapping[str, Mapping[str, Any]], columns: Sequence[str], digits: int = 4) -> str:
+    """Return a table with one row per name; columns that a row lacks stay empty.
 
-    Fractions have `digits` digits, so that they stand under one another; columns named p are small numbers, and have
-    those that count.
+    Fractions are shown with `digits` decimals. P-values, in columns whose name starts with p, keep their own digits.
 
     Examples
     --------
-    >>> print(by_name("method", {"RankSVM": {"MAP": 0.46, "p": 2e-11}}, ["MAP", "P@1", "p"]))
+    >>> print(mapping_table("method", {"RankSVM": {"MAP": 0.46, "p": 2e-11}}, ["MAP", "P@1", "p"]))
     | method | MAP | P@1 | p |
     |---|---|---|---|
     | RankSVM | 0.4600 |  | 2e-11 |
@@ -40,11 +39,11 @@ def by_name(first: str, rows: Mapping[str, Mapping[str, Any]], columns: Sequence
         fixed = isinstance(value, float) and column.partition(" ")[0] != "p"
         return f"{value:.{digits}f}" if fixed else value
 
-    return table([first, *columns], [[name, *(cell(row, column) for column in columns)] for name, row in rows.items()])
+    return table([corner, *columns], [[name, *(cell(row, column) for column in columns)] for name, row in rows.items()])
 
 
 def number(value: float) -> str:
-    """As it is read: whole numbers with commas, others with the digits they were rounded to.
+    """Format a number: integers with commas, fractions with the digits they were rounded to.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Figures of all parts that were measured, as one JSON file, and what is made of it."""
+"""The figures of all experiments as one JSON file, and the verdicts that follow from them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 
 import kinrank
 from reproduction import PAPERS
-from reproduction.catalog import PARTS, parts_of
+from reproduction.catalog import EXPERIMENTS, experiments_of
 from reproduction.claims import Verdict, expectations, judge
-from reproduction.run import Measured
+from reproduction.run import Measurement
 
 FILE = "reproduction.json"
 
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured.
+    """The figures of a run.
 
     Attributes
     ----------
     figures : mapping of str to dict
-        Figures by part.
+        Figures by experiment.
     seconds : mapping of str to dict
-        ``cpu`` and ``wall`` seconds by part, summed over pieces.
+        ``cpu`` and ``wall`` seconds by experiment, summed over tasks.
     version : str
-        Of kinrank.
+        The version of kinrank.
     """
 
     figures: Mapping[str, dict[str, Any]]
@@ -36,8 +36,8 @@ class Results:
     version: str = kinrank.__version__
 
     @classmethod
-    def of(cls, measured: Mapping[str, Measured]) -> Results:
-        """From a run."""
+    def of(cls, measured: Mapping[str, Measurement]) -> Results:
+        """Collect the measurements of a run."""
         return cls(
             {name: each.figures for name, each in measured.items()},
             {name: each.seconds for name, each in measured.items()},
@@ -45,34 +45,34 @@ class Results:
 
     @classmethod
     def read(cls, file: Path) -> Results:
-        """From the file that `write` wrote."""
+        """Read a file written by `write`."""
         read = json.loads(file.read_text(encoding="utf-8"))
         return cls(read["figures"], read["seconds"], read["kinrank"])
 
     def write(self, file: Path) -> None:
-        """As JSON, a line for each part."""
-        parts = {"figures": self.figures, "seconds": self.seconds}
+        """Write JSON with one line per experiment."""
+        tables = {"figures": self.figures, "seconds": self.seconds}
         lines = [
             f'"{name}": {{\n'
-            + ",\n".join(f"{json.dumps(part)}: {_compact(each)}" for part, each in by_part.items())
+            + ",\n".join(f"{json.dumps(experiment)}: {_compact(each)}" for experiment, each in table.items())
             + "\n}"
-            for name, by_part in parts.items()
+            for name, table in tables.items()
         ]
         text = "{\n" + ",\n".join([f'"kinrank": {json.dumps(self.version)}', *lines]) + "\n}\n"
         file.write_text(text, encoding="utf-8")
 
     @property
     def papers(self) -> list[str]:
-        """The papers of which every part was measured."""
-        return [paper for paper in PAPERS if all(part.name in self.figures for part in parts_of(paper))]
+        """The papers whose experiments were all measured."""
+        return [paper for paper in PAPERS if all(each.name in self.figures for each in experiments_of(paper))]
 
     def verdicts(self) -> dict[str, list[Verdict]]:
-        """Every claim of every paper, judged."""
+        """Judge every claim of every measured paper."""
         return {paper: judge(expectations(paper).claims, self.figures) for paper in self.papers}
 
     def cpu_minutes(self, paper: str) -> float:
-        """CPU time of the parts of a paper."""
-        return sum(self.seconds[part.name]["cpu"] for part in PARTS.values() if part.paper == paper) / 60
+        """Return the CPU time of the experiments of a paper."""
+        return sum(self.seconds[each.name]["cpu"] for each in EXPERIMENTS.values() if each.paper == paper) / 60
 
 
 def _compact(figures: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Rows of tables: a method beside a baseline, with a paired test."""
+"""Rows of result tables: a method compared with a baseline by a paired test."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.measure import NDCG, Measure, compare_paired, holm
 from kinrank.rankers import Ranker
-from reproduction.part import Findings
+from reproduction.experiment import TaskResult
 
 
 def per_query(ranker: Ranker, queries: QuerySet, measure: Measure = NDCG @ 10) -> Float64:
-    """What a fitted ranker reaches on each query."""
+    """Return the measure of a fitted ranker on each query."""
     return measure.per_query(ranker.predict(queries), queries.grades, queries.offsets)
 
 
 def row(values: Float64, baseline: Float64) -> dict[str, float]:
-    """Mean NDCG@10, gain over a baseline, its 95% interval and the p of a paired t-test."""
+    """Return mean NDCG@10, the gain over a baseline, its 95% interval and the p-value of a paired t-test."""
     paired = compare_paired(values, baseline)
     low, high = paired.interval
     return {
@@ -32,7 +32,7 @@ def row(values: Float64, baseline: Float64) -> dict[str, float]:
 
 
 def table(quality: Mapping[str, Float64], baseline: str = "Single RankRLS") -> dict[str, dict[str, float]]:
-    """Every method against the baseline, p corrected by Holm beside the plain one."""
+    """Compare every method with the baseline; p-values are given plain and corrected by Holm."""
     rows = {name: row(values, quality[baseline]) for name, values in quality.items()}
     others = [name for name in rows if name != baseline]
     for name, corrected in zip(others, holm([rows[name]["p"] for name in others]), strict=True):
@@ -40,14 +40,14 @@ def table(quality: Mapping[str, Float64], baseline: str = "Single RankRLS") -> d
     return rows
 
 
-def joined(found: Iterable[Findings]) -> dict[str, Float64]:
-    """The values of every name over all pieces together."""
-    every = list(found)
+def pool(results: Iterable[TaskResult]) -> dict[str, Float64]:
+    """Concatenate the values of all tasks, name by name."""
+    every = list(results)
     return {name: np.concatenate([each.values[name] for each in every]) for name in every[0].values}
 
 
 def two_digits(value: float) -> float:
-    """A p-value as it is told.
+    """Round a p-value to two significant digits.
 
     Examples
     --------

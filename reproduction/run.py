@@ -1,4 +1,4 @@
-"""Pieces of work done by several processes, each kept as soon as it is finished."""
+"""Run tasks in several processes and cache each result as soon as it is finished."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from kinrank.parallel import Executor, Processes, Serial
+from reproduction.cache import ResultCache, TimedResult
 from reproduction.data_folder import DataFolder
-from reproduction.keep import Keeper, Kept
-from reproduction.part import Findings, Part
+from reproduction.experiment import Experiment, TaskResult
 
-Job = tuple[Part, str]
+Job = tuple[Experiment, str]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The figures of a part.
+class Measurement:
+    """The figures of an experiment.
 
     Attributes
     ----------
     figures : dict
-        As JSON reads them: keys are text.
+        The figures after a round trip through JSON: all keys are strings.
     seconds : dict of str to float
-        ``cpu`` and ``wall``, summed over pieces.
+        ``cpu`` and ``wall`` time, summed over tasks.
     """
 
     figures: dict[str, Any]
@@ -37,74 +37,74 @@ class Measured:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def require_files(parts: Iterable[Part], data: DataFolder) -> None:
-    """Find out before any work that a file is missing; the error names all of them."""
-    data.require(name for part in parts for piece in part.pieces.values() for name in piece.needs)
+def require_files(experiments: Iterable[Experiment], data: DataFolder) -> None:
+    """Raise an error that lists every missing data file, before any work starts."""
+    data.require(name for experiment in experiments for task in experiment.tasks.values() for name in task.needs)
 
 
 def measure(
-    parts: Iterable[Part],
-    keeper: Keeper,
+    experiments: Iterable[Experiment],
+    cache: ResultCache,
     *,
     jobs: int = 1,
-    done: Callable[[Part, str], None] = lambda *_: None,
-) -> dict[str, Measured]:
-    """Do what is not kept yet, and give the figures of every part by its name.
+    on_done: Callable[[Experiment, str], None] = lambda *_: None,
+) -> dict[str, Measurement]:
+    """Run all tasks that are not cached, and return the figures of every experiment by name.
 
     Parameters
     ----------
-    parts
+    experiments
         The experiments.
-    keeper
-        Where finished pieces are and go, and the data they read.
+    cache
+        Where results are stored, and the data that tasks read.
     jobs
-        How many processes; with 1 the work is done in this one.
-    done
-        Called for every piece, with its part and its name, when it is finished or found kept.
+        Number of processes. With 1, the tasks run in this process.
+    on_done
+        Called with the experiment and the task name when a task is finished or found in the cache.
     """
-    wanted = list(parts)
-    require_files(wanted, keeper.data)
-    finished: dict[tuple[str, str], Kept] = {}
+    wanted = list(experiments)
+    require_files(wanted, cache.data)
+    finished: dict[tuple[str, str], TimedResult] = {}
     todo: list[Job] = []
-    for part in wanted:
-        for piece in part.pieces:
-            kept = keeper.kept(part, piece)
-            if kept is None:
-                todo.append((part, piece))
+    for experiment in wanted:
+        for task in experiment.tasks:
+            cached = cache.load(experiment, task)
+            if cached is None:
+                todo.append((experiment, task))
                 continue
-            finished[part.name, piece] = kept
-            done(part, piece)
-    todo.sort(key=lambda job: -job[0].pieces[job[1]].minutes)  # a long one started last would end alone
-    for (part, piece), (findings, seconds) in _worked(todo, keeper.data, jobs):
-        # What is summed up is what was kept: a run that goes on finds the same as one that was never stopped.
-        finished[part.name, piece] = keeper.keep(part, piece, findings, seconds)
-        done(part, piece)
-    return {part.name: _summed(part, finished) for part in wanted}
+            finished[experiment.name, task] = cached
+            on_done(experiment, task)
+    todo.sort(key=lambda job: -job[0].tasks[job[1]].minutes)  # a long task started last would run alone at the end
+    for (experiment, task), (result, seconds) in _run(todo, cache.data, jobs):
+        # Use the result as stored, so that a resumed run and an uninterrupted one give the same figures.
+        finished[experiment.name, task] = cache.store(experiment, task, result, seconds)
+        on_done(experiment, task)
+    return {experiment.name: _summarize(experiment, finished) for experiment in wanted}
 
 
-def _summed(part: Part, finished: dict[tuple[str, str], Kept]) -> Measured:
-    pieces = {piece: finished[part.name, piece] for piece in part.pieces}
-    figures = part.summary({piece: findings for piece, (findings, _) in pieces.items()})
-    seconds = {kind: round(sum(each[kind] for _, each in pieces.values()), 1) for kind in ("cpu", "wall")}
-    return Measured(json.loads(json.dumps(figures)), seconds)
+def _summarize(experiment: Experiment, finished: dict[tuple[str, str], TimedResult]) -> Measurement:
+    tasks = {task: finished[experiment.name, task] for task in experiment.tasks}
+    figures = experiment.summary({task: result for task, (result, _) in tasks.items()})
+    seconds = {kind: round(sum(each[kind] for _, each in tasks.values()), 1) for kind in ("cpu", "wall")}
+    return Measurement(json.loads(json.dumps(figures)), seconds)
 
 
-def _worked(todo: list[Job], data: DataFolder, jobs: int) -> Iterator[tuple[Job, Kept]]:
+def _run(todo: list[Job], data: DataFolder, jobs: int) -> Iterator[tuple[Job, TimedResult]]:
     executor: Executor = Serial() if jobs == 1 else Processes(jobs)
-    computes = [part.pieces[piece].compute for part, piece in todo]
-    for position, kept in executor.map_unordered(partial(_work, data), computes):
-        yield todo[position], kept
+    computes = [experiment.tasks[task].compute for experiment, task in todo]
+    for position, result in executor.map_unordered(partial(_timed, data), computes):
+        yield todo[position], result
 
 
-def _work(data: DataFolder, compute: Callable[[DataFolder], Findings]) -> Kept:
+def _timed(data: DataFolder, compute: Callable[[DataFolder], TaskResult]) -> TimedResult:
     wall, cpu = time.perf_counter(), time.process_time()
     with threadpool_limits(1):
-        findings = compute(data)
-    return findings, {
+        result = compute(data)
+    return result, {
         "wall": round(time.perf_counter() - wall, 3),
         "cpu": round(time.process_time() - cpu, 3),
     }

@@ -1,1 +1,1 @@
-"""The page, paper by paper: what is shown of the figures of its parts."""
+"""The sections of the page, one per paper."""

@@ -1,28 +1,28 @@
-"""Zha et al. on the page."""
+"""The section on Zha et al."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reproduction.markdown import by_name, table
+from reproduction.markdown import mapping_table, table
 
 SHOWN = "MQ2007"
-"""The collection whose longer tables are shown: the largest in five folds."""
+"""The collection with long tables: the largest one with five folds."""
 
 
-def text(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Blocks of Markdown."""
+def render(figures: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the blocks of the section."""
     found = figures["atvt"]
     yield (
-        "The paper's two data sets are not public; four collections stand in. Both sides are LightGBM with the same "
-        "trees; DCG@5, Wilcoxon's p. [aTVT](atvt.md) says how."
+        "The paper's two data sets are not public; four public collections replace them. Both sides are LightGBM with "
+        "the same trees. The measure is DCG@5, p is Wilcoxon's. [aTVT](atvt.md) describes the method."
     )
     yield "### Tables 2 and 3: with and without aTVT"
     yield "![Gain in DCG@5 by penalties on four collections](figures/reproduction-atvt.svg)"
-    yield "Each row is a setting of p, λ_α and λ_β; blue where Wilcoxon's p < 0.05 (nine settings, not corrected)."
-    yield "Penalties chosen on validation:\n\n" + table(
-        ["", "test queries", "without", "with aTVT", "gain, %", "p", "LambdaMART, the same trees"],
+    yield "Each row is a setting of p, λ_α and λ_β. Blue marks Wilcoxon's p < 0.05, not corrected for nine settings."
+    yield "Penalties chosen on the validation queries:\n\n" + table(
+        ["", "test queries", "without", "with aTVT", "gain, %", "p", "LambdaMART with the same trees"],
         [
             [
                 name,
@@ -36,7 +36,7 @@ def text(figures: Mapping[str, Any]) -> Iterator[str]:
             for name, each in found.items()
         ],
     )
-    yield "Each setting, gain in percent (p):\n\n" + table(
+    yield "Gain of each setting in percent (p):\n\n" + table(
         ["", *found],
         [
             [setting, *(_gain(each["each setting"][setting]) for each in found.values())]
@@ -53,14 +53,14 @@ def text(figures: Mapping[str, Any]) -> Iterator[str]:
         ["", *found[SHOWN]["gain by percentile"]],
         [[name, *each["gain by percentile"].values()] for name, each in found.items()],
     )
-    yield f"Fifths of the test queries of {SHOWN} by their change, and the mean line of each:\n\n" + table(
+    yield f"Fifths of the test queries of {SHOWN} by change of DCG@5, and the mean line of each fifth:\n\n" + table(
         ["", "change", "mean α", "mean β"],
         [[f"fifth {i}", *each.values()] for i, each in enumerate(found[SHOWN]["fifths by gain"], start=1)],
     )
-    yield "Mean α of test queries by what happens to their DCG:\n\n" + by_name(
+    yield "Mean α of the test queries by change of their DCG:\n\n" + mapping_table(
         "", {name: each["mean α"] for name, each in found.items()}, list(found[SHOWN]["mean α"]), digits=3
     )
-    yield "Thirds by how far their line leaves α = 1, β = 0; gain in percent (p):\n\n" + table(
+    yield "Thirds by the distance of their line from α = 1, β = 0; gain in percent (p):\n\n" + table(
         ["", "least moved", "middle", "most moved"],
         [[name, *map(_gain, each["thirds, least moved first"])] for name, each in found.items()],
     )

@@ -1,29 +1,35 @@
-"""Local models with rank aggregation on the page."""
+"""The section on local models with rank aggregation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reproduction.markdown import by_name, table
-from reproduction.parts.cluster_methods import MEASURES, METHODS
-from reproduction.parts.cluster_oracles import CHANCE, LINES
+from reproduction.experiments.cluster_methods import MEASURES, METHODS
+from reproduction.experiments.cluster_oracles import CHANCE, LINES
+from reproduction.markdown import mapping_table, table
 
 
-def text(figures: Mapping[str, Any]) -> Iterator[str]:
-    """Blocks of Markdown."""
-    yield "MQ2007 and MQ2008 with LETOR's folds and conventions, as in the paper. More in [Cluster models](cluster.md)."
-    yield "### The baseline: RankSVM as published with LETOR"
+def render(figures: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the blocks of the section."""
+    yield (
+        "MQ2007 and MQ2008 with LETOR's folds and conventions, as in the paper. "
+        "[Cluster models](cluster.md) describes the method."
+    )
+    yield "### The baseline: LETOR's published RankSVM"
     yield from _baselines(figures["letor-baselines"])
-    yield "### Table 2: against global models"
-    yield "Settings are chosen on validation by MAP; p of a paired t-test on average precision against our RankSVM."
+    yield "### Table 2: compared with global models"
+    yield (
+        "Settings are chosen on the validation queries by MAP. p is that of a paired t-test on average precision "
+        "against our RankSVM."
+    )
     for collection, found in figures["cluster-methods"].items():
         yield _methods(collection, found)
     yield "### Figures 2 and 3: choosing the best local model"
     yield "![MAP by number of clusters, and of always the r-th best model](figures/reproduction-oracles.svg)"
     yield _oracles(figures["cluster-oracles"])
     yield "### Figure 4 and Table 3: by difficulty"
-    yield "![How many queries have how many relevant documents](figures/reproduction-relevant.svg)"
+    yield "![Queries by number of relevant documents](figures/reproduction-relevant.svg)"
     yield _shares(figures["relevant-counts"])
     for collection, found in figures["cluster-methods"].items():
         yield _difficulty(collection, found)
@@ -32,8 +38,8 @@ def text(figures: Mapping[str, Any]) -> Iterator[str]:
 def _baselines(found: Mapping[str, Any]) -> Iterator[str]:
     columns = ["NDCG@1", "NDCG@3", "NDCG@5", "NDCG@10", "MAP", "MeanNDCG"]
     for collection in ("MQ2007", "MQ2008", "OHSUMED"):
-        yield by_name(collection, found[collection], columns)
-    yield "OHSUMED's published row is that of weak regularization. RankSVM by penalty λ:\n\n" + by_name(
+        yield mapping_table(collection, found[collection], columns)
+    yield "OHSUMED's published row matches weak regularization. RankSVM by penalty λ:\n\n" + mapping_table(
         "λ", found["OHSUMED by penalty"], ["NDCG@1", "NDCG@10", "MAP"]
     )
 
@@ -41,7 +47,7 @@ def _baselines(found: Mapping[str, Any]) -> Iterator[str]:
 def _methods(collection: str, found: Mapping[str, Any]) -> str:
     p = "p against RankSVM (MAP)"
     rows = {f"{name}, published": row for name, row in found["published"].items()} | found["methods"]
-    return by_name(collection, rows, [*MEASURES, p])
+    return mapping_table(collection, rows, [*MEASURES, p])
 
 
 def _oracles(found: Mapping[str, Any]) -> str:
@@ -60,10 +66,10 @@ def _oracles(found: Mapping[str, Any]) -> str:
         for collection, each in found.items()
     ]
     return (
-        "MAP by number of clusters, λ = 0.01, nothing chosen. *Random groups* are groups of the same sizes whose "
-        "queries were drawn by lot: with many models UpperBound is luck.\n\n"
+        "MAP by number of clusters, λ = 0.01, no setting tuned. *Random groups* have the sizes of the clusters but "
+        "random queries: with many models, UpperBound is due to chance.\n\n"
         + table(["clusters", *counts], rows)
-        + "\n\nAlways the r-th best of the models of 100 clusters; some clusters get no query.\n\n"
+        + "\n\nAlways choosing the r-th best of the models of 100 clusters; some clusters get no query.\n\n"
         + table(["", "RankSVM equals r", "with random groups", "models"], ranks)
     )
 
@@ -75,8 +81,8 @@ def _shares(found: Mapping[str, Any]) -> str:
         for rule, shares in each["percent"].items()
     ]
     return (
-        "Percent of queries without relevant documents, hard (fewer than 4), normal and easy. The paper's definition "
-        "is *more than 20*, its shares are those of *from 20 on*.\n\n"
+        "Percentage of queries without relevant documents, hard (fewer than 4), normal and easy. The paper defines "
+        "easy as *more than 20*, but its shares match *20 or more*.\n\n"
         + table(["", "none", "hard", "normal", "easy"], rows)
     )
 

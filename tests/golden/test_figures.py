@@ -13,14 +13,16 @@ from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import compare_paired
 from reproduction.claims import Claim, expectations, judge
 from reproduction.data_folder import FOLDS
-from reproduction.parts import intents, letor_baselines
-from reproduction.parts.knn_msrd import CHOSEN, knn
-from reproduction.parts.query_class import rankers
+from reproduction.experiments import intents, letor_baselines
+from reproduction.experiments.knn_msrd import CHOSEN, knn
+from reproduction.experiments.query_class import rankers
 from reproduction.rows import per_query
 
 pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.usefixtures("data_dir")]
 
-PUBLISHED = [claim for claim in expectations("local-models").claims if claim.part == letor_baselines.PART.name]
+PUBLISHED = [
+    claim for claim in expectations("local-models").claims if claim.experiment == letor_baselines.EXPERIMENT.name
+]
 
 
 @cache
@@ -32,8 +34,8 @@ def ranksvm(collection: str) -> dict[str, float]:
 @pytest.mark.parametrize("claim", PUBLISHED, ids=[f"{claim.figure[0]} {claim.figure[2]}" for claim in PUBLISHED])
 def test_ranksvm_is_the_published_ranksvm_as_far_as_expected(claim: Claim) -> None:
     collection = str(claim.figure[0])
-    verdict = judge([claim], {claim.part: {collection: {"RankSVM": ranksvm(collection)}}})[0]
-    assert verdict.as_expected, f"{claim.says}: {verdict.value}, {verdict}"
+    verdict = judge([claim], {claim.experiment: {collection: {"RankSVM": ranksvm(collection)}}})[0]
+    assert verdict.as_expected, f"{claim.statement}: {verdict.value}, {verdict}"
 
 
 def test_knn_online_gains_on_movie_search() -> None:
@@ -48,7 +50,7 @@ def test_knn_online_gains_on_movie_search() -> None:
 
 def test_three_modes_beat_single_and_query_classes_on_generated_intents() -> None:
     """The paper's Dataset 1 in size, one world."""
-    found = intents.one_world("1,500 + 400", 1, collections())
+    found = intents.one_data_set("1,500 + 400", 1, collections())
     for comparison, p in intents.p_values(found.values).items():
         assert 0 < p < 0.05, comparison  # negative where the mode is worse
 

@@ -1,5 +1,3 @@
-"""Benchmarks of the papers' claims run the experiments of the page."""
-
 from __future__ import annotations
 
 import importlib
@@ -9,11 +7,11 @@ import pytest
 
 from benchmarks import query_class_mwmbl
 from reproduction import results
-from reproduction.catalog import PARTS
+from reproduction.catalog import EXPERIMENTS
 from reproduction.results import Results
 
 DOCS = Path(__file__).parents[2] / "docs"
-CLAIMS = {
+EXPERIMENTS_OF = {
     "atvt": ["atvt"],
     "cluster_letor": ["cluster-methods", "cluster-oracles"],
     "ensemble_ohsumed": ["ensemble"],
@@ -25,27 +23,27 @@ CLAIMS = {
 }
 
 
-@pytest.mark.parametrize("claim", CLAIMS)
-def test_a_benchmark_measures_the_parts_of_its_claim(claim: str, monkeypatch: pytest.MonkeyPatch):
-    module = importlib.import_module(f"benchmarks.{claim}")
+@pytest.mark.parametrize("benchmark", EXPERIMENTS_OF)
+def test_benchmark_runs_its_experiments(benchmark: str, monkeypatch: pytest.MonkeyPatch):
+    module = importlib.import_module(f"benchmarks.{benchmark}")
     stored = Results.read(DOCS / results.FILE).figures
-    asked: list[str] = []
+    called: list[str] = []
 
-    def reproduce(part: str) -> dict[str, object]:
-        asked.append(part)
-        return stored[PARTS[part].name]
+    def reproduce(name: str) -> dict[str, object]:
+        called.append(name)
+        return stored[EXPERIMENTS[name].name]
 
     monkeypatch.setattr(module, "reproduce", reproduce)
     assert module.run()
-    assert asked == CLAIMS[claim]
+    assert called == EXPERIMENTS_OF[benchmark]
 
 
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.usefixtures("data_dir")
-def test_a_benchmark_finds_what_the_page_says():
-    found = query_class_mwmbl.run()
+def test_benchmark_figures_match_the_page():
+    figures = query_class_mwmbl.run()
     stored = Results.read(DOCS / results.FILE).figures["query-class"]
-    assert list(found) == list(stored)
+    assert list(figures) == list(stored)
     for method, row in stored.items():
-        assert found[method]["NDCG@10"] == pytest.approx(row["NDCG@10"], abs=0.001), method
+        assert figures[method]["NDCG@10"] == pytest.approx(row["NDCG@10"], abs=0.001), method

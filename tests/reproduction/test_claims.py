@@ -6,15 +6,15 @@ import pytest
 
 from kinrank.errors import ParameterError
 from reproduction import PAPERS
-from reproduction.catalog import PARTS
+from reproduction.catalog import EXPERIMENTS
 from reproduction.claims import Claim, Verdict, expectations, judge, read_expectations
 
 ENTRY = """
 command = "python -m reproduction toy"
 [[claim]]
-where = "Table 1"
-says = "MAP is 0.46"
-part = "toy"
+source = "Table 1"
+statement = "MAP is 0.46"
+experiment = "toy"
 figure = ["MQ2007", "MAP", 1]
 reproduces = true
 """
@@ -39,25 +39,25 @@ def verdict(value: float, **changes: object) -> Verdict:
         (0.465, False, "reproduced, against expectation", False),
     ],
 )
-def test_a_claim_is_loud_both_when_it_breaks_and_when_it_suddenly_holds(value, reproduces, words, as_expected):
-    found = verdict(value, reproduces=reproduces)
-    assert (str(found), found.as_expected) == (words, as_expected)
+def test_claim_that_breaks_or_suddenly_holds_is_unexpected(value, reproduces, words, as_expected):
+    judged = verdict(value, reproduces=reproduces)
+    assert (str(judged), judged.as_expected) == (words, as_expected)
 
 
-def test_a_figure_that_has_changed_is_told_though_the_claim_holds():
-    assert verdict(0.465, here=0.4649, within=0.001).as_expected
-    changed = verdict(0.465, here=0.455, within=0.001)
+def test_changed_figure_is_unexpected_even_if_the_claim_holds():
+    assert verdict(0.465, recorded=0.4649, max_drift=0.001).as_expected
+    changed = verdict(0.465, recorded=0.455, max_drift=0.001)
     assert changed.holds
     assert not changed.as_expected
     assert str(changed) == "reproduced, but was 0.455 ± 0.001"
 
 
-def test_a_figure_that_is_not_a_number_holds_for_no_claim():
+def test_nan_satisfies_no_claim():
     assert not verdict(float("nan")).holds
-    assert not verdict(float("nan"), reproduces=False, here=0.46, within=0.1).as_expected
+    assert not verdict(float("nan"), reproduces=False, recorded=0.46, max_drift=0.1).as_expected
 
 
-def test_ranges_and_differences():
+def test_claims_support_ranges_and_differences():
     assert (claim("at_least = 1").low, claim("at_least = 1").high) == (1, float("inf"))
     assert (claim("at_most = 1").low, claim("at_most = 1").high) == (float("-inf"), 1)
     difference = claim(EXPECTED + 'minus = ["base"]')
@@ -67,34 +67,36 @@ def test_ranges_and_differences():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("", "true of every number: give expected and tolerance, at_least or at_most"),
+        ("", "holds for every number: give expected and tolerance, at_least or at_most"),
         (EXPECTED + "tolerence = 1", "unknown keys tolerence"),
-        (EXPECTED + "here = 1", "here and within go together"),
+        (EXPECTED + "recorded = 1", "give recorded and max_drift together, or neither"),
     ],
 )
-def test_an_entry_that_cannot_be_judged_is_refused(more: str, message: str):
+def test_invalid_entry_raises(more: str, message: str):
     with pytest.raises(ParameterError, match=message):
         claim(more)
 
 
-def test_what_does_not_reproduce_needs_a_reason():
-    with pytest.raises(ParameterError, match="not expected to reproduce: give the reason"):
+def test_claim_that_does_not_reproduce_needs_a_reason():
+    with pytest.raises(ParameterError, match="not expected to reproduce: give a reason"):
         read_expectations((ENTRY + EXPECTED).replace("true", "false"))
 
 
-def test_a_figure_that_is_not_there_is_named():
-    with pytest.raises(ParameterError, match=r"toy does not have: 'MAP' of \['MQ2007', 'MAP', 1\]"):
+def test_missing_figure_raises():
+    with pytest.raises(ParameterError, match=r"toy has no figure \['MQ2007', 'MAP', 1\]: 'MAP' not found"):
         judge([claim()], {"toy": {"MQ2007": {}}})
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_claim_is_about_an_experiment_of_its_paper(paper: str):
+def test_claims_cover_the_experiments_of_their_paper(paper: str):
     expected = expectations(paper)
     assert expected.command == f"python -m reproduction {paper}"
-    assert {PARTS[each.part].paper for each in expected.claims} == {paper}
-    assert {part.name for part in PARTS.values() if part.paper == paper} == {each.part for each in expected.claims}
+    assert {EXPERIMENTS[each.experiment].paper for each in expected.claims} == {paper}
+    assert {each.name for each in EXPERIMENTS.values() if each.paper == paper} == {
+        each.experiment for each in expected.claims
+    }
 
 
-def test_an_unknown_paper():
+def test_unknown_paper_raises():
     with pytest.raises(ParameterError, match="choose one of 'geng', 'local-models', 'atvt', 'sser'"):
         expectations("knn")

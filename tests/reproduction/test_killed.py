@@ -1,5 +1,3 @@
-"""A whole paper, killed for real in the middle and started again."""
-
 from __future__ import annotations
 
 import os
@@ -20,31 +18,31 @@ DOCS = ROOT / "docs"
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
-def test_a_killed_run_goes_on_and_finds_what_the_docs_say(data_dir: Path, tmp_path: Path):
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tmp_path: Path):
     command = [sys.executable, "-m", "reproduction", "sser", "--data", data_dir, "--out", tmp_path, "--jobs", "2"]
 
-    def kept() -> dict[Path, int]:
-        return {file: file.stat().st_mtime_ns for file in tmp_path.glob("pieces/*/[!.]*/manifest.json")}
+    def cached() -> dict[Path, int]:
+        return {file: file.stat().st_mtime_ns for file in tmp_path.glob("tasks/*/[!.]*/manifest.json")}
 
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until(kept)
+        wait_until(cached)
         workers = children(running.pid)
     finally:
         os.kill(running.pid, signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
-    finished = kept()
+    finished = cached()
     assert 0 < len(finished) < 10
     assert len(workers) >= 2
     wait_until(lambda: not any(map(is_alive, workers)), 30.0)
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert finished.items() <= kept().items()  # what was finished has not been touched
-    assert len(kept()) == 10
+    assert finished.items() <= cached().items()  # finished tasks were not run again
+    assert len(cached()) == 10
     assert "7 of 11 claims reproduced" in done.stdout
-    here, stored = Results.read(tmp_path / results.FILE), Results.read(DOCS / results.FILE)
-    assert [str(each) for each in here.verdicts()["sser"]] == [str(each) for each in stored.verdicts()["sser"]]
+    resumed, stored = Results.read(tmp_path / results.FILE), Results.read(DOCS / results.FILE)
+    assert [str(each) for each in resumed.verdicts()["sser"]] == [str(each) for each in stored.verdicts()["sser"]]
     assert (tmp_path / "reproduction.md").exists()
     assert (tmp_path / "figures" / "reproduction-ensemble.svg").exists()

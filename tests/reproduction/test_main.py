@@ -18,40 +18,40 @@ def run(*args: object) -> Result:
 STORED = Path(__file__).parents[2] / "docs" / "reproduction.json"
 
 
-def test_the_data_folder_must_be_named(monkeypatch: pytest.MonkeyPatch):
+def test_data_folder_is_required(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("KINRANK_DATA", raising=False)
     done = run("sser")
     assert done.exit_code == 2
-    assert "Give --data FOLDER or set KINRANK_DATA" in done.stderr
+    assert "pass --data FOLDER or set KINRANK_DATA" in done.stderr
 
 
-def test_missing_files_are_named_before_any_work(tmp_path: Path):
+def test_missing_files_are_listed_before_any_work(tmp_path: Path):
     done = run("sser", "--data", tmp_path, "--out", tmp_path / "out")
     assert done.exit_code == 2
-    assert "5 of the files that this reads are missing: letor/OHSUMED-25/S1.txt.xz, " in done.stderr
+    assert "5 of the files to read are missing: letor/OHSUMED-25/S1.txt.xz, " in done.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_paper_is_answered_with_those_there_are(tmp_path: Path):
+def test_unknown_paper_error_lists_the_papers(tmp_path: Path):
     done = run("knn", "--data", tmp_path)
     assert done.exit_code == 2
     assert "unknown paper 'knn': choose one of 'geng', 'local-models', 'atvt', 'sser', 'all'" in done.stderr
 
 
-def test_claims_as_expected_end_well(capsys: pytest.CaptureFixture[str]):
+def test_expected_claims_exit_normally(capsys: pytest.CaptureFixture[str]):
     _show(Results.read(STORED))
-    told = capsys.readouterr()
-    assert told.out.count("claims reproduced") == 4
-    assert "error" not in told.err
+    printed = capsys.readouterr()
+    assert printed.out.count("claims reproduced") == 4
+    assert "error" not in printed.err
 
 
-def test_a_figure_that_has_changed_has_its_own_exit_code(capsys: pytest.CaptureFixture[str]):
+def test_changed_figure_exits_with_3(capsys: pytest.CaptureFixture[str]):
     stored = Results.read(STORED)
     figures = copy.deepcopy(dict(stored.figures))
     figures["letor-baselines"]["MQ2007"]["RankSVM"]["MAP"] = 0.4
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(typer.Exit) as exit_info:
         _show(Results(figures, stored.seconds))
-    assert ended.value.exit_code == 3
+    assert exit_info.value.exit_code == 3
     assert (
         "error: LETOR's published RankSVM, MQ2007: MAP 0.4645: 0.4, not reproduced, against" in capsys.readouterr().err
     )

@@ -1,4 +1,4 @@
-"""A paper so small that its experiments take no time."""
+"""A toy experiment that runs instantly."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any
 import numpy as np
 
 from reproduction.data_folder import DataFolder
-from reproduction.part import Findings, Part, Piece
+from reproduction.experiment import Experiment, Task, TaskResult
 
 FILE = "numbers.txt"
 
 
-def read(piece: int, data: DataFolder) -> Findings:
-    """The number of the file, times `piece`; every call leaves a mark."""
+def read(task: int, data: DataFolder) -> TaskResult:
+    """Multiply the numbers of the file by `task`. Every call leaves a file behind."""
     numbers = np.loadtxt(data.path / FILE, ndmin=1)
-    (data.path / f"called-{piece}-{os.getpid()}-{os.urandom(4).hex()}").touch()
-    return Findings({"z": piece, "a": piece, "process": os.getpid()}, {"per query, of each": piece * numbers})
+    (data.path / f"called-{task}-{os.getpid()}-{os.urandom(4).hex()}").touch()
+    return TaskResult({"z": task, "a": task, "process": os.getpid()}, {"per query, of each": task * numbers})
 
 
-def fail(data: DataFolder) -> Findings:
+def fail(data: DataFolder) -> TaskResult:
     raise ZeroDivisionError("on purpose")
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    sums = {name: float(each.values["per query, of each"].sum()) for name, each in found.items()}
-    return {"sum": sums, 1: 2, "order": [name for each in found.values() for name in each.figures]}
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    sums = {name: float(each.values["per query, of each"].sum()) for name, each in results.items()}
+    return {"sum": sums, 1: 2, "order": [name for each in results.values() for name in each.figures]}
 
 
-PART = Part("toy", "sser", {f"piece {i}, of 3": Piece(partial(read, i), (FILE,)) for i in (1, 2, 3)}, summary)
-FAILING = Part("toy", "sser", {**PART.pieces, "last": Piece(fail, (FILE,), minutes=0.01)}, summary)
+EXPERIMENT = Experiment("toy", "sser", {f"task {i}, of 3": Task(partial(read, i), (FILE,)) for i in (1, 2, 3)}, summary)
+FAILING = Experiment("toy", "sser", {**EXPERIMENT.tasks, "last": Task(fail, (FILE,), minutes=0.01)}, summary)
 
 
 def folder(path: Path) -> DataFolder:

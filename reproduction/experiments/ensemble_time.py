@@ -1,6 +1,6 @@
 """Hoi and Jin, Table 3: seconds to train RankSVM and SER, and to rank a query with SSER, on the 25 rankers of OHSUMED.
 
-CPU seconds of one thread, the least of three: what a figure of time can say on a busy machine.
+CPU seconds of one thread, the minimum of three runs: the least sensitive to other load on the machine.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 from kinrank.rankers.ensemble import EnsembleRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, DataFolder, letor_files
-from reproduction.part import Findings, Part, Piece
-from reproduction.parts.ensemble import COLLECTION
+from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.experiments.ensemble import COLLECTION
 
 REPEATS = 3
 
 
-def one_fold(fold: int, data: DataFolder) -> Findings:
-    """Seconds of each."""
+def one_fold(fold: int, data: DataFolder) -> TaskResult:
+    """Measure the seconds of each step."""
     train, _, test = data.letor_fold(COLLECTION, fold)
     fitted = EnsembleRanker(0.5, normalize="none", orient=False).fit(train)
-    return Findings(
+    return TaskResult(
         {
             "RankSVM, train": _seconds(lambda: SingleRanker("ranksvm").fit(train)),
             "SER, train": _seconds(lambda: EnsembleRanker(0.0, normalize="none", orient=False).fit(train)),
@@ -35,7 +35,7 @@ def one_fold(fold: int, data: DataFolder) -> Findings:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    call()  # compiles what is not compiled yet
+    call()  # compile first
     times = []
     for _ in range(REPEATS):
         start = time.process_time()
@@ -44,11 +44,11 @@ def _seconds(call: Callable[[], object]) -> float:
     return min(times)
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """By trial and on average, and how many times longer RankSVM trains than SER."""
-    names = list(found["fold 1"].figures)
-    seconds = {name: [round(fold.figures[name], 4) for fold in found.values()] for name in names}
-    means = {name: float(np.mean([fold.figures[name] for fold in found.values()])) for name in names}
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return seconds by trial and on average, and the ratio of training times."""
+    names = list(results["fold 1"].figures)
+    seconds = {name: [round(fold.figures[name], 4) for fold in results.values()] for name in names}
+    means = {name: float(np.mean([fold.figures[name] for fold in results.values()])) for name in names}
     return {
         "seconds": seconds,
         "mean seconds": {name: round(mean, 4) for name, mean in means.items()},
@@ -56,9 +56,9 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     }
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "ensemble-time",
     "sser",
-    {f"fold {fold}": Piece(partial(one_fold, fold), letor_files(COLLECTION), 0.02) for fold in FOLDS},
+    {f"fold {fold}": Task(partial(one_fold, fold), letor_files(COLLECTION), 0.02) for fold in FOLDS},
     summary,
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduction.parts.cluster_oracles import CHANCE, LINES
-from reproduction.parts.relevant_counts import EASY_FROM, HARD_BELOW
-from reproduction.pictures.colors import BLUE, GREEN, INK, ORANGE
+from reproduction.experiments.cluster_oracles import CHANCE, LINES
+from reproduction.experiments.relevant_counts import EASY_FROM, HARD_BELOW
+from reproduction.plots.colors import BLUE, GREEN, INK, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ COLORS = dict(zip(LINES, (GREEN, GREEN, ORANGE, BLUE), strict=True))
 
 
 def draw(page: Figure, found: Mapping[str, Any]) -> None:
-    """One row per collection: by number of clusters, and by rank."""
+    """Draw MAP by number of clusters and by rank, one row per collection."""
     for (by_count, by_rank), (collection, each) in zip(page.subplots(len(found), 2), found.items(), strict=True):
         for name, color in COLORS.items():
             style = "o--" if name.endswith(CHANCE) else "o-"
@@ -38,7 +38,7 @@ def draw(page: Figure, found: Mapping[str, Any]) -> None:
 
 
 def draw_counts(page: Figure, found: Mapping[str, Any]) -> None:
-    """Queries by number of relevant documents."""
+    """Draw the number of queries by number of relevant documents."""
     for axes, (collection, each) in zip(page.subplots(1, len(found)), found.items(), strict=True):
         counts = {int(count): queries for count, queries in each["by relevant documents"].items()}
         axes.bar(list(counts), list(counts.values()), 1.0, color=BLUE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduction.pictures.colors import BLUE, GREEN, INK, ORANGE, PALE, SKY
+from reproduction.plots.colors import BLUE, GREEN, INK, ORANGE, PALE, SKY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,25 +21,25 @@ METHODS = {
 
 
 def draw(page: Figure, found: Mapping[str, Any]) -> None:
-    """MAP, precision by rank, MAP by γ."""
+    """Draw MAP, precision by rank, and MAP by γ."""
     quality, precision, gamma = page.subplots(1, 3)
-    for place, (method, (words, color)) in enumerate(METHODS.items()):
+    for place, (method, (label, color)) in enumerate(METHODS.items()):
         row = found["table"][method]
         quality.plot(row["MAP"], place, "o", color=color, markersize=8)
         precision.plot(
-            range(1, 11), [row[f"P@{k}"] for k in range(1, 11)], "o-", color=color, label=words, markersize=3
+            range(1, 11), [row[f"P@{k}"] for k in range(1, 11)], "o-", color=color, label=label, markersize=3
         )
-    quality.set_yticks(range(len(METHODS)), [words for words, _ in METHODS.values()])
+    quality.set_yticks(range(len(METHODS)), [label for label, _ in METHODS.values()])
     quality.set(title="MAP", ylim=(-0.5, len(METHODS) - 0.5))
     precision.set(title="precision", xlabel="rank")
     precision.legend(fontsize=8)
-    for how, words, color in (
+    for how, label, color in (
         ("none", "raw scores", BLUE),
         ("minmax", "0..1", GREEN),
         ("standard", "standard", ORANGE),
     ):
         curve = found["MAP by gamma"][f"{how} test"]
-        gamma.plot(range(len(curve)), curve, "o-", color=color, label=words, markersize=3)
+        gamma.plot(range(len(curve)), curve, "o-", color=color, label=label, markersize=3)
     gamma.set_xticks(range(len(found["gammas"])), [f"{value:g}" for value in found["gammas"]], rotation=45)
     gamma.set(title="MAP of SSER by γ (0 is SER)", xlabel="γ")
     gamma.legend(fontsize=8)

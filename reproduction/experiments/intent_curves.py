@@ -1,7 +1,7 @@
 """Geng et al., Figures 8 and 9 on generated intents: quality and change ratio over k.
 
-The worlds of `reproduction.parts.intents`, seed 1. Figure 8 shows the smaller one, as in the paper; of the
-larger one only KNN Online, whose k cost one pass together.
+The data sets of `reproduction.experiments.intents`, seed 1. As in the paper, Figure 8 shows the smaller one. The larger
+one has only KNN Online, which measures every k in one pass.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kinrank.rankers.knn.offline import OfflineModels, change_ratio
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.choose import choose_neighbors
 from reproduction.data_folder import DataFolder
-from reproduction.part import Findings, Part, Piece
-from reproduction.parts.intents import COMMON, MEAN, MEASURES, MODES, SIZES, world
+from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.experiments.intents import COMMON, MEAN, MEASURES, MODES, SIZES, data_set
 
 SMALL, LARGE = SIZES
 SEED = 1
@@ -29,43 +29,43 @@ OFFLINE = MODES[1:]
 
 
 def counts(size: str, shares: tuple[float, ...]) -> list[int]:
-    """Numbers of neighbors."""
+    """Return numbers of neighbors."""
     return [round(share * SIZES[size][0]) for share in shares]
 
 
-def all_modes(k: int, _: DataFolder) -> Findings:
-    """Quality of the three modes with k neighbors, on the smaller world."""
-    train, test = world(SMALL, SEED)
+def all_modes(k: int, _: DataFolder) -> TaskResult:
+    """Measure the three modes with k neighbors, on the smaller data set."""
+    train, test = data_set(SMALL, SEED)
     ranker = KnnRanker(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
     figures = {}
     for mode in MODES:
         scores = ranker.set_params(mode=mode.removeprefix("KNN ").lower()).predict(test)
         means = evaluate(test, scores, MEASURES.values())
         figures[mode] = {name: round(means[measure], 4) for name, measure in MEASURES.items()}
-    return Findings(figures)
+    return TaskResult(figures)
 
 
-def online(size: str, _: DataFolder) -> Findings:
-    """Mean NDCG of KNN Online for every k."""
-    train, test = world(size, SEED)
+def online(size: str, _: DataFolder) -> TaskResult:
+    """Measure mean NDCG of KNN Online for every k."""
+    train, test = data_set(size, SEED)
     ranker = KnnRanker(**COMMON).fit(train)
     choice = choose_neighbors(ranker, test, counts(size, SHARES), measure=MEAN_NDCG_GENG)
-    return Findings({str(k): round(quality, 4) for (k, _), quality in choice.quality.items()})
+    return TaskResult({str(k): round(quality, 4) for (k, _), quality in choice.quality.items()})
 
 
-def ratios(size: str, _: DataFolder) -> Findings:
-    """The mean change ratio γ of both offline modes for some k."""
-    train, test = world(size, SEED)
+def ratios(size: str, _: DataFolder) -> TaskResult:
+    """Measure the mean change ratio γ of both offline modes for some k."""
+    train, test = data_set(size, SEED)
     ranker = KnnRanker(**COMMON).fit(train)
     figures: dict[str, dict[str, float]] = {mode: {} for mode in OFFLINE}
     for k in counts(size, RATIO_SHARES):
         for mode, ratio in zip(OFFLINE, _mean_ratios(ranker, test, k), strict=True):
             figures[mode][str(k)] = round(ratio, 4)
-    return Findings(figures)
+    return TaskResult(figures)
 
 
 def _mean_ratios(ranker: KnnRanker, test: QuerySet, k: int) -> tuple[float, float]:
-    """γ of Offline-1 and of Offline-2: which sets the models were learned from is all it asks."""
+    """Return γ of Offline-1 and of Offline-2. It depends only on the training sets of the models, not on the models."""
     pairs = ranker.memory_.pairs
     sets = OfflineModels([ranker.global_] * len(pairs), ranker.near(ranker.index_.points_, k), pairs)
     near = [members for members, _ in ranker.near(ranker._points(test), k)]
@@ -78,23 +78,23 @@ def _mean_ratios(ranker: KnnRanker, test: QuerySet, k: int) -> tuple[float, floa
     return first, second
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Of each size: KNN Online and change ratios by k; of the smaller one every mode and measure by k."""
-    by_k = {k: found[f"{SMALL}, k = {k}"].figures for k in counts(SMALL, SHARES)}
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return KNN Online and change ratios by k for each size, and every mode and measure for the smaller one."""
+    by_k = {k: results[f"{SMALL}, k = {k}"].figures for k in counts(SMALL, SHARES)}
     figures: dict[str, Any] = {
         SMALL: {
             "quality by k": {k: modes["KNN Online"][MEAN] for k, modes in by_k.items()},
             "all modes by k": by_k,
         },
-        LARGE: {"quality by k": found[f"{LARGE}, online"].figures},
+        LARGE: {"quality by k": results[f"{LARGE}, online"].figures},
     }
     for size in SIZES:
-        figures[size]["change ratio by k"] = found[f"{size}, change ratio"].figures
+        figures[size]["change ratio by k"] = results[f"{size}, change ratio"].figures
     return figures | {"shape": shape(figures)}
 
 
 def shape(figures: dict[str, Any]) -> dict[str, float]:
-    """What the paper reads off its curves, in numbers."""
+    """Return the properties of the curves that the paper describes, as numbers."""
     curve = {int(k): value for k, value in figures[SMALL]["quality by k"].items()}
     m = max(curve)
     flat = [value for k, value in curve.items() if 300 <= k <= 800]
@@ -114,14 +114,14 @@ def shape(figures: dict[str, Any]) -> dict[str, float]:
     }
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "intent-curves",
     "geng",
-    {f"{SMALL}, k = {k}": Piece(partial(all_modes, k), minutes=0.1 + k / 6000) for k in counts(SMALL, SHARES)}
+    {f"{SMALL}, k = {k}": Task(partial(all_modes, k), minutes=0.1 + k / 6000) for k in counts(SMALL, SHARES)}
     | {
-        f"{LARGE}, online": Piece(partial(online, LARGE), minutes=0.4),
-        f"{SMALL}, change ratio": Piece(partial(ratios, SMALL), minutes=0.2),
-        f"{LARGE}, change ratio": Piece(partial(ratios, LARGE), minutes=0.6),
+        f"{LARGE}, online": Task(partial(online, LARGE), minutes=0.4),
+        f"{SMALL}, change ratio": Task(partial(ratios, SMALL), minutes=0.2),
+        f"{LARGE}, change ratio": Task(partial(ratios, LARGE), minutes=0.6),
     },
     summary,
 )

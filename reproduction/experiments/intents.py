@@ -1,9 +1,9 @@
-"""Geng et al., Figure 7 on generated intents: three KNN modes against Single and QC.
+"""Geng et al., Figure 7 on generated intents: three KNN modes compared with Single and QC.
 
-The paper's data are not public. RankRLS for all; the paper's two sizes (1,500 + 400 and 3,000 + 800 queries, 200
-features, grades 0 to 4), its description (mean of the top 50 by the reference column), λ = 0.01, k = 400 and 800, its
-mean NDCG@1..10 and paired t-tests. Worlds of several seeds; the generator's settings were chosen on seed 0, so seeds
-from 1 on are the fair ones.
+The paper's data are not public. All methods use RankRLS. The setup is the paper's: two sizes (1,500 + 400 and 3,000 +
+800 queries, 200 features, grades 0 to 4), the description (mean of the top 50 by the reference column), λ = 0.01,
+k = 400 and 800, mean NDCG@1..10 and paired t-tests. The generator's settings were chosen on seed 0, so the experiment
+uses other seeds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
-from reproduction.part import Findings, Part, Piece
-from reproduction.rows import joined, two_digits
+from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.rows import pool, two_digits
 
 SIZES = {"1,500 + 400": (1_500, 400, 400), "3,000 + 800": (3_000, 800, 800)}
 SEEDS = (1, 2, 3)
@@ -39,19 +39,19 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def world(size: str, seed: int) -> tuple[QuerySet, QuerySet]:
-    """Training and test queries."""
+def data_set(size: str, seed: int) -> tuple[QuerySet, QuerySet]:
+    """Generate training and test queries."""
     n_train, n_test, _ = SIZES[size]
     queries = make_intents(n_train, n_test, seed=seed)
     return queries[:n_train], queries[n_train:]
 
 
-def one_world(size: str, seed: int, _: DataFolder) -> Findings:
-    """Every measure of every test query under every method, and how well QC classifies."""
-    train, test = world(size, seed)
+def one_data_set(size: str, seed: int, _: DataFolder) -> TaskResult:
+    """Measure every method on every test query, and the F1 of QC's classifier."""
+    train, test = data_set(size, seed)
     k = SIZES[size][2]
     classes = QueryClassRanker("intent", **COMMON).fit(train)
-    # One ranker in three modes: the models learned in advance are the same for both offline ones.
+    # One ranker for all three modes: both offline modes use the same models.
     knn = KnnRanker(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
     rankers: dict[str, Ranker] = {"Single": SingleRanker("rankrls").fit(train), "QC": classes}
     values: dict[str, Float64] = {}
@@ -60,52 +60,52 @@ def one_world(size: str, seed: int, _: DataFolder) -> Findings:
     for method in MODES:
         values |= measured(method, knn.set_params(mode=method.removeprefix("KNN ").lower()), test)
     f1 = f1_score(test.query_columns["intent"], classes.classify(test), average="macro")
-    return Findings({"F1 of QC": round(float(f1), 4)}, values)
+    return TaskResult({"F1 of QC": round(float(f1), 4)}, values)
 
 
 def measured(method: str, ranker: Ranker, test: QuerySet) -> dict[str, Float64]:
-    """Every measure of every test query."""
-    found = evaluate(test, ranker.predict(test), MEASURES.values())
-    return {f"{method}: {name}": found.per_query[measure] for name, measure in MEASURES.items()}
+    """Return every measure of every test query."""
+    per_query = evaluate(test, ranker.predict(test), MEASURES.values()).per_query
+    return {f"{method}: {name}": per_query[measure] for name, measure in MEASURES.items()}
 
 
 def p_values(values: Mapping[str, Float64]) -> dict[str, float]:
-    """Of each mode against each baseline; negative where the mode is worse."""
-    found = {}
+    """Return the p-value of each mode against each baseline; negative if the mode is worse."""
+    signed = {}
     for mode in MODES:
         for baseline in ("Single", "QC"):
             paired = compare_paired(values[f"{mode}: {MEAN}"], values[f"{baseline}: {MEAN}"])
-            found[f"{mode} over {baseline}"] = two_digits(float(np.copysign(paired.p, paired.mean_difference)))
-    return found
+            signed[f"{mode} over {baseline}"] = two_digits(float(np.copysign(paired.p, paired.mean_difference)))
+    return signed
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Of each size: quality of each method, and p against both baselines."""
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return the quality of each method and p against both baselines, for each size."""
     figures: dict[str, Any] = {}
     for size in SIZES:
-        worlds = {seed: found[f"{size}, seed {seed}"] for seed in SEEDS}
-        pooled = joined(worlds.values())
+        by_seed = {seed: results[f"{size}, seed {seed}"] for seed in SEEDS}
+        pooled = pool(by_seed.values())
         figures[size] = {
             "by seed": {
                 seed: {method: round(float(each.values[f"{method}: {MEAN}"].mean()), 4) for method in METHODS}
-                for seed, each in worlds.items()
+                for seed, each in by_seed.items()
             },
-            "p by seed": {seed: p_values(each.values) for seed, each in worlds.items()},
+            "p by seed": {seed: p_values(each.values) for seed, each in by_seed.items()},
             "p of all seeds": p_values(pooled),
             "all seeds": {
                 method: {name: round(float(pooled[f"{method}: {name}"].mean()), 4) for name in MEASURES}
                 for method in METHODS
             },
-            "F1 of QC": round(float(np.mean([each.figures["F1 of QC"] for each in worlds.values()])), 4),
+            "F1 of QC": round(float(np.mean([each.figures["F1 of QC"] for each in by_seed.values()])), 4),
         }
     return figures
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "intents",
     "geng",
     {
-        f"{size}, seed {seed}": Piece(partial(one_world, size, seed), minutes=minutes)
+        f"{size}, seed {seed}": Task(partial(one_data_set, size, seed), minutes=minutes)
         for size, minutes in zip(SIZES, (0.15, 0.5), strict=True)
         for seed in SEEDS
     },

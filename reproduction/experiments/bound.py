@@ -1,8 +1,8 @@
-"""Geng et al., Theorem 1: the bound on the loss difference between two models, beside the differences measured.
+"""Geng et al., Theorem 1: the bound on the loss difference between two models, compared with measured differences.
 
-RankSVM with the plain hinge, λ = 0.01, generated intents (300 + 40 queries, 20 features), k = 100. For each test query
-the model of KNN Online and that of Offline-2 score its pairs; the largest difference of their hinge losses is held
-against κ²/λ · γ, κ the length of the longest pair difference.
+RankSVM with the plain hinge, λ = 0.01, generated intents (300 + 40 queries, 20 features), k = 100. The models of KNN
+Online and Offline-2 score the pairs of each test query. The largest difference of their hinge losses is compared with
+κ²/λ · γ, where κ is the length of the longest pair difference.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kinrank.learn.ranksvm import RankSVM
 from kinrank.rankers.knn.offline import change_ratio, loss_difference_bound
 from kinrank.rankers.knn.ranker import KnnRanker
 from reproduction.data_folder import DataFolder
-from reproduction.part import Findings, Part, Piece
+from reproduction.experiment import Experiment, Task, TaskResult
 
 PENALTY, K = 0.01, 100
 
 
-def measured(_: DataFolder) -> Findings:
-    """Change ratio, largest loss difference and bound of each test query."""
+def measured(_: DataFolder) -> TaskResult:
+    """Measure the change ratio, the largest loss difference and the bound of each test query."""
     world = make_intents(300, 40, n_docs=20, n_features=20, seed=1)
     train, test = world[:300], world[300:]
     learner = RankSVM(PENALTY, loss="hinge")
@@ -37,26 +37,28 @@ def measured(_: DataFolder) -> Findings:
     pairs = [pair_differences(ranker.preparer_.transform(query.X), query.grades) for query in test]
     radius = max(float(np.linalg.norm(each, axis=1).max(initial=0.0)) for each in pairs)
     to_scaled = 1.0 / ranker.preparer_.factor_
-    found, bounds, ratios = [], [], []
+    differences, bounds, ratios = [], [], []
     for query, (near, _distances) in enumerate(ranker.near(points)):
         losses = [np.maximum(0.0, 1.0 - pairs[query] @ (weights[query] * to_scaled)) for weights in (offline, online)]
         ratio = change_ratio(near, ranker._offline.neighbors_of(chosen[query]), ranker.memory_.pairs)
-        found.append(float(np.abs(losses[0] - losses[1]).max(initial=0.0)))
+        differences.append(float(np.abs(losses[0] - losses[1]).max(initial=0.0)))
         bounds.append(loss_difference_bound(ratio, PENALTY, radius))
         ratios.append(ratio)
-    return Findings(values={"ratio": np.array(ratios), "difference": np.array(found), "bound": np.array(bounds)})
+    return TaskResult(
+        values={"ratio": np.array(ratios), "difference": np.array(differences), "bound": np.array(bounds)}
+    )
 
 
 def pair_differences(X: NDArray[Any], grades: NDArray[Any]) -> Float64:
-    """x_i - x_j of the pairs with y_i > y_j."""
+    """Return x_i - x_j of the pairs with y_i > y_j."""
     better, worse = np.nonzero(grades[:, None] > grades[None, :])
     differences: Float64 = X[better].astype(np.float64) - X[worse]
     return differences
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Medians and maxima over test queries."""
-    values = found["all"].values
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return medians and maxima over the test queries."""
+    values = results["all"].values
     ratio, difference, bound = values["ratio"], values["difference"], values["bound"]
     return {
         "change ratio, median": round(float(np.median(ratio)), 3),
@@ -67,4 +69,4 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     }
 
 
-PART = Part("bound", "geng", {"all": Piece(measured, minutes=0.3)}, summary)
+EXPERIMENT = Experiment("bound", "geng", {"all": Task(measured, minutes=0.3)}, summary)

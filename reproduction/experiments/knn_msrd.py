@@ -1,7 +1,7 @@
-"""Geng et al., Figures 7 and 8 on movie search: the one real collection at hand on which KNN gains.
+"""Geng et al., Figures 7 and 8 on movie search, the one real collection available on which KNN gains.
 
-MSRD, its fixed split by movie, NDCG@10. With the paper's description and k, and with the description, k, kernel and
-prior that ``python -m benchmarks knn_msrd`` chose on the validation queries.
+MSRD, its fixed split by movie, NDCG@10. Measured with the paper's description and k, and with the description, k,
+kernel and prior that ``python -m benchmarks knn_msrd`` chooses on the validation queries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
-from reproduction.part import Findings, Part, Piece
+from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.rows import per_query, table
 
 REFERENCE = "bm25_all"
@@ -36,45 +36,45 @@ MEASURE = NDCG @ 10
 
 
 def knn(settings: Mapping[str, Any], blocks: str = DESCRIPTION, mode: Mode = "online") -> KnnRanker:
-    """A KNN ranker with chosen settings."""
+    """Return an unfitted KNN ranker with the given settings."""
     own = {name: value for name, value in settings.items() if name != "n_components"}
     describer = Describer(blocks, reference=REFERENCE, n_components=settings.get("n_components"))
     return KnnRanker(mode=mode, describe=describer, **own)
 
 
-def baselines(data: DataFolder) -> Findings:
-    """NDCG@10 of every test query with one model, and with one of three."""
+def baselines(data: DataFolder) -> TaskResult:
+    """Measure NDCG@10 of one model for all queries, and of one model per query type."""
     train, _, test = data.msrd()
     rankers: dict[str, Ranker] = {
         "Single RankRLS": SingleRanker("rankrls"),
         "QC, 3 types found": QueryClassRanker(n_types=3, describe=DESCRIPTION, reference=REFERENCE),
     }
-    return Findings(values={name: per_query(ranker.fit(train), test) for name, ranker in rankers.items()})
+    return TaskResult(values={name: per_query(ranker.fit(train), test) for name, ranker in rankers.items()})
 
 
-def three_modes(settings: Mapping[str, Any], blocks: str, data: DataFolder) -> Findings:
-    """NDCG@10 of every test query under the three modes."""
+def three_modes(settings: Mapping[str, Any], blocks: str, data: DataFolder) -> TaskResult:
+    """Measure NDCG@10 of the three modes on every test query."""
     train, _, test = data.msrd()
     ranker = knn(settings, blocks, "offline-1").fit(train)
     modes: tuple[Mode, ...] = ("online", "offline-1", "offline-2")
-    return Findings(values={mode: per_query(ranker.set_params(mode=mode), test) for mode in modes})
+    return TaskResult(values={mode: per_query(ranker.set_params(mode=mode), test) for mode in modes})
 
 
-def curve(blocks: str, data: DataFolder) -> Findings:
-    """NDCG@10 of KNN Online on test queries for every k, without prior or kernel, as in the paper."""
+def curve(blocks: str, data: DataFolder) -> TaskResult:
+    """Measure NDCG@10 of KNN Online on the test queries for every k, without prior or kernel, as in the paper."""
     train, _, test = data.msrd()
     components = CHOSEN["n_components"] if blocks == DESCRIPTION else None
     ranker = knn({"n_components": components}, blocks).fit(train)
     choice = choose_neighbors(ranker, test, NEIGHBORS, measure=MEASURE)
-    return Findings({str(k): round(quality, 4) for (k, _), quality in choice.quality.items()})
+    return TaskResult({str(k): round(quality, 4) for (k, _), quality in choice.quality.items()})
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Every method against Single, and the curves over k."""
-    quality = dict(found["baselines"].values)
-    for piece, suffix in (("paper", ", the paper's mean, k=400"), ("chosen", "")):
-        quality |= {f"KNN {mode.capitalize()}{suffix}": values for mode, values in found[piece].values.items()}
-    curves = {name: found[f"curve, {name}"].figures for name in ("mean", DESCRIPTION)}
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Compare every method with Single, and return the curves over k."""
+    quality = dict(results["baselines"].values)
+    for task, suffix in (("paper", ", the paper's mean, k=400"), ("chosen", "")):
+        quality |= {f"KNN {mode.capitalize()}{suffix}": values for mode, values in results[task].values.items()}
+    curves = {name: results[f"curve, {name}"].figures for name in ("mean", DESCRIPTION)}
     single = float(quality["Single RankRLS"].mean())
     return {
         "methods": table(quality),
@@ -83,15 +83,15 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     }
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "knn-msrd",
     "geng",
     {
-        "baselines": Piece(baselines, MSRD_FILES, 0.2),
-        "paper": Piece(partial(three_modes, PAPER, "mean"), MSRD_FILES, 0.5),
-        "chosen": Piece(partial(three_modes, CHOSEN, DESCRIPTION), MSRD_FILES, 0.5),
-        "curve, mean": Piece(partial(curve, "mean"), MSRD_FILES, 1.0),
-        f"curve, {DESCRIPTION}": Piece(partial(curve, DESCRIPTION), MSRD_FILES, 1.0),
+        "baselines": Task(baselines, MSRD_FILES, 0.2),
+        "paper": Task(partial(three_modes, PAPER, "mean"), MSRD_FILES, 0.5),
+        "chosen": Task(partial(three_modes, CHOSEN, DESCRIPTION), MSRD_FILES, 0.5),
+        "curve, mean": Task(partial(curve, "mean"), MSRD_FILES, 1.0),
+        f"curve, {DESCRIPTION}": Task(partial(curve, DESCRIPTION), MSRD_FILES, 1.0),
     },
     summary,
 )

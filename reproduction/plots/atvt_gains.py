@@ -1,11 +1,11 @@
-"""Zha et al., Table 2 as a picture."""
+"""Zha et al., Table 2 as a plot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduction.pictures.colors import BLUE, INK, PALE
+from reproduction.plots.colors import BLUE, INK, PALE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,7 +14,7 @@ LEVEL = 0.05
 
 
 def draw(page: Figure, found: Mapping[str, Any]) -> None:
-    """The gain of every setting on every collection; filled where significant."""
+    """Draw the gain of every setting on every collection; blue if significant."""
     panels = page.subplots(1, len(found), sharey=True)
     for axes, (collection, each) in zip(panels, found.items(), strict=True):
         settings = each["each setting"]

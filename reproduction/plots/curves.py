@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduction.pictures.colors import BLUE, INK, METHODS, ORANGE
+from reproduction.plots.colors import BLUE, INK, METHODS, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,14 +14,16 @@ MARKS = "oDs^v"
 
 
 def draw_methods(page: Figure, found: Mapping[str, Any]) -> None:
-    """Every measure and method, both sizes."""
+    """Draw every measure and method, for both sizes."""
     panels = page.subplots(1, len(found), sharey=True)
     for axes, (size, each) in zip(panels, found.items(), strict=True):
         measures = list(each["all seeds"]["Single"])
-        for place, (method, color) in enumerate(METHODS.items()):
-            beside = [x + (place - 2) * 0.14 for x in range(len(measures))]  # side by side, so that none hides another
+        for position, (method, color) in enumerate(METHODS.items()):
+            shifted = [
+                x + (position - 2) * 0.14 for x in range(len(measures))
+            ]  # side by side, so that no marker hides another
             values = list(each["all seeds"][method].values())
-            axes.plot(beside, values, MARKS[place], color=color, label=method, markersize=6)
+            axes.plot(shifted, values, MARKS[position], color=color, label=method, markersize=6)
         axes.set_xticks(range(len(measures)), [name.removesuffix(" NDCG") for name in measures])
         axes.set(title=f"{size} queries")
         axes.grid(visible=False, axis="x")
@@ -29,7 +31,7 @@ def draw_methods(page: Figure, found: Mapping[str, Any]) -> None:
 
 
 def draw_over_k(page: Figure, found: Mapping[str, Any]) -> None:
-    """Quality of the three modes over k, and change ratios of both sizes over k / m."""
+    """Draw the quality of the three modes over k, and the change ratios of both sizes over k / m."""
     small, large = (size for size in found if size != "shape")
     quality, ratio = page.subplots(1, 2)
     by_k = found[small]["all modes by k"]
@@ -50,7 +52,7 @@ def draw_over_k(page: Figure, found: Mapping[str, Any]) -> None:
 
 
 def draw_movies(page: Figure, found: Mapping[str, Any]) -> None:
-    """NDCG@10 on movie search over k, by two descriptions."""
+    """Draw NDCG@10 on movie search over k, for two descriptions."""
     axes = page.subplots()
     names = {"mean": "the paper's description: the mean", "summaries+text": "summaries and query text"}
     for (name, curve), color in zip(found["quality by k"].items(), (ORANGE, BLUE), strict=True):

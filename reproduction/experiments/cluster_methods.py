@@ -1,7 +1,7 @@
-"""Local models, Tables 2 and 3: Naive, SelectRanker and Transform beside RankSVM on LETOR 4.0, also by difficulty.
+"""Local models, Tables 2 and 3: Naive, SelectRanker and Transform compared with RankSVM on LETOR 4.0, by difficulty.
 
-Five folds, LETOR's conventions. Number of clusters, penalty, and what else a mode has are chosen on validation by MAP,
-the same for RankSVM.
+Five folds, LETOR's conventions. The number of clusters, the penalty and the other settings of each method are chosen
+on the validation queries by MAP; so is the penalty of RankSVM.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kinrank.rankers import Ranker
 from kinrank.rankers.cluster.ranker import ClusterRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
-from reproduction.part import Findings, Part, found_on_folds, letor_pieces
-from reproduction.rows import joined, two_digits
+from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold
+from reproduction.rows import pool, two_digits
 
 COLLECTIONS = ("MQ2007", "MQ2008")
-BM25 = 24  # of the whole document, the last of the five BM25 columns
+BM25 = 24  # whole document: the last of the five BM25 columns
 MEASURES: dict[str, Measure] = {
     **{f"P@{k}": P @ k for k in (1, 2, 5, 10)},
     "MAP": LETOR_MAP,
@@ -54,8 +54,8 @@ LEVEL = "level"
 Settings = dict[str, float]
 
 
-def one_fold(collection: str, fold: int, data: DataFolder) -> Findings:
-    """Every measure of every test query under every method, its settings chosen on validation."""
+def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
+    """Measure every method on every test query, with settings chosen on the validation queries."""
     train, validation, test = data.letor_fold(collection, fold)
     values: dict[str, Any] = {LEVEL: difficulty_levels(test.grades, test.offsets)}
     chosen = {}
@@ -64,11 +64,11 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> Findings:
         chosen[method], ranker = max(tried, key=lambda pair: average_precision(pair[1], validation).mean())
         per_query = evaluate(test, ranker.predict(test), MEASURES.values()).per_query
         values |= {f"{method}: {name}": per_query[measure] for name, measure in MEASURES.items()}
-    return Findings({"chosen": chosen}, values)
+    return TaskResult({"chosen": chosen}, values)
 
 
 def _candidates() -> dict[str, Iterator[tuple[Settings, Ranker]]]:
-    """For each method the settings to choose from, simplest first: of equals the first is taken."""
+    """Return the settings to choose from for each method, simplest first; ties go to the first."""
     singles = (({"penalty": penalty}, SingleRanker(RankSVM(penalty), scale="none")) for penalty in PENALTIES)
     return {
         "RankSVM": singles,
@@ -85,27 +85,27 @@ def _clusters(mode: str, name: str, choices: tuple[int, ...]) -> Iterator[tuple[
 
 
 def cluster_ranker(mode: Any, n_clusters: int, penalty: float = 0.01, **more: Any) -> ClusterRanker:
-    """Unfitted, with features as they come."""
+    """Return an unfitted ranker that does not scale features."""
     return ClusterRanker(n_clusters, mode=mode, reference=BM25, learner=RankSVM(penalty), scale="none", **more)
 
 
 def average_precision(ranker: Ranker, queries: QuerySet) -> Float64:
-    """AP of each query."""
+    """Return the average precision of each query."""
     return LETOR_MAP.per_query(ranker.predict(queries), queries.grades, queries.offsets)
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Of each collection: test measures, MAP by difficulty, and the settings chosen."""
-    return {collection: _collection(collection, found_on_folds(found, collection)) for collection in COLLECTIONS}
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return test measures, MAP by difficulty and the chosen settings of each collection."""
+    return {collection: _collection(collection, results_by_fold(results, collection)) for collection in COLLECTIONS}
 
 
-def _collection(collection: str, folds: list[Findings]) -> dict[str, Any]:
-    values = joined(folds)
+def _collection(collection: str, folds: list[TaskResult]) -> dict[str, Any]:
+    values = pool(folds)
     level, single = values[LEVEL], values["RankSVM: MAP"]
     published = {name: dict(zip(PUBLISHED_MEASURES, row, strict=True)) for name, row in PUBLISHED[collection].items()}
     figures: dict[str, Any] = {"published": published, "methods": {}, "by difficulty (MAP)": {}}
     for method in METHODS:
-        # The mean of five means, as LETOR reports it: folds differ in size by a query or two.
+        # The mean of five fold means, as LETOR reports it: folds differ in size by a query or two.
         row = {
             name: round(float(np.mean([fold.values[f"{method}: {name}"].mean() for fold in folds])), 4)
             for name in MEASURES
@@ -121,9 +121,9 @@ def _collection(collection: str, folds: list[Findings]) -> dict[str, Any]:
     return figures
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "cluster-methods",
     "local-models",
-    letor_pieces(one_fold, dict(zip(COLLECTIONS, (0.3, 0.15), strict=True))),
+    letor_tasks(one_fold, dict(zip(COLLECTIONS, (0.3, 0.15), strict=True))),
     summary,
 )

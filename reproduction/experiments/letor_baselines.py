@@ -1,7 +1,7 @@
-"""RankSVM, RankRLS and LambdaMART on LETOR, five folds, beside the published RankSVM row.
+"""RankSVM, RankRLS and LambdaMART on LETOR, five folds, compared with the published RankSVM row.
 
-The local models are RankSVMs, and the paper compares them with LETOR's own RankSVM: here is whether ours is theirs.
-LETOR's conventions, λ = 0.01 as in the KNN paper; nothing is tuned.
+The local models are RankSVMs, and the paper compares them with LETOR's RankSVM. This experiment checks that our RankSVM
+matches it. LETOR's conventions, λ = 0.01 as in the KNN paper; nothing is tuned.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_LETOR, Measure, evaluate
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
-from reproduction.part import Findings, Part, found_on_folds, letor_pieces
+from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold
 
 MEASURES: dict[str, Measure] = {
     "NDCG@1": LETOR_NDCG @ 1,
@@ -46,40 +46,40 @@ PUBLISHED = {
     "MQ2008": {"NDCG@1": 0.3627, "NDCG@3": 0.4286, "NDCG@5": 0.4695, "MAP": 0.4696, "MeanNDCG": 0.4832},
     "OHSUMED": {"NDCG@1": 0.4958, "NDCG@3": 0.4207, "NDCG@5": 0.4164, "NDCG@10": 0.4140, "MAP": 0.4334},
 }
-# Why OHSUMED differs most: the published row is that of weak regularization.
+# OHSUMED differs most: its published row matches weak regularization.
 SWEPT = "OHSUMED"
 PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
 
 
-def one_fold(collection: str, fold: int, data: DataFolder) -> Findings:
-    """Every measure of every learner on the test queries of a fold."""
+def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
+    """Measure every learner on the test queries of a fold."""
     learners = dict(LEARNERS)
     if collection == SWEPT:
         learners |= {f"{penalty:g}": RankSVM(penalty) for penalty in PENALTIES}
-    return Findings({name: fold_means(collection, fold, learner, data) for name, learner in learners.items()})
+    return TaskResult({name: fold_means(collection, fold, learner, data) for name, learner in learners.items()})
 
 
 def fold_means(collection: str, fold: int, learner: Learner, data: DataFolder) -> dict[str, float]:
-    """Every measure of one learner."""
+    """Return every measure of one learner on the test queries of a fold."""
     train, _, test = data.letor_fold(collection, fold)
     scores = SingleRanker(learner, scale="none").fit(train).predict(test)
     return dict(zip(MEASURES, evaluate(test, scores, MEASURES.values()).means.values(), strict=True))
 
 
 def five_folds(folds: list[dict[str, float]]) -> dict[str, float]:
-    """The mean of every measure over the folds."""
+    """Return the mean of every measure over the folds."""
     return {name: round(float(np.mean([fold[name] for fold in folds])), 4) for name in folds[0]}
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Of each collection: learner to measure to value, and how far RankSVM is from the published row."""
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return the measures of each learner by collection, and the differences from the published row."""
     figures: dict[str, Any] = {}
     for collection, published in PUBLISHED.items():
-        folds = [fold.figures for fold in found_on_folds(found, collection)]
+        folds = [fold.figures for fold in results_by_fold(results, collection)]
         own = {name: five_folds([fold[name] for fold in folds]) for name in LEARNERS}
         off = {name: round(own["RankSVM"][name] - value, 4) for name, value in published.items()}
         figures[collection] = {"published RankSVM": published, **own, "RankSVM minus published": off}
-    folds = [fold.figures for fold in found_on_folds(found, SWEPT)]
+    folds = [fold.figures for fold in results_by_fold(results, SWEPT)]
     swept = {f"{penalty:g}": five_folds([fold[f"{penalty:g}"] for fold in folds]) for penalty in PENALTIES}
     figures[f"{SWEPT} by penalty"] = {
         penalty: {name: means[name] for name in ("NDCG@1", "NDCG@10", "MAP")} for penalty, means in swept.items()
@@ -87,9 +87,9 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
     return figures
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "letor-baselines",
     "local-models",
-    letor_pieces(one_fold, {"MQ2007": 0.06, "MQ2008": 0.02, SWEPT: 0.03}),
+    letor_tasks(one_fold, {"MQ2007": 0.06, "MQ2008": 0.02, SWEPT: 0.03}),
     summary,
 )

@@ -1,4 +1,4 @@
-"""Colors that people with any kind of color vision tell apart (Okabe and Ito)."""
+"""A color-blind safe palette (Okabe and Ito)."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduction.parts.query_map import SHOWN
-from reproduction.pictures.colors import BLUE, GREEN, ORANGE, PALE
+from reproduction.experiments.query_map import SHOWN
+from reproduction.plots.colors import BLUE, GREEN, ORANGE, PALE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +16,7 @@ MARKS = dict(zip(SHOWN, ((BLUE, "o"), (ORANGE, "^"), (GREEN, "s")), strict=True)
 
 
 def draw(page: Figure, found: Mapping[str, Any]) -> None:
-    """Queries in two principal components, three intents in color, the others pale."""
+    """Draw queries in two principal components: three intents in color, the others gray."""
     for axes, (description, each) in zip(page.subplots(1, len(found)), found.items(), strict=True):
         others = [name for name in each["points"] if name not in MARKS]
         points = [point for name in others for point in each["points"][name]]

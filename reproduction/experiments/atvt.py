@@ -1,14 +1,14 @@
-"""Zha et al., Tables 2 to 7: aTVT against the same boosted trees without it, DCG@5 on four collections.
+"""Zha et al., Tables 2 to 7: aTVT compared with the same boosted trees without it, DCG@5 on four collections.
 
-The paper's data are not public: MQ2007, MQ2008, OHSUMED and MSRD stand in. Both sides are LightGBM regression on the
-grades with the same settings. The number of trees is chosen on the validation queries by DCG@5 for the plain trees, as
-a baseline deserves, and aTVT takes it over. Its penalties are chosen there as well, among those that let queries move;
-how often the plain trees beat the best of them is said too. The gain is then measured on test queries: Wilcoxon's
-signed-rank test, five folds together for LETOR, MSRD by its own split by movie. LambdaMART with the same trees stands
-beside: it learns from pairs within a query, where no level β is ever seen.
+The paper's data are not public: MQ2007, MQ2008, OHSUMED and MSRD replace them. Both sides are LightGBM regression on
+the grades with the same settings. The number of trees is chosen for the plain trees on the validation queries by DCG@5,
+and aTVT uses the same number. Its penalties are chosen on the validation queries too, among finite ones; the figures
+include how often the plain trees beat the best of them. Gains on the test queries are tested with Wilcoxon's
+signed-rank test: LETOR pools its five folds, MSRD uses its split by movie. LambdaMART with the same trees is included
+for comparison: it learns from pairs within a query, so a level β has no effect on it.
 
-The line of a test query is fitted to its own grades and the plain trees' scores: so cutting queries by how far their
-line leaves (1, 0), |α - 1| + |β|, does not depend on who gains.
+The line of a test query is fitted to its own grades and the plain trees' scores. Grouping queries by the distance of
+their line from (1, 0), |α - 1| + |β|, therefore does not depend on which queries gain.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from kinrank.measure import DCG
 from kinrank.rankers.atvt import ATVTRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
-from reproduction.part import Findings, Part, Piece, found_on_folds, letor_pieces
-from reproduction.parts.atvt_tables import collection_figures
+from reproduction.experiment import Experiment, Task, TaskResult, letor_tasks, results_by_fold
+from reproduction.experiments.atvt_tables import collection_figures
 from reproduction.rows import per_query
 
 MEASURE = DCG(ties="average") @ 5
@@ -36,9 +36,9 @@ N_TREES = (25, 50, 100, 200)
 TREE: dict[str, Any] = {"n_leaves": 15, "learning_rate": 0.1, "n_threads": 1}
 N_ROUNDS = 2
 Setting = tuple[Literal[1, 2], float, float]
-# (p, λ_α, λ_β)
+"""(p, λ_α, λ_β)"""
 PAPER: Setting = (2, 10.0, 1.0)
-"""The paper's best."""
+"""The paper's best setting."""
 FREE: Setting = (2, 0.0, 0.0)
 CHOICES: tuple[Setting, ...] = (
     (2, 1.0, 1.0),
@@ -51,21 +51,21 @@ CHOICES: tuple[Setting, ...] = (
     (1, 10.0, 10.0),
 )
 LETOR = {"MQ2007": 0.5, "MQ2008": 0.3, "OHSUMED": 0.25}
-"""Collections in five folds, and minutes of a fold."""
+"""Collections with five folds, and the minutes that a fold takes."""
 
 
-def one_fold(collection: str, fold: int, data: DataFolder) -> Findings:
-    """A fold of LETOR."""
-    return trained(*data.letor_fold(collection, fold))
+def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
+    """Measure a fold of a LETOR collection."""
+    return measured(*data.letor_fold(collection, fold))
 
 
-def movies(data: DataFolder) -> Findings:
-    """MSRD."""
-    return trained(*data.msrd())
+def movies(data: DataFolder) -> TaskResult:
+    """Measure MSRD."""
+    return measured(*data.msrd())
 
 
-def trained(train: QuerySet, vali: QuerySet, test: QuerySet) -> Findings:
-    """Per-query DCG@5 of the plain trees and of every setting, what validation chooses, and lines of queries."""
+def measured(train: QuerySet, vali: QuerySet, test: QuerySet) -> TaskResult:
+    """Measure DCG@5 of the plain trees and of every setting on each test query, and the lines of the queries."""
     plains = [ATVTRanker(BoostedTrees(n_trees, **TREE), n_rounds=0).fit(train) for n_trees in N_TREES]
     on_vali = [per_query(ranker, vali, MEASURE).mean() for ranker in plains]
     plain, n_trees = plains[int(np.argmax(on_vali))], N_TREES[int(np.argmax(on_vali))]
@@ -89,7 +89,7 @@ def trained(train: QuerySet, vali: QuerySet, test: QuerySet) -> Findings:
         "refits that raised the objective": float(raised[:, 1::2].mean()),
         "lines": {label(setting): _moments(ranker) for setting, ranker in rankers.items()},
     }
-    return Findings(figures, values)
+    return TaskResult(figures, values)
 
 
 def _fitted(setting: Setting, n_trees: int, train: QuerySet) -> ATVTRanker:
@@ -106,13 +106,13 @@ def _transform(setting: Setting) -> TargetTransform:
 
 
 def _moments(ranker: ATVTRanker) -> list[float]:
-    """Mean and variance of α and of β over the training queries."""
+    """Return mean and variance of α and of β over the training queries."""
     lines: list[Float64] = [ranker.alpha_, ranker.beta_]
     return [float(moment) for line in lines for moment in (line.mean(), line.var())]
 
 
 def label(setting: Setting) -> str:
-    """A setting in words.
+    """Return the name of a setting.
 
     Examples
     --------
@@ -122,16 +122,16 @@ def label(setting: Setting) -> str:
     return "p={} alpha={:g} beta={:g}".format(*setting)
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Of each collection, all test queries of all folds together."""
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return the tables of each collection, over the test queries of all folds."""
     labels = [label(setting) for setting in (*CHOICES, FREE)]
-    folds = {name: found_on_folds(found, name) for name in LETOR} | {"MSRD": [found["MSRD"]]}
-    return {name: collection_figures(pieces, labels) for name, pieces in folds.items()}
+    folds = {name: results_by_fold(results, name) for name in LETOR} | {"MSRD": [results["MSRD"]]}
+    return {name: collection_figures(each, labels) for name, each in folds.items()}
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "atvt",
     "atvt",
-    letor_pieces(one_fold, LETOR) | {"MSRD": Piece(movies, MSRD_FILES, 3.0)},
+    letor_tasks(one_fold, LETOR) | {"MSRD": Task(movies, MSRD_FILES, 3.0)},
     summary,
 )

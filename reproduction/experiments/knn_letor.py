@@ -1,7 +1,7 @@
 """Geng et al., Figure 7 on LETOR: KNN, QC and Single on MQ2007, MQ2008 and OHSUMED, five folds.
 
-The paper leaves LETOR out as too small. k and prior are chosen on validation, k = m among them; NDCG@10 with standard
-conventions, paired t-test over the queries of all five test folds.
+The paper omits LETOR as too small. k (including k = m) and the prior are chosen on the validation queries. NDCG@10 with
+standard conventions, paired t-test over the queries of all five test folds.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
-from reproduction.part import Findings, Part, found_on_folds, letor_pieces
-from reproduction.rows import joined, per_query, row
+from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold
+from reproduction.rows import per_query, pool, row
 
-# BM25 of the whole document; of the title in OHSUMED, where column 12 is its logarithm and ranks alike.
+# BM25 of the whole document; in OHSUMED, BM25 of the title (column 12 is its logarithm and gives the same order).
 REFERENCE = {"MQ2007": 24, "MQ2008": 24, "OHSUMED": 10}
 STRENGTHS = (None, 0.1, 1.0)
 NEIGHBORS = (25, 50, 100, 200, 400, 800)
 
 
-def one_fold(collection: str, fold: int, data: DataFolder) -> Findings:
-    """NDCG@10 of every test query under every method, and what validation chose."""
+def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
+    """Measure NDCG@10 of every method on every test query, with settings chosen on the validation queries."""
     train, vali, test = data.letor_fold(collection, fold)
     common: dict[str, Any] = {"scale": "none", "reference": REFERENCE[collection]}
     counts = [k for k in NEIGHBORS if k < len(train)] + [len(train)]
@@ -46,24 +46,24 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> Findings:
                 values[f"KNN {mode} by mean"] = per_query(offline, test)
         fixed = KnnRanker(min(400, len(train)), describe=describe, **common).fit(train)
         values[f"KNN Online by {describe}, k=400"] = per_query(fixed, test)
-    return Findings({"chosen": chosen}, values)
+    return TaskResult({"chosen": chosen}, values)
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Each method against Single on each collection."""
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Compare each method with Single on each collection."""
     figures: dict[str, Any] = {}
     for collection in REFERENCE:
-        folds = found_on_folds(found, collection)
-        quality = joined(folds)
+        folds = results_by_fold(results, collection)
+        quality = pool(folds)
         rows = {name: row(values, quality["Single RankRLS"]) for name, values in quality.items()}
         chosen = [choice for fold in folds for choice in fold.figures["chosen"]]
         figures[collection] = {"chosen by fold": chosen, **rows}
     return figures
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "knn-letor",
     "geng",
-    letor_pieces(one_fold, {"MQ2007": 0.05, "MQ2008": 0.02, "OHSUMED": 0.01}),
+    letor_tasks(one_fold, {"MQ2007": 0.05, "MQ2008": 0.02, "OHSUMED": 0.01}),
     summary,
 )

@@ -1,7 +1,7 @@
-"""Hoi and Jin, Figures 1, 2 and 3: SER and SSER on the 25 rankers of OHSUMED, five folds, beside RankSVM.
+"""Hoi and Jin, Figures 1, 2 and 3: SER and SSER on the 25 rankers of OHSUMED, five folds, compared with RankSVM.
 
-γ is chosen by MAP on the validation queries of each fold; the best single ranker is chosen by MAP on the training
-queries. Means are over the five folds, tests over the 106 queries.
+γ is chosen by MAP on the validation queries of each fold, the best single ranker by MAP on the training queries. Means
+are over the five folds, tests over the 106 queries.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kinrank.measure import LETOR_MAP, Measure, P, compare_paired, evaluate, hol
 from kinrank.rankers.ensemble import EnsembleRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, DataFolder, letor_files
-from reproduction.part import Findings, Part, Piece
-from reproduction.rows import joined
+from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.rows import pool
 
 COLLECTION = "OHSUMED-25"
 GAMMAS = (0.0, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 100.0)
@@ -36,8 +36,8 @@ PAIRS = (
 )
 
 
-def one_fold(fold: int, data: DataFolder) -> Findings:
-    """Every measure of every test query under every method, and MAP by γ for each way to normalize scores."""
+def one_fold(fold: int, data: DataFolder) -> TaskResult:
+    """Measure every method on every test query, and MAP by γ for each normalization of scores."""
     train, validation, test = data.letor_fold(COLLECTION, fold)
     best_column = int(np.argmax([_map(train, train.X[:, column]) for column in range(train.n_features)]))
     scores: dict[str, Any] = {
@@ -58,19 +58,19 @@ def one_fold(fold: int, data: DataFolder) -> Findings:
             scores["SSER, γ = 0.5"] = on_test[GAMMAS.index(0.5)]
     values: dict[str, Float64] = {}
     for method, each in scores.items():
-        found = evaluate(test, each, MEASURES.values()).per_query
-        values |= {f"{method}: {name}": found[measure] for name, measure in MEASURES.items()}
-    return Findings({"chosen": chosen, "curves": curves, "best ranker": f"f{best_column + 1}"}, values)
+        per_query = evaluate(test, each, MEASURES.values()).per_query
+        values |= {f"{method}: {name}": per_query[measure] for name, measure in MEASURES.items()}
+    return TaskResult({"chosen": chosen, "curves": curves, "best ranker": f"f{best_column + 1}"}, values)
 
 
 def _map(queries: QuerySet, scores: Any) -> float:
     return LETOR_MAP.mean(scores, queries.grades, queries.offsets)
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """The table, the curves of γ, and paired tests."""
-    folds = list(found.values())
-    values = joined(folds)
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Return the table, the curves over γ and the paired tests."""
+    folds = list(results.values())
+    values = pool(folds)
     curves = {
         name: np.mean([fold.figures["curves"][name] for fold in folds], axis=0).round(4).tolist()
         for name in folds[0].figures["curves"]
@@ -95,7 +95,7 @@ def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
 
 
 def _tests(values: Mapping[str, Float64]) -> dict[str, dict[str, float]]:
-    """Differences of AP over all queries, and p by the paired t-test, plain and by Holm for the family."""
+    """Return differences of AP over all queries, and p of paired t-tests, plain and corrected by Holm."""
     results = {f"{a} - {b}": compare_paired(values[f"{a}: MAP"], values[f"{b}: MAP"]) for a, b in PAIRS}
     adjusted = holm([result.p for result in results.values()])
     return {
@@ -110,9 +110,9 @@ def _tests(values: Mapping[str, Float64]) -> dict[str, dict[str, float]]:
     }
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "ensemble",
     "sser",
-    {f"fold {fold}": Piece(partial(one_fold, fold), letor_files(COLLECTION), 0.13) for fold in FOLDS},
+    {f"fold {fold}": Task(partial(one_fold, fold), letor_files(COLLECTION), 0.13) for fold in FOLDS},
     summary,
 )

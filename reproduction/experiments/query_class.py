@@ -1,8 +1,8 @@
-"""Geng et al., Figure 7 on web search: one model per intent, by label or classified, beside KNN, on mwmbl.
+"""Geng et al., Figure 7 on web search: one model per true or predicted intent, compared with KNN, on mwmbl.
 
-849 web queries with intent labels, five folds, NDCG@10. Local weights are shrunk to the global model with strength 0.1
-throughout (nothing is tuned). With true types the label of the test query is believed, which is an oracle: in
-production it is not known. LightGBM, not linear, is far ahead on these features.
+849 web queries with intent labels, five folds, NDCG@10. All local weights are shrunk to the global model with strength
+0.1; nothing is tuned. True intents are an oracle, since the intent of a query is not known in production. LightGBM is
+far ahead, because these features are not linear.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.query_class import QueryClassRanker
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, DataFolder, text_files
-from reproduction.part import Findings, Part, Piece
-from reproduction.rows import joined, per_query, table
+from reproduction.experiment import Experiment, Task, TaskResult
+from reproduction.rows import per_query, pool, table
 
 SHRUNK: dict[str, Any] = {
     "prior": "global",
@@ -29,7 +29,7 @@ SHRUNK: dict[str, Any] = {
 
 
 def rankers() -> dict[str, Ranker]:
-    """Unfitted."""
+    """Return the unfitted rankers."""
     return {
         "Single RankRLS": SingleRanker("rankrls", missing="zero"),
         "QC, true intents (oracle)": QueryClassRanker("intent", given=True, **SHRUNK),
@@ -41,22 +41,22 @@ def rankers() -> dict[str, Ranker]:
     }
 
 
-def one_fold(held_out: int, data: DataFolder) -> Findings:
-    """NDCG@10 of every test query under every method."""
+def one_fold(held_out: int, data: DataFolder) -> TaskResult:
+    """Measure NDCG@10 of every method on every test query."""
     queries, fold = data.judged_text("mwmbl")
     train, test = queries[fold != held_out], queries[fold == held_out]
     fitted = {name: ranker.fit(train) for name, ranker in rankers().items()}
-    return Findings(values={name: per_query(ranker, test) for name, ranker in fitted.items()})
+    return TaskResult(values={name: per_query(ranker, test) for name, ranker in fitted.items()})
 
 
-def summary(found: Mapping[str, Findings]) -> dict[str, Any]:
-    """Every method over the five test folds together, against Single."""
-    return table(joined(found.values()))
+def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
+    """Compare every method with Single, over the five test folds."""
+    return table(pool(results.values()))
 
 
-PART = Part(
+EXPERIMENT = Experiment(
     "query-class",
     "geng",
-    {f"fold {fold}": Piece(partial(one_fold, fold), text_files("mwmbl"), 0.04) for fold in FOLDS},
+    {f"fold {fold}": Task(partial(one_fold, fold), text_files("mwmbl"), 0.04) for fold in FOLDS},
     summary,
 )

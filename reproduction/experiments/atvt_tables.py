@@ -1,4 +1,4 @@
-"""The tables of Zha et al. from per-query values: gains, lines, and who gains."""
+"""Compute the tables of Zha et al. from per-query values: gains, lines, and which queries gain."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
 from kinrank.measure import compare_paired
-from reproduction.part import Findings
-from reproduction.rows import joined
+from reproduction.experiment import TaskResult
+from reproduction.rows import pool
 
 PERCENTILES = (10, 25, 50, 75, 90)
 SLICES = 5
 
 
-def collection_figures(folds: list[Findings], labels: list[str]) -> dict[str, Any]:
-    """All test queries of all folds together."""
-    values = joined(folds)
+def collection_figures(folds: list[TaskResult], labels: list[str]) -> dict[str, Any]:
+    """Return the tables of one collection, over the test queries of all folds."""
+    values = pool(folds)
     plain, chosen = values["plain"], values["chosen"]
     third = np.concatenate([_thirds(fold.values) for fold in folds])
     raised = np.mean([fold.figures["refits that raised the objective"] for fold in folds])
@@ -45,25 +45,25 @@ _MOMENTS = ("mean α", "variance of α", "mean β", "variance of β")
 
 
 def gain(values: Float64, plain: Float64) -> dict[str, float]:
-    """Relative gain in percent and Wilcoxon's p."""
+    """Return the relative gain in percent and Wilcoxon's p."""
     result = compare_paired(values, plain, "wilcoxon")
     return {"gain %": round(100 * result.mean_difference / float(plain.mean()), 2), "p": round(result.p, 4)}
 
 
 def _thirds(values: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
-    """0 for the least moved third of a fold's queries, 2 for the most: folds may have other penalties."""
+    """Return 0 for the least moved third of a fold's queries, 2 for the most; by fold, since penalties differ."""
     moved = np.abs(values["alpha, chosen"] - 1.0) + np.abs(values["beta, chosen"])
     ranks: NDArray[np.int64] = np.argsort(np.argsort(moved)) * 3 // len(moved)
     return ranks
 
 
 def _percentiles(difference: Float64) -> dict[str, float]:
-    """Table 5: the change of DCG@5 at percentiles of the queries."""
+    """Return Table 5: the change of DCG@5 at percentiles of the queries."""
     return {f"{percent}%": round(float(np.percentile(difference, percent)), 3) for percent in PERCENTILES}
 
 
 def _by_gain(values: dict[str, Float64]) -> dict[str, Any]:
-    """Table 6: queries sorted by their change of DCG@5, losers first, and the mean line of each fifth."""
+    """Return Table 6: fifths of the queries by change of DCG@5, largest loss first, and the mean line of each."""
     difference = values["p=2 alpha=10 beta=1"] - values["plain"]
     fifths = [
         {
@@ -74,7 +74,7 @@ def _by_gain(values: dict[str, Float64]) -> dict[str, Any]:
         for some in np.array_split(np.argsort(difference, kind="stable"), SLICES)
     ]
     first, _, middle, _, last = fifths
-    # Many queries have DCG 0 either way: no relevant document among the best, with or without aTVT.
+    # Many queries have DCG 0 with and without aTVT: no relevant document at the top.
     still, above = difference == 0, values["plain"] > 0
     return {
         "fifths by gain": fifths,

@@ -1,4 +1,4 @@
-"""The pictures of the page, drawn from results alone. They need Matplotlib: ``pip install 'kinrank[report]'``."""
+"""The plots of the page, drawn from the results. They need Matplotlib: ``pip install 'kinrank[report]'``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinrank.registry import import_extra
-from reproduction.pictures import curves, ensembles, lines, oracles, query_map
+from reproduction.plots import atvt_gains, curves, ensembles, oracles, query_map
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FOLDER = "figures"
 STYLE = {
-    "svg.hashsalt": "kinrank",  # the same names inside the file each time
-    "svg.fonttype": "none",  # text stays text: small files that can be searched
+    "svg.hashsalt": "kinrank",  # the same ids in every run
+    "svg.fonttype": "none",  # keep text as text: smaller files, searchable
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial"],
     "font.size": 10,
@@ -32,40 +32,40 @@ STYLE = {
     "figure.facecolor": "white",
 }
 Draw = Callable[["Figure", Mapping[str, Any]], None]
-# Name, part it is drawn from, size in inches, drawing.
-PICTURES: dict[str, tuple[str, tuple[float, float], Draw]] = {
+# Name: experiment, size in inches, drawing function.
+PLOTS: dict[str, tuple[str, tuple[float, float], Draw]] = {
     "map": ("query-map", (9, 4.2), query_map.draw),
     "intents": ("intents", (9, 3.6), curves.draw_methods),
     "curves": ("intent-curves", (9, 3.6), curves.draw_over_k),
     "movies": ("knn-msrd", (9, 3.0), curves.draw_movies),
     "oracles": ("cluster-oracles", (9, 6.6), oracles.draw),
     "relevant": ("relevant-counts", (9, 2.8), oracles.draw_counts),
-    "atvt": ("atvt", (9, 3.6), lines.draw),
+    "atvt": ("atvt", (9, 3.6), atvt_gains.draw),
     "ensemble": ("ensemble", (9, 3.6), ensembles.draw),
 }
 
 
 def draw(figures: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
-    """Draw the pictures of all parts that were measured, as SVG."""
+    """Draw the plots of all measured experiments as SVG files."""
     matplotlib = import_extra("matplotlib", "report")
     figure_module = import_extra("matplotlib.figure", "report")
     drawn = []
-    for name, (part, size, drawing) in PICTURES.items():
-        if part not in figures:
+    for name, (experiment, size, drawing) in PLOTS.items():
+        if experiment not in figures:
             continue
         folder.mkdir(parents=True, exist_ok=True)
         with matplotlib.rc_context(STYLE):
             page = figure_module.Figure(figsize=size, layout="constrained")
-            drawing(page, figures[part])
+            drawing(page, figures[experiment])
             text = io.StringIO()
             page.savefig(text, format="svg", metadata={"Date": None})
         target = folder / f"reproduction-{name}.svg"
-        target.write_text(_lean(text.getvalue()), encoding="utf-8")
+        target.write_text(_shorten(text.getvalue()), encoding="utf-8")
         drawn.append(target)
     return drawn
 
 
-def _lean(svg: str) -> str:
-    """The same picture in fewer bytes: nobody sees a thousandth of a point. What is written in it stays."""
+def _shorten(svg: str) -> str:
+    """Round coordinates to hundredths of a point, which is invisible, and drop indentation. Text is unchanged."""
     tags = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), svg)
     return re.sub(r"\s*\n\s*", "\n", tags)
