@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kinrank import QuerySet
+from kinrank.data.folder_format import write_folder
 from kinrank.data.parquet import iter_parquet, read_parquet, write_parquet
-from kinrank.data.stream import write_folder
 from kinrank.errors import DataError, ForeignFolderError, ParameterError
 from tests.data.query_sets import assert_same, query_sets
 
@@ -91,7 +91,7 @@ def test_later_blocks_may_have_longer_ids(tmp_path: Path) -> None:
     [
         (QuerySet.from_arrays([[1.0]], [1], qid=["a"]), "query 'a' is in more than one block"),
         (QuerySet.from_arrays([[1.0, 2.0]], [1], qid=["b"]), "features differ between blocks"),
-        (QuerySet.from_arrays([[1.0]], qid=["b"]), "'y' is in some blocks and not in others"),
+        (QuerySet.from_arrays([[1.0]], qid=["b"]), "'y' is in some blocks but not in others"),
         (QuerySet.from_arrays([[1.0]], [1], qid=[2]), "'qid' is text in one block and numbers in another"),
     ],
 )

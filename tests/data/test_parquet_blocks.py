@@ -18,7 +18,6 @@ from kinrank.data.filesystems import filesystem_of
 from kinrank.data.parquet import write_parquet
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import to_table
 from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.registry import import_extra
 
@@ -47,7 +46,7 @@ def test_every_query_comes_back_whole(
     set_ = queries(sizes, text=text)
     folder = Path(str(tmp_path) + f"-{hash((tuple(sizes), group_rows, n_files, text))}")
     folder.mkdir(exist_ok=True)
-    table = to_table(set_)
+    table = set_.to_table()
     cuts = np.linspace(0, len(table), n_files + 1).astype(int)
     for number, (first, last) in enumerate(pairwise(cuts)):
         part = table.slice(first, last - first)
@@ -74,7 +73,9 @@ def test_a_file_through_fsspec(tmp_path: Path) -> None:
 
 def test_damage_is_named_by_file_and_row_group(tmp_path: Path) -> None:
     path = tmp_path / "judged.parquet"
-    pq.write_table(to_table(queries([50] * 20)), path, row_group_size=250, compression="zstd", write_page_checksum=True)
+    pq.write_table(
+        queries([50] * 20).to_table(), path, row_group_size=250, compression="zstd", write_page_checksum=True
+    )
     blocks = ParquetBlocks(path, 250)
     place = pq.ParquetFile(path).metadata.row_group(2).column(3).data_page_offset
     damaged = bytearray(path.read_bytes())
@@ -94,7 +95,7 @@ def test_an_error_survives_the_way_between_processes() -> None:
 
 
 def test_what_cannot_be_blocks_is_refused(tmp_path: Path) -> None:
-    table = to_table(queries([2, 2]))
+    table = queries([2, 2]).to_table()
     pq.write_table(table.take([0, 2, 1, 3]), tmp_path / "mixed.parquet")
     with pytest.raises(DataError, match=r"mixed.parquet, row group 0: query 0 comes back after other queries"):
         read_all(ParquetBlocks(tmp_path / "mixed.parquet", 10))

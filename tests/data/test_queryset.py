@@ -101,7 +101,7 @@ def test_a_changed_byte_is_found(tmp_path: Path) -> None:
     [
         (lambda: QuerySet.from_arrays(X3[0], qid=[1]), "two dimensions"),
         (lambda: QuerySet.from_arrays(X3), "qid is missing"),
-        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2], group=[3]), "both given"),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2], group=[3]), "got both qid and group"),
         (lambda: QuerySet.from_arrays(X3, qid=[1, 1]), r"one id per row of X \(3\), got 2"),
         (lambda: QuerySet.from_arrays(X3, qid=[1, None, 2]), r"qid\[1\] is None"),
         (lambda: QuerySet.from_arrays(X3, qid=[1.0, 2.5, 2.0]), r"qid\[1\] is 2.5"),
@@ -125,7 +125,7 @@ def test_errors_name_what_is_wrong(build, match: str) -> None:  # type: ignore[n
 
 def test_concat_refuses_sets_that_do_not_fit() -> None:
     a = QuerySet.from_arrays([[1.0]], qid=["1"])
-    with pytest.raises(DataError, match="query '1' is in more than one part"):
+    with pytest.raises(DataError, match="query '1' is in more than one set"):
         QuerySet.concat([a, a])
     with pytest.raises(DataError, match="text in one set and numbers in another"):
         QuerySet.concat([a, QuerySet.from_arrays([[1.0]], qid=[1])])
@@ -134,5 +134,5 @@ def test_concat_refuses_sets_that_do_not_fit() -> None:
 
 
 def test_one_query_past_the_end_is_an_index_error() -> None:
-    with pytest.raises(IndexError, match="query 1 of 1"):
+    with pytest.raises(IndexError, match="query 1 is out of range for 1 queries"):
         QuerySet.from_arrays([[1.0]], qid=["a"])[1]

@@ -102,7 +102,7 @@ def test_broken_tables_are_named(columns: dict[str, object], match: str) -> None
 
 def test_two_columns_of_one_name() -> None:
     table = pa.table([pa.array([1]), pa.array([1.0]), pa.array([2.0])], names=["qid", "f", "f"])
-    with pytest.raises(DataError, match="two columns are called 'f'"):
+    with pytest.raises(DataError, match="two columns are named 'f'"):
         QuerySet.from_table(table)
 
 

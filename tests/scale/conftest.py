@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank import KnnRanker, QuerySet
-from kinrank.data.tables import to_table
 from kinrank.datasets import make_intents
 from kinrank.scale import train
 
@@ -33,7 +32,7 @@ def queries() -> QuerySet:
 def judged(queries: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """600 queries of 10 rows in 3 files; row groups of 93 rows cut queries anywhere."""
     folder = tmp_path_factory.mktemp("judged")
-    table = to_table(queries[:600])
+    table = queries[:600].to_table()
     for number in range(3):
         part = table.slice(2000 * number, 2000)
         pq.write_table(part, folder / f"part-{number}.parquet", row_group_size=93, write_page_checksum=True)

@@ -14,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 
 import kinrank
 from kinrank import KnnRanker, QuerySet
-from kinrank.data.tables import to_table
 from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
 from kinrank.rankers.cells import training as cell_training
 from kinrank.registry import import_extra
@@ -171,7 +170,7 @@ def test_a_bad_row_is_named_with_its_block(
     X = queries.X.copy()
     X[3456, 2] = np.nan
     file = tmp_path / "judged.parquet"
-    pq.write_table(to_table(queries.replace(X=X)), file, row_group_size=500)
+    pq.write_table(queries.replace(X=X).to_table(), file, row_group_size=500)
     complaint = "row groups 6 to 6: feature 'f3' is missing (NaN) in candidate 7 of query 345: pass missing="
     with pytest.raises(DataError, match=f"^{re.escape(f'{file}, {complaint}')}"):
         train(file, tmp_path / "model", SETTINGS, block_rows=500)
@@ -184,7 +183,7 @@ def test_a_query_in_two_blocks_is_refused(
 ) -> None:
     monkeypatch.setattr(cell_training, "SAMPLE_ROWS", 2000)  # a sample of everything would notice by itself
     ids = np.array([f"q{i}" for i in range(len(queries))]) if text else queries.qid.copy()
-    table = to_table(queries.replace(qid=ids))
+    table = queries.replace(qid=ids).to_table()
     rows = np.r_[0:3000, 4000:4010, 3000:4000, 4010:5000]
     again = pa.concat_tables([table.take(rows), table.slice(15, 5), table.slice(5000)])
     pq.write_table(again, tmp_path / "judged.parquet", row_group_size=500)

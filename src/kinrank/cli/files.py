@@ -133,10 +133,10 @@ def write(sources: Iterable[Source], path: str, advance: Callable[[int], None]) 
     QuerySet
         What was written.
     """
+    from kinrank.data.folder_format import write_folder
     from kinrank.data.letor import write_letor
     from kinrank.data.parquet import write_parquet
     from kinrank.data.queryset import QuerySet
-    from kinrank.data.stream import write_folder
 
     form = form_to_write(path)
     if form == "folder":

@@ -53,7 +53,7 @@ class Blocks(ABC):
         """Differs where the data, or how they are cut, differ."""
 
     @contextmanager
-    def blamed(self, block: int) -> Iterator[None]:
+    def error_context(self, block: int) -> Iterator[None]:
         """Say of which block it is that an error complains."""
         try:
             yield

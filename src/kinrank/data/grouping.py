@@ -1,36 +1,53 @@
-"""From a query id per row to rows that lie together: sorted once, never assumed."""
+"""Group rows by query id."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kinrank.data.columns import as_ids
 from kinrank.errors import DataError
 
 
-def group_by_qid(qid: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Bring the rows of each query together, queries in order of first appearance, rows in the given order.
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which rows belong to which query, once the rows are sorted.
+
+    Attributes
+    ----------
+    qid : array of shape (queries,)
+        The id of each query, in order of first appearance.
+    offsets : int64 array of shape (queries + 1,)
+        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
+    row_order : int64 array of shape (rows,), or None
+        ``rows[row_order]`` are the sorted rows; None if they were already grouped.
+    """
+
+    qid: NDArray[Any]
+    offsets: NDArray[np.int64]
+    row_order: NDArray[np.int64] | None = None
+
+    @property
+    def query_of_row(self) -> NDArray[np.int64]:
+        """The position of each row's query."""
+        return np.repeat(np.arange(len(self.qid), dtype=np.int64), np.diff(self.offsets))
+
+
+def group_by_qid(qid: ArrayLike) -> Groups:
+    """Group rows by query id, keeping the order of rows within each query.
 
     Parameters
     ----------
     qid
         The query of each row, in any order.
 
-    Returns
-    -------
-    ids
-        One id per query.
-    offsets
-        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]`` after sorting.
-    order
-        ``rows[order]`` are the sorted rows; None where they already lie together.
-
     Examples
     --------
-    >>> ids, offsets, order = group_by_qid(["b", "a", "b"])
-    >>> ids.tolist(), offsets.tolist(), order.tolist()
+    >>> groups = group_by_qid(["b", "a", "b"])
+    >>> groups.qid.tolist(), groups.offsets.tolist(), groups.row_order.tolist()
     (['b', 'a'], [0, 2, 3], [0, 2, 1])
     """
     ids = as_ids(qid, "qid")
@@ -38,8 +55,8 @@ def group_by_qid(qid: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64], NDArr
     runs = ids[starts]
     unique, first, run_query = np.unique(runs, return_index=True, return_inverse=True)
     if len(unique) == len(runs):
-        return runs, np.append(starts, len(ids)).astype(np.int64), None
-    # np.unique sorts by id; rank the queries by where they first appear instead.
+        return Groups(runs, np.append(starts, len(ids)).astype(np.int64))
+    # np.unique sorts by id; rank the queries by first appearance instead.
     by_appearance = np.argsort(first)
     rank = np.empty_like(by_appearance)
     rank[by_appearance] = np.arange(len(unique))
@@ -47,11 +64,26 @@ def group_by_qid(qid: ArrayLike) -> tuple[NDArray[Any], NDArray[np.int64], NDArr
     query_of_row = np.repeat(rank[run_query], lengths)
     order = np.argsort(query_of_row, kind="stable").astype(np.int64)
     sizes = np.bincount(query_of_row)
-    return unique[by_appearance], offsets_of(sizes), order
+    return Groups(unique[by_appearance], offsets_of(sizes), order)
+
+
+def group_rows(n_rows: int, qid: ArrayLike | None, group: ArrayLike | None) -> Groups:
+    """Group rows by one of two arguments: `qid`, the query of each row, or `group`, the number of rows per query."""
+    if qid is not None and group is not None:
+        raise DataError("got both qid and group: pass one of them")
+    if qid is not None:
+        ids = as_ids(qid, "qid")
+        if len(ids) != n_rows:
+            raise DataError(f"qid must have one id per row of X ({n_rows}), got {len(ids)}")
+        return group_by_qid(ids)
+    if group is not None:
+        offsets = offsets_of(group, n_rows)
+        return Groups(np.arange(len(offsets) - 1), offsets)
+    raise DataError("qid is missing: pass qid= (the query of each row) or group= (rows per query)")
 
 
 def offsets_of(sizes: ArrayLike, n_rows: int | None = None) -> NDArray[np.int64]:
-    """Row offsets of queries with the given numbers of rows.
+    """Return the row offsets of queries with the given numbers of rows.
 
     Examples
     --------
@@ -65,9 +97,7 @@ def offsets_of(sizes: ArrayLike, n_rows: int | None = None) -> NDArray[np.int64]
         )
     if counts.size and counts.min() < 1:
         query = int(np.argmin(counts >= 1))
-        raise DataError(
-            f"group[{query}] is {counts[query]}: every query needs at least one row; leave empty queries out"
-        )
+        raise DataError(f"group[{query}] is {counts[query]}, but a query needs at least one row: drop empty queries")
     offsets = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=offsets[1:])
     if n_rows is not None and offsets[-1] != n_rows:
@@ -75,10 +105,32 @@ def offsets_of(sizes: ArrayLike, n_rows: int | None = None) -> NDArray[np.int64]
     return offsets
 
 
-def shuffled_within(offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
-    """An order of rows that shuffles each query's own, for tools that break ties by the order they are given.
+def sizes_of(offsets: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of rows of the given queries, without reading the offsets of any other."""
+    sizes: NDArray[np.int64] = offsets[1:][queries] - offsets[:-1][queries]
+    return sizes
 
-    Judgments often come sorted by grade, and a measure that leaves ties as they lie is then flattered by them.
+
+def rows_of(offsets: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the rows of the given queries, query by query.
+
+    Examples
+    --------
+    >>> rows_of(np.array([0, 2, 5]), np.array([1, 0])).tolist()
+    [2, 3, 4, 0, 1]
+    """
+    sizes = sizes_of(offsets, queries)
+    ends = np.cumsum(sizes)
+    shift = np.repeat(offsets[:-1][queries] - (ends - sizes), sizes)
+    rows: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) + shift
+    return rows
+
+
+def shuffled_within(offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
+    """Return a row order that shuffles the rows of each query.
+
+    Use it for tools that break ties by input order: judgments often come sorted by grade, which would inflate their
+    measures.
 
     Examples
     --------
@@ -90,39 +142,6 @@ def shuffled_within(offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.int
     query = np.repeat(np.arange(len(sizes)), sizes)
     order: NDArray[np.int64] = np.lexsort((np.random.default_rng(seed).random(len(query)), query))
     return order
-
-
-def as_ids(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Ids as an integer or text array, never objects, so that they can be sorted, stored and memory-mapped."""
-    ids = np.asarray(values)
-    if ids.ndim != 1:
-        raise DataError(f"{name} must have one dimension, got shape {ids.shape}")
-    if ids.dtype.kind == "U" and isinstance(values, list | tuple) and values:
-        return _ids_from_objects(list(values), name)  # NumPy would make text of a number among them
-    if ids.dtype.kind in "iuU":
-        return ids
-    if ids.dtype.kind == "S":
-        return np.char.decode(ids, "utf-8")
-    if ids.dtype.kind == "f":
-        whole = np.isfinite(ids) & (ids == np.floor(ids))
-        if not whole.all():
-            row = int(np.argmin(whole))
-            raise DataError(f"{name}[{row}] is {ids[row]}: ids are whole numbers or text; fill or drop that row")
-        return ids.astype(np.int64)
-    if not ids.size:
-        return ids.astype(np.str_)
-    return _ids_from_objects(ids.tolist(), name)
-
-
-def _ids_from_objects(values: list[Any], name: str) -> NDArray[Any]:
-    kind = str if isinstance(values[0], str) else int
-    for row, value in enumerate(values):
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise DataError(
-                f"{name}[{row}] is {value!r} ({type(value).__name__}): ids are whole numbers or text, all of one "
-                "kind; fill or drop that row"
-            )
-    return np.array(values, dtype=np.str_ if kind is str else np.int64)
 
 
 def _run_starts(ids: NDArray[Any]) -> NDArray[np.int64]:

@@ -15,13 +15,12 @@ import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import from_table, to_table
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
 
 def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id") -> QuerySet:
-    """Read a Parquet file, or a folder of them, into memory; see `kinrank.data.tables.from_table`.
+    """Read a Parquet file, or a folder of them, into memory; see `QuerySet.from_table`.
 
     Examples
     --------
@@ -32,12 +31,12 @@ def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str 
     QuerySet(1 queries, 2 rows, 1 features, judged)
     """
     with _readable(path):
-        return from_table(_dataset(path).to_table(), qid=qid, y=y, doc_id=doc_id)
+        return QuerySet.from_table(_dataset(path).to_table(), qid=qid, y=y, doc_id=doc_id)
 
 
 def write_parquet(queries: QuerySet, path: PathLike) -> None:
     """Write as a Parquet file that `read_parquet` and `iter_parquet` read back."""
-    pq.write_table(to_table(queries), path, compression="zstd", write_page_checksum=True)
+    pq.write_table(queries.to_table(), path, compression="zstd", write_page_checksum=True)
 
 
 def count_rows(path: PathLike) -> int:
@@ -67,7 +66,7 @@ def iter_parquet(
     rows_per_block
         A block ends with the last query that ends within so many rows; a longer query is a block of its own.
     qid, y, doc_id
-        Names of columns, as in `kinrank.data.tables.from_table`.
+        Names of columns, as in `QuerySet.from_table`.
 
     Yields
     ------
@@ -87,7 +86,7 @@ def iter_parquet(
     seen: set[object] = set()
     for table in _whole_queries(path, qid, rows_per_block):
         with _readable(path):
-            block = from_table(table, qid=qid, y=y, doc_id=doc_id)
+            block = QuerySet.from_table(table, qid=qid, y=y, doc_id=doc_id)
         ids = block.qid.tolist()
         again = seen.intersection(ids)
         if block.row_order is not None:  # the first row that grouping pulled forward

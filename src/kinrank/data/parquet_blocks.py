@@ -22,7 +22,6 @@ from pyarrow import fs
 from kinrank.data.blocks import Blocks, check_rows_per_block
 from kinrank.data.filesystems import filesystem_of
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import from_table
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, FileFormatError
 
@@ -37,7 +36,7 @@ class ParquetBlocks(Blocks):
     rows_per_block
         Row groups are put together until they have so many rows; a larger row group is a block of its own.
     qid, y, doc_id
-        Names of columns, as in `kinrank.data.tables.from_table`.
+        Names of columns, as in `QuerySet.from_table`.
 
     Examples
     --------
@@ -109,7 +108,7 @@ class ParquetBlocks(Blocks):
     def _queries(self, table: pa.Table, group: int) -> QuerySet:
         """A table that holds whole queries."""
         try:
-            queries = from_table(table, **self.columns)
+            queries = QuerySet.from_table(table, **self.columns)
         except DataError as error:
             raise DataError(f"{self._where(group)}: {error}") from error
         if queries.row_order is not None:  # grouping has pulled some row forward: the first of them
@@ -139,7 +138,7 @@ class ParquetBlocks(Blocks):
             raise DataError(f"{self.files[0]}: no rows in these Parquet files")
         table = np.array(groups, dtype=np.int64)
         with _Reader(self.filesystem, self.files, table, self.columns["qid"]) as reader:
-            first = from_table(reader.head(0, 1), **self.columns)
+            first = QuerySet.from_table(reader.head(0, 1), **self.columns)
         return table, first.feature_names
 
 

@@ -1,4 +1,4 @@
-"""QuerySet: candidates grouped by query, the one form in which data walks through kinrank."""
+"""QuerySet: candidates grouped by query, the data type that all of kinrank works with."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank import folder
-from kinrank.arrays import Float32
-from kinrank.data.grouping import as_ids, group_by_qid, offsets_of
+from kinrank.arrays import Float32, State
+from kinrank.data import folder_format
+from kinrank.data.columns import as_column, as_grades, as_ids
+from kinrank.data.grouping import Groups, group_rows, offsets_of, rows_of, sizes_of
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-KIND = "queries"
-COLUMN = "column."  # what the file of a query column begins with
+_COLUMN = "column."  # prefix of the arrays of query columns
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class QuerySet:
-    """Candidates of queries: rows of one query lie together, always.
+    """Candidates of queries. The rows of a query are always adjacent.
 
     Build one with `from_arrays`, `from_table`, `read_letor` or `open`; the constructor takes rows that are
     already grouped.
@@ -33,9 +33,9 @@ class QuerySet:
     Attributes
     ----------
     X : float32 array of shape (rows, features)
-        Missing values are NaN and stay NaN.
+        Features. Missing values are NaN and stay NaN.
     y : float32 array of shape (rows,), or None
-        Grades, higher is better; None where nothing is judged.
+        Grades, higher is better; None if the queries are not judged.
     offsets : int64 array of shape (queries + 1,)
         Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
     qid : array of shape (queries,)
@@ -45,9 +45,9 @@ class QuerySet:
     feature_names : tuple of str
         One name per column of X.
     query_columns : mapping of str to array of shape (queries,)
-        What else is known of each query: its text, the group it must not be split from, its intent.
+        Other values of each query, such as its text, its intent or its group for splits.
     row_order : int64 array of shape (rows,), or None
-        Where each row stood in the arrays the caller gave; None where nothing moved.
+        The position of each row in the caller's arrays; None if the rows were not reordered.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class QuerySet:
             )
         if (self.offsets[1:] <= self.offsets[:-1]).any():
             query = int(np.argmax(self.offsets[1:] <= self.offsets[:-1]))
-            raise DataError(f"offsets must ascend, query {query} has no rows: leave empty queries out")
+            raise DataError(f"offsets must ascend, but query {query} has no rows: drop empty queries")
         for name, values in (("y", self.y), ("doc_id", self.doc_id)):
             if values is not None and values.shape != (len(self.X),):
                 raise DataError(f"{name} must have one value per row of X ({len(self.X)}), got shape {values.shape}")
@@ -92,7 +92,7 @@ class QuerySet:
         if len(names) != self.X.shape[1] or len(set(names)) != len(names):
             raise DataError(
                 f"feature_names must be {self.X.shape[1]} different names, one per column of X, got {len(names)} "
-                f"with {len(set(names))} different"
+                f"names, {len(set(names))} of them different"
             )
         object.__setattr__(self, "feature_names", tuple(names))
         object.__setattr__(self, "query_columns", dict(self.query_columns))
@@ -118,70 +118,108 @@ class QuerySet:
         y
             Grades, one per row.
         qid
-            The query of each row, in any order; rows are sorted once and `in_caller_order` undoes it.
+            The query of each row, in any order. Rows are sorted once; `in_caller_order` restores their order.
         group
-            Instead of `qid`: how many rows each query has, in order. Queries are then named 0, 1, 2, ...
+            Instead of `qid`: the number of rows of each query, in order. Query ids are then 0, 1, 2, ...
         doc_id
             The document of each row.
         feature_names
-            One per column; f1, f2, ... where not given.
+            One per column; f1, f2, ... by default.
         query_columns
-            Name to one value per query, queries in order of first appearance.
+            Values by column name, one per query, with queries in order of first appearance.
         """
         features = np.asarray(X, dtype=np.float32)
         if features.ndim != 2:
             raise DataError(f"X must have two dimensions, rows and features, got shape {features.shape}")
-        order = None
-        if qid is not None and group is not None:
-            raise DataError("qid and group both given: pass one of them")
-        if qid is not None:
-            row_ids = as_ids(qid, "qid")
-            if len(row_ids) != len(features):
-                raise DataError(f"qid must have one id per row of X ({len(features)}), got {len(row_ids)}")
-            ids, offsets, order = group_by_qid(row_ids)
-        elif group is not None:
-            offsets = offsets_of(group, len(features))
-            ids = np.arange(len(offsets) - 1)
-        else:
-            raise DataError("qid is missing: pass qid= (the query of each row) or group= (rows per query)")
-        grades = None if y is None else _grades(y)
-        docs = None if doc_id is None else as_ids(doc_id, "doc_id")
-        for name, values in (("y", grades), ("doc_id", docs)):
-            if values is not None and len(values) != len(features):
-                raise DataError(f"{name} must have one value per row of X ({len(features)}), got {len(values)}")
+        groups = group_rows(len(features), qid, group)
+        names = () if feature_names is None else feature_names
+        columns = {name: as_column(values) for name, values in (query_columns or {}).items()}
+        return cls._from_groups(groups, features, y, doc_id, names, columns)
+
+    @classmethod
+    def _from_groups(
+        cls,
+        groups: Groups,
+        X: Float32,
+        y: ArrayLike | None,
+        doc_id: ArrayLike | None,
+        feature_names: Sequence[str],
+        query_columns: Mapping[str, NDArray[Any]],
+    ) -> QuerySet:
+        """Sort rows into their groups."""
+        grades = None if y is None else as_grades(y)
+        documents = None if doc_id is None else as_ids(doc_id, "doc_id")
+        for name, values in (("y", grades), ("doc_id", documents)):
+            if values is not None and len(values) != len(X):
+                raise DataError(f"{name} must have one value per row of X ({len(X)}), got {len(values)}")
+        order = groups.row_order
         if order is not None:
-            features = features[order]
+            X = X[order]
             grades = None if grades is None else grades[order]
-            docs = None if docs is None else docs[order]
-        return cls(
-            X=features,
-            y=grades,
-            offsets=offsets,
-            qid=ids,
-            doc_id=docs,
-            feature_names=() if feature_names is None else tuple(feature_names),
-            query_columns={name: _plain(values) for name, values in (query_columns or {}).items()},
-            row_order=order,
-        )
+            documents = None if documents is None else documents[order]
+        return cls(X, grades, groups.offsets, groups.qid, documents, tuple(feature_names), query_columns, order)
 
     @classmethod
     def from_table(
         cls, table: pa.Table | pd.DataFrame, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id"
     ) -> QuerySet:
-        """Build from a pandas or Arrow table; see `kinrank.data.tables.from_table`."""
-        from kinrank.data import tables
+        """Build from a table with one row per candidate, in any order.
 
-        return tables.from_table(table, qid=qid, y=y, doc_id=doc_id)
+        `kinrank.data.tables` defines which columns are features and which belong to the query.
+
+        Parameters
+        ----------
+        table
+            An Arrow table, a pandas DataFrame, or any object with the Arrow stream protocol (Polars, DuckDB).
+            A named index of a DataFrame is a column; an unnamed one is dropped.
+        qid
+            The column of query ids. Required.
+        y
+            The column of grades. Without it, the queries are not judged.
+        doc_id
+            The column of document ids. Optional.
+
+        Raises
+        ------
+        DataError
+            If an id or a grade is null, a query column differs within a query, or a column is neither numeric nor
+            text.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> table = pa.table({"qid": [1, 1], "y": [1, 0], "bm25": [7.5, None], "text": ["alien", "alien"]})
+        >>> queries = QuerySet.from_table(table)
+        >>> queries.feature_names, queries.X.tolist(), queries.query_columns["text"].tolist()
+        (('bm25',), [[7.5], [nan]], ['alien'])
+        """
+        from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
+
+        read = tables.read_table(table, qid=qid, y=y, doc_id=doc_id)
+        return cls._from_groups(read.groups, read.X, read.y, read.doc_id, read.feature_names, read.query_columns)
 
     def to_table(self) -> pa.Table:
-        """As an Arrow table that `from_table` reads back; see `kinrank.data.tables.to_table`."""
-        from kinrank.data import tables
+        """Return an Arrow table that `from_table` reads back: qid, y, doc_id, the features, ``query.NAME`` columns.
 
-        return tables.to_table(self)
+        The vector of a query is in its first row and null in the others: repeated, it would be most of the table.
+
+        Examples
+        --------
+        >>> queries = QuerySet.from_arrays([[7.5], [3.0]], y=[1, 0], qid=[1, 1], query_columns={"intent": ["title"]})
+        >>> queries.to_table().column_names
+        ['qid', 'y', 'f1', 'query.intent']
+        """
+        from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
+
+        return tables.write_table(
+            tables.TableArrays(
+                Groups(self.qid, self.offsets), self.X, self.y, self.doc_id, self.feature_names, self.query_columns
+            )
+        )
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> QuerySet:
-        """Open a folder written by `save`, memory-mapped: nothing is read until it is looked at.
+        """Open a folder written by `save`. It is memory-mapped: values are read when they are used.
 
         Parameters
         ----------
@@ -190,26 +228,40 @@ class QuerySet:
         verify
             Also compare every file with its SHA-256, which reads all of it.
         """
-        meta, arrays = folder.read(path, KIND, verify=verify)
-        return cls(
-            X=arrays["X"],
-            y=arrays.get("y"),
-            offsets=arrays["offsets"],
-            qid=arrays["qid"],
-            doc_id=arrays.get("doc_id"),
-            feature_names=tuple(meta["feature_names"]),
-            query_columns={k.removeprefix(COLUMN): v for k, v in arrays.items() if k.startswith(COLUMN)},
-        )
+        feature_names, state = folder_format.read_folder(path, verify=verify)
+        return cls.from_state(state, feature_names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write as a folder that `open` maps into memory; see `kinrank.data.stream.write_folder`."""
-        from kinrank.data import stream
+        """Write to a folder that `open` memory-maps; see `kinrank.data.folder_format.write_folder`."""
+        folder_format.write_folder([self], path)
 
-        stream.write_folder([self], path)
+    def get_state(self) -> State:
+        """Return the arrays by name, as they are stored in a folder; `from_state` is the inverse."""
+        rows = {"y": self.y, "doc_id": self.doc_id}
+        return {
+            "X": self.X,
+            "offsets": self.offsets,
+            "qid": self.qid,
+            **{name: values for name, values in rows.items() if values is not None},
+            **{_COLUMN + name: values for name, values in self.query_columns.items()},
+        }
+
+    @classmethod
+    def from_state(cls, state: State, feature_names: Sequence[str]) -> QuerySet:
+        """Build from the arrays of `get_state`."""
+        return cls(
+            X=state["X"],
+            y=state.get("y"),
+            offsets=state["offsets"],
+            qid=state["qid"],
+            doc_id=state.get("doc_id"),
+            feature_names=tuple(feature_names),
+            query_columns={k.removeprefix(_COLUMN): v for k, v in state.items() if k.startswith(_COLUMN)},
+        )
 
     @classmethod
     def concat(cls, parts: Sequence[QuerySet]) -> QuerySet:
-        """Several sets as one; their queries must be different ones.
+        """Concatenate sets of different queries.
 
         Examples
         --------
@@ -219,19 +271,17 @@ class QuerySet:
         QuerySet(2 queries, 2 rows, 1 features, not judged)
         """
         if not parts:
-            raise DataError("no sets to put together: pass at least one")
+            raise DataError("no sets to concatenate: pass at least one")
         first, *rest = parts
         for part in rest:
             if part.feature_names != first.feature_names:
                 raise DataError(f"features differ: {first.feature_names} and {part.feature_names}")
             if (part.qid.dtype.kind == "U") != (first.qid.dtype.kind == "U"):
-                raise DataError("query ids are text in one set and numbers in another: make them alike")
+                raise DataError("query ids are text in one set and numbers in another: convert one of them")
         qid = np.concatenate([part.qid for part in parts])
         if len(np.unique(qid)) != len(qid):
             ids, counts = np.unique(qid, return_counts=True)
-            raise DataError(
-                f"query {ids[counts > 1][0].item()!r} is in more than one part: rename it, or keep one of them"
-            )
+            raise DataError(f"query {ids[counts > 1][0].item()!r} is in more than one set: rename it or drop one")
         judged = all(part.y is not None for part in parts)
         named = all(part.doc_id is not None for part in parts)
         columns = set(first.query_columns).intersection(*(part.query_columns for part in rest))
@@ -252,17 +302,17 @@ class QuerySet:
         return (self[i : i + 1] for i in range(len(self)))
 
     def __getitem__(self, queries: int | slice | ArrayLike) -> QuerySet:
-        """Some of the queries: neighbors by slice without copying, any others by index or mask."""
+        """Select queries: by slice without copying, or by position, index array or mask."""
         if isinstance(queries, int | np.integer):
             if not -len(self) <= queries < len(self):
-                raise IndexError(f"query {queries} of {len(self)}")
+                raise IndexError(f"query {queries} is out of range for {len(self)} queries")
             start = int(queries) % len(self)
             queries = slice(start, start + 1)
         if isinstance(queries, slice):
             start, stop, step = queries.indices(len(self))
             if step == 1:
                 offsets = np.asarray(self.offsets[start : max(start, stop) + 1])
-                return self._pick(slice(offsets[0], offsets[-1]), slice(start, stop), offsets - offsets[0])
+                return self._select(slice(offsets[0], offsets[-1]), slice(start, stop), offsets - offsets[0])
             queries = np.arange(start, stop, step)
         index = np.asarray(queries)
         if index.dtype == np.bool_:
@@ -270,11 +320,11 @@ class QuerySet:
                 raise DataError(f"a mask must have one value per query ({len(self)}), got shape {index.shape}")
             index = np.flatnonzero(index)
         elif index.size and not np.issubdtype(index.dtype, np.integer):
-            raise DataError(f"queries are picked by position, slice or mask, got {index.dtype}")
+            raise DataError(f"select queries by position, slice or mask, got {index.dtype}")
         index = index.astype(np.int64)
-        return self._pick(self.rows_of(index), index, offsets_of(self._sizes_of(index)))
+        return self._select(self.rows_of(index), index, offsets_of(sizes_of(self.offsets, index)))
 
-    def _pick(
+    def _select(
         self, rows: slice | NDArray[np.int64], queries: slice | NDArray[np.int64], offsets: NDArray[np.int64]
     ) -> QuerySet:
         return QuerySet(
@@ -288,21 +338,11 @@ class QuerySet:
         )
 
     def rows_of(self, queries: ArrayLike) -> NDArray[np.int64]:
-        """The rows of some queries, in the order of those queries."""
-        index = np.asarray(queries, dtype=np.int64)
-        sizes = self._sizes_of(index)
-        ends = np.cumsum(sizes)
-        shift = np.repeat(self.offsets[:-1][index] - (ends - sizes), sizes)
-        rows: NDArray[np.int64] = np.arange(ends[-1] if len(ends) else 0, dtype=np.int64) + shift
-        return rows
-
-    def _sizes_of(self, queries: NDArray[np.int64]) -> NDArray[np.int64]:
-        # Not `sizes[queries]`, which would look at every query of a set that may hold millions.
-        sizes: NDArray[np.int64] = self.offsets[1:][queries] - self.offsets[:-1][queries]
-        return sizes
+        """Return the rows of the given queries, query by query."""
+        return rows_of(self.offsets, np.asarray(queries, dtype=np.int64))
 
     def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """One value per row, put back into the row order of the arrays that the caller gave."""
+        """Reorder one value per row to the row order of the caller's arrays."""
         if self.row_order is None:
             return values
         restored = np.empty_like(values)
@@ -310,12 +350,12 @@ class QuerySet:
         return restored
 
     def replace(self, **changes: Any) -> QuerySet:
-        """The same queries with other features, grades or columns."""
+        """Return a copy with some attributes replaced."""
         return replace(self, **changes)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """How many candidates each query has."""
+        """The number of candidates of each query."""
         return np.diff(self.offsets)
 
     @property
@@ -325,19 +365,19 @@ class QuerySet:
 
     @property
     def grades(self) -> Float32:
-        """The grades, or an error where nothing is judged."""
+        """The grades. Raises DataError if the queries are not judged."""
         if self.y is None:
             raise DataError("these queries are not judged: pass y=, one grade per row (in a file: column y)")
         return self.y
 
     @property
     def n_rows(self) -> int:
-        """Number of candidates over all queries."""
+        """The number of candidates of all queries."""
         return len(self.X)
 
     @property
     def n_features(self) -> int:
-        """Number of columns of X."""
+        """The number of columns of X."""
         return int(self.X.shape[1])
 
     def __repr__(self) -> str:
@@ -346,23 +386,5 @@ class QuerySet:
 
 
 def default_names(n_features: int) -> tuple[str, ...]:
-    """The names of features that were given none: f1, f2, ..."""
+    """Return the default feature names: f1, f2, ..."""
     return tuple(f"f{i}" for i in range(1, n_features + 1))
-
-
-def _grades(y: ArrayLike) -> Float32:
-    grades = np.asarray(y, dtype=np.float32)
-    if grades.ndim != 1:
-        raise DataError(f"y must have one dimension, got shape {grades.shape}")
-    if not np.all(np.isfinite(grades)):
-        row = int(np.argmin(np.isfinite(grades)))
-        raise DataError(f"y[{row}] is {grades[row]}: a grade must be a number; drop rows that are not judged")
-    return grades
-
-
-def _plain(values: ArrayLike) -> NDArray[Any]:
-    """A column that can be stored and mapped: objects become text, None empty text."""
-    column = np.asarray(values)
-    if column.dtype != object:
-        return column
-    return np.array(["" if value is None else str(value) for value in column.tolist()], dtype=np.str_)

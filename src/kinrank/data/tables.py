@@ -1,16 +1,20 @@
-"""Arrow tables and pandas DataFrames in and out: one row per candidate, what belongs to the query repeated.
+"""Arrow tables and pandas DataFrames: one row per candidate, with the values of the query repeated.
 
-Columns are told apart by name first, then by type:
+Columns are recognized by name first, then by type:
 
 - ``qid``, ``y``, ``doc_id``: the query, the grade, the document (other names by parameter);
-- ``query.NAME``: column NAME of the query, numbers, text, or vectors (lists of numbers of one length);
-- other numbers: features, in the order of the table; a null is NaN;
-- other text: a column of the query, under its own name.
+- ``query.NAME``: query column NAME, with numbers, text or vectors (lists of numbers of one length);
+- other numeric columns: features, in table order; null is NaN;
+- other text columns: query columns of the same name.
+
+This module knows plain arrays only; `QuerySet.from_table` and `QuerySet.to_table` are built on it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +23,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32
-from kinrank.data.queryset import QuerySet
+from kinrank.data.grouping import Groups, group_rows
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
@@ -27,97 +31,74 @@ if TYPE_CHECKING:
 
 QUERY_PREFIX = "query."
 _ROWS_AT_ONCE = 4096
-_UNNAMED_INDEX = re.compile(r"__index_level_\d+__\Z")  # what pandas calls an index without a name
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__\Z")  # pandas' name for an index without one
 
 
-def from_table(table: pa.Table | pd.DataFrame, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id") -> QuerySet:
-    """Build a QuerySet from a table with one row per candidate, rows in any order.
+@dataclass(frozen=True, eq=False)
+class TableArrays:
+    """The columns of a table as arrays, rows in table order; `groups` defines the order by query."""
 
-    Parameters
-    ----------
-    table
-        An Arrow table, a pandas DataFrame, or anything that speaks the Arrow stream protocol (polars, DuckDB).
-        A named index of a DataFrame counts as a column, one without a name is left out.
-    qid
-        The column of query ids. Required.
-    y
-        The column of grades; where it is not there, the queries are not judged.
-    doc_id
-        The column of document ids, if there is one.
+    groups: Groups
+    X: Float32
+    y: NDArray[Any] | None
+    doc_id: NDArray[Any] | None
+    feature_names: tuple[str, ...]
+    query_columns: Mapping[str, NDArray[Any]]
 
-    Raises
-    ------
-    DataError
-        Where an id or a grade is null, a column of the query differs within a query, or a column is neither
-        numbers nor text.
 
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> table = pa.table({"qid": [1, 1], "y": [1, 0], "bm25": [7.5, None], "text": ["alien", "alien"]})
-    >>> queries = from_table(table)
-    >>> queries.feature_names, queries.X.tolist(), queries.query_columns["text"].tolist()
-    (('bm25',), [[7.5], [nan]], ['alien'])
-    """
+def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str) -> TableArrays:
+    """Read a table with one row per candidate, in any order; see `QuerySet.from_table`."""
     columns = _columns(table)
     if qid not in columns:
         raise DataError(
             f"no column {qid!r} for the query ids among {list(columns)}: pass qid=, the name of that column, or "
             "rename it (kinrank convert --qid NAME does)"
         )
-    _refuse_kinds(columns, y)
+    _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id) if name in columns}
     for name, column in special.items():
-        _refuse_nulls(name, column)
+        _check_not_null(name, column)
     features = {name: column for name, column in columns.items() if _is_feature(name, column.type)}
-    queries = QuerySet.from_arrays(
-        _matrix(list(features.values()), len(special[qid])),
-        special[y].to_numpy() if y in special else None,
-        qid=_ids(special[qid]),
-        doc_id=_ids(special[doc_id]) if doc_id in special else None,
-        feature_names=list(features),
-    )
+    groups = group_rows(len(special[qid]), _ids(special[qid]), None)
     query_columns = {
         name.removeprefix(QUERY_PREFIX): (_vector_per_query if _is_vector(name, column.type) else _one_per_query)(
-            name, column, queries
+            name, column, groups
         )
         for name, column in columns.items()
         if name not in features
     }
-    return queries.replace(query_columns=query_columns)
+    return TableArrays(
+        groups=groups,
+        X=_matrix(list(features.values()), len(special[qid])),
+        y=special[y].to_numpy() if y in special else None,
+        doc_id=_ids(special[doc_id]) if doc_id in special else None,
+        feature_names=tuple(features),
+        query_columns=query_columns,
+    )
 
 
-def to_table(queries: QuerySet) -> pa.Table:
-    """As an Arrow table that `from_table` reads back: qid, y, doc_id, the features, ``query.NAME`` columns.
-
-    The vector of a query is in its first row, null in the others: it would be most of the table if repeated.
-
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[7.5], [3.0]], y=[1, 0], qid=[1, 1], query_columns={"intent": ["title"]})
-    >>> to_table(queries).column_names
-    ['qid', 'y', 'f1', 'query.intent']
-    """
-    for name in queries.feature_names:
+def write_table(arrays: TableArrays) -> pa.Table:
+    """Return the table that `read_table` reads back; rows must be grouped."""
+    for name in arrays.feature_names:
         if is_reserved(name):
             raise DataError(f"feature {name!r} has the name of another column of the table: rename it")
-    query_of_row = pa.array(queries.query_of_row)
-    columns = {"qid": pa.array(queries.qid).take(query_of_row)}
-    if queries.y is not None:
-        columns["y"] = pa.array(queries.y)
-    if queries.doc_id is not None:
-        columns["doc_id"] = pa.array(queries.doc_id)
-    for i, name in enumerate(queries.feature_names):
-        columns[name] = pa.array(np.ascontiguousarray(queries.X[:, i]))
-    for name, values in queries.query_columns.items():
+    query_of_row = pa.array(arrays.groups.query_of_row)
+    columns = {"qid": pa.array(arrays.groups.qid).take(query_of_row)}
+    if arrays.y is not None:
+        columns["y"] = pa.array(arrays.y)
+    if arrays.doc_id is not None:
+        columns["doc_id"] = pa.array(arrays.doc_id)
+    for i, name in enumerate(arrays.feature_names):
+        columns[name] = pa.array(np.ascontiguousarray(arrays.X[:, i]))
+    for name, values in arrays.query_columns.items():
         columns[QUERY_PREFIX + name] = (
-            pa.array(values).take(query_of_row) if values.ndim == 1 else _vectors_once(values, queries)
+            pa.array(values).take(query_of_row) if values.ndim == 1 else _vectors_once(values, arrays.groups)
         )
     return pa.table(columns)
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a feature cannot have this name, since the table has another column for it.
+    """Return whether a table uses this name for another column, so that no feature can have it.
 
     Examples
     --------
@@ -128,7 +109,7 @@ def is_reserved(name: str) -> bool:
 
 
 def _columns(table: Any) -> dict[str, pa.ChunkedArray]:
-    """The columns by name, dictionary columns (categories) as what they stand for."""
+    """Return the columns by name, with dictionary columns (categories) decoded."""
     if hasattr(table, "iloc"):  # pandas, without importing it
         arrow = pa.Table.from_pandas(table.rename(columns=str))
     elif hasattr(table, "__arrow_c_stream__"):
@@ -138,7 +119,7 @@ def _columns(table: Any) -> dict[str, pa.ChunkedArray]:
     columns: dict[str, pa.ChunkedArray] = {}
     for name, column in zip(arrow.column_names, arrow.columns, strict=True):
         if name in columns:
-            raise DataError(f"two columns are called {name!r}: rename one")
+            raise DataError(f"two columns are named {name!r}: rename one")
         if not _UNNAMED_INDEX.match(name):
             columns[name] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
     return columns
@@ -164,14 +145,14 @@ def _is_vector(name: str, kind: pa.DataType) -> bool:
 
 
 def _is_feature(name: str, kind: pa.DataType) -> bool:
-    """Whether a column is a feature; if not, it belongs to the query."""
+    """Return whether a column is a feature; if not, it belongs to the query."""
     return _is_number(kind) and not name.startswith(QUERY_PREFIX)
 
 
 def _matrix(columns: list[pa.ChunkedArray], n_rows: int) -> Float32:
     X = np.empty((n_rows, len(columns)), dtype=np.float32)
     values = [column.cast(pa.float32(), safe=False).to_numpy() for column in columns]
-    # From columns to rows in pieces that the cache holds: three times as fast as column after column.
+    # Transpose in pieces that fit the cache: three times as fast as one column at a time.
     for start in range(0, n_rows, _ROWS_AT_ONCE):
         piece = X[start : start + _ROWS_AT_ONCE]
         for i, column in enumerate(values):
@@ -185,57 +166,58 @@ def _ids(column: pa.ChunkedArray) -> NDArray[Any]:
     return ids
 
 
-def _one_per_query(name: str, column: pa.ChunkedArray, queries: QuerySet) -> NDArray[Any]:
-    """The value that all rows of a query share."""
+def _one_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDArray[Any]:
+    """Return the value that all rows of a query share."""
     codes, values = _encoded(column)
-    if queries.row_order is not None:
-        codes = codes[queries.row_order]
-    first = codes[queries.offsets[:-1]]
-    differs = codes != first[queries.query_of_row]
+    if groups.row_order is not None:
+        codes = codes[groups.row_order]
+    first = codes[groups.offsets[:-1]]
+    query_of_row = groups.query_of_row
+    differs = codes != first[query_of_row]
     if differs.any():
         row = int(np.argmax(differs))
-        query = int(queries.query_of_row[row])
+        query = int(query_of_row[row])
         one, other = values[[first[query], codes[row]]].tolist()
         raise DataError(
-            f"column {name!r} is {one!r} and {other!r} within query {queries.qid[query].item()!r}, but text and "
+            f"column {name!r} is {one!r} and {other!r} within query {groups.qid[query].item()!r}, but text and "
             f"{QUERY_PREFIX}* columns belong to the query: drop the column"
         )
-    one_each: NDArray[Any] = values[first]
-    return one_each
+    shared: NDArray[Any] = values[first]
+    return shared
 
 
-def _vector_per_query(name: str, column: pa.ChunkedArray, queries: QuerySet) -> NDArray[Any]:
-    """The vector of each query, from the rows that have one; there must be no two different ones."""
-    row_of = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+def _vector_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDArray[Any]:
+    """Return the vector of each query from the rows that have one."""
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
     lists = column.drop_null().combine_chunks()
     lengths = np.unique(pc.list_value_length(lists).to_numpy(zero_copy_only=False))
     if len(lengths) > 1:
-        raise DataError(f"column {name!r} has vectors of lengths {lengths[:2].tolist()}: all must be of one length")
-    vectors = pc.list_flatten(lists).to_numpy(zero_copy_only=False).reshape(len(row_of), -1)
-    place = np.arange(queries.n_rows) if queries.row_order is None else np.argsort(queries.row_order)
-    query = queries.query_of_row[place[row_of]]
+        raise DataError(f"column {name!r} has vectors of lengths {lengths[:2].tolist()}: make all the same length")
+    vectors = pc.list_flatten(lists).to_numpy(zero_copy_only=False).reshape(len(rows), -1)
+    position = np.arange(groups.offsets[-1]) if groups.row_order is None else np.argsort(groups.row_order)
+    query = groups.query_of_row[position[rows]]
     known, first = np.unique(query, return_index=True)
-    if len(known) < len(queries):
-        lacking = np.setdiff1d(np.arange(len(queries)), known)[0]
-        raise DataError(f"column {name!r} has no vector for query {queries.qid[lacking].item()!r}: give one to each")
-    one_each: NDArray[Any] = vectors[first]
-    differs = (vectors != one_each[query]).any(axis=1)
+    if len(known) < len(groups.qid):
+        missing = np.setdiff1d(np.arange(len(groups.qid)), known)[0]
+        raise DataError(f"column {name!r} has no vector for query {groups.qid[missing].item()!r}: add one per query")
+    shared: NDArray[Any] = vectors[first]
+    differs = (vectors != shared[query]).any(axis=1)
     if differs.any():
-        other = queries.qid[query[np.argmax(differs)]].item()
+        other = groups.qid[query[np.argmax(differs)]].item()
         raise DataError(f"column {name!r} has two different vectors for query {other!r}: keep one of them")
-    return one_each
+    return shared
 
 
-def _vectors_once(vectors: NDArray[Any], queries: QuerySet) -> pa.Array:
-    """The vector of each query in its first row, null elsewhere."""
-    place = np.full(queries.n_rows, -1)
-    place[queries.offsets[:-1]] = np.arange(len(queries))
+def _vectors_once(vectors: NDArray[Any], groups: Groups) -> pa.Array:
+    """Return a column with the vector of each query in its first row and null elsewhere."""
+    query = np.full(groups.offsets[-1], -1)
+    query[groups.offsets[:-1]] = np.arange(len(vectors))
     lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    return lists.take(pa.array(place, mask=place < 0))
+    return lists.take(pa.array(query, mask=query < 0))
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """A column as codes into its different values; null text is empty, a null number NaN."""
+    """Return a column as codes into its unique values. Null text becomes empty text, a null number NaN."""
     if not len(column):
         return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
@@ -245,13 +227,13 @@ def _encoded(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], NDArray[Any]]:
     return encoded.indices.to_numpy(), values.to_numpy(zero_copy_only=False)
 
 
-def _refuse_nulls(name: str, column: pa.ChunkedArray) -> None:
+def _check_not_null(name: str, column: pa.ChunkedArray) -> None:
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
-        raise DataError(f"column {name!r} is null in row {row}: every row needs one; fill it or drop the row")
+        raise DataError(f"column {name!r} is null in row {row}, but every row needs a value: fill it or drop the row")
 
 
-def _refuse_kinds(columns: dict[str, pa.ChunkedArray], y: str) -> None:
+def _check_types(columns: dict[str, pa.ChunkedArray], y: str) -> None:
     for name, column in columns.items():
         known = _is_number(column.type) or _is_text(column.type) or _is_vector(name, column.type)
         if not known or (name == y and not _is_number(column.type)):

@@ -11,7 +11,6 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.tables import from_table
 from kinrank.data.textfile import PathLike, read_bytes
 from kinrank.data.vectors import VECTORS, align_vectors
 from kinrank.engines.logger import TEXT
@@ -53,7 +52,7 @@ def read_judgments(path: PathLike, columns: Columns | None = None) -> QuerySet:
             path, 0, f"no column {absent[0]!r} among {table.column_names}: say what it is called, or add it"
         )
     table = table.rename_columns([TEXT if name == names.text else name for name in table.column_names])
-    judged = from_table(table, qid=names.qid, y=names.y, doc_id=names.doc_id)
+    judged = QuerySet.from_table(table, qid=names.qid, y=names.y, doc_id=names.doc_id)
     if judged.n_features:
         raise FileFormatError(
             path,

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32
-from kinrank.data.grouping import as_ids, offsets_of
+from kinrank.data.columns import as_ids
+from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS
 from kinrank.engines.base import Engine

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from kinrank.data.folder_format import write_folder
 from kinrank.data.parquet import read_parquet, write_parquet
 from kinrank.data.queryset import QuerySet
-from kinrank.data.stream import write_folder
-from kinrank.data.tables import to_table
 from kinrank.data.textfile import PathLike, write_json, writing
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.retry import RetryingPool
@@ -124,7 +123,7 @@ class ResumableLog:
         if self.out.suffix != ".parquet":
             write_folder(self._parts(), self.out)
             return
-        parts = map(to_table, self._parts())
+        parts = (part.to_table() for part in self._parts())
         first = next(parts)
         with writing(self.out) as stream, pq.ParquetWriter(stream, first.schema, compression="zstd") as writer:
             writer.write_table(first)

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank.data.grouping import as_ids
+from kinrank.data.columns import as_ids
 from kinrank.errors import DataError, ParameterError
 
 Ties = Literal["order", "pessimistic", "optimistic", "average", "doc_id"]

@@ -251,7 +251,7 @@ class SumTree:
                 marks.append(marks_of(part.qid))
                 yield part
 
-        with self.blocks.blamed(block):
+        with self.blocks.error_context(block):
             made = self.plan.sums(noted()).pack()
         self._noted(block, marks)
         return made

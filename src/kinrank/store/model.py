@@ -9,13 +9,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kinrank import folder
+from kinrank.arrays import State
 from kinrank.data.marks import Marks
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError
+from kinrank.store.state import nest, unnest
 
 KIND = "model"
-_EXAMPLES = "examples."  # what the files of stored examples begin with
-_COLUMN = "column."
 _LEARNED_FROM = "learned_from"
 
 Examples = tuple[QuerySet, NDArray[Any]]
@@ -58,7 +58,7 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
         "feature_names": list(record.feature_names),
         "version": record.version,
     }
-    stored = {f"{_EXAMPLES}{name}": array for name, array in _arrays_of(examples).items()}
+    stored = nest(examples=_arrays_of(examples))
     if record.learned_from is not None:
         stored[_LEARNED_FROM] = record.learned_from
     folder.write(path, KIND, meta, {**record.arrays, **stored})
@@ -73,31 +73,23 @@ def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, 
     """Read a model folder, and the examples stored in it; None where there are none."""
     meta, arrays = folder.read(path, KIND)
     marks = arrays.pop(_LEARNED_FROM, None)
-    stored = {name: array for name, array in arrays.items() if name.startswith(_EXAMPLES)}
-    learned = {name: array for name, array in arrays.items() if name not in stored}
+    examples = unnest(arrays, "examples")
+    learned = {name: array for name, array in arrays.items() if not name.startswith("examples.")}
     try:
         record = ModelRecord(
             meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learned, marks
         )
-        return record, _examples_of(stored, record.feature_names)
+        return record, _examples_of(examples, record.feature_names)
     except (KeyError, TypeError) as error:
         raise DamagedFolderError(f"{os.fspath(path)}: the manifest lacks {error}: not written by kinrank") from None
 
 
-def _arrays_of(examples: Examples | None) -> dict[str, NDArray[Any]]:
+def _arrays_of(examples: Examples | None) -> State:
     if examples is None:
         return {}
     queries, scores = examples
-    columns = {f"{_COLUMN}{name}": values for name, values in queries.query_columns.items()}
-    return {"X": queries.X, "offsets": queries.offsets, "qid": queries.qid, "scores": scores, **columns}
+    return {**queries.replace(y=None, doc_id=None).get_state(), "scores": scores}
 
 
-def _examples_of(stored: dict[str, NDArray[Any]], feature_names: tuple[str, ...]) -> Examples | None:
-    if not stored:
-        return None
-    arrays = {name.removeprefix(_EXAMPLES): array for name, array in stored.items()}
-    columns = {name.removeprefix(_COLUMN): array for name, array in arrays.items() if name.startswith(_COLUMN)}
-    queries = QuerySet(
-        arrays["X"], None, arrays["offsets"], arrays["qid"], feature_names=feature_names, query_columns=columns
-    )
-    return queries, arrays["scores"]
+def _examples_of(arrays: State, feature_names: tuple[str, ...]) -> Examples | None:
+    return (QuerySet.from_state(arrays, feature_names), arrays["scores"]) if arrays else None

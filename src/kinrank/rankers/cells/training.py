@@ -143,7 +143,7 @@ class Picker:
     def __call__(self, block: int) -> list[QuerySet]:
         """Read the block and pick; a bad row is found here, where it is known which block it is in."""
         picked = self.sample.pick(self.blocks.read(block))
-        with self.blocks.blamed(block):
+        with self.blocks.error_context(block):
             for part in picked:
                 self.preparer.check(part.X, part)
         return picked
@@ -170,7 +170,7 @@ class Summer:
 
     def __call__(self, block: int) -> CellMemory:
         """Read the block and sum."""
-        with self.blocks.blamed(block):
+        with self.blocks.error_context(block):
             return self.plan.sums(self.blocks.read(block))
 
 

@@ -1,38 +1,60 @@
-"""Judged queries larger than memory: written to the folder form block by block, opened memory-mapped."""
+"""The folder format of a QuerySet: written block by block, opened memory-mapped, for data larger than memory.
+
+This module knows plain arrays only; `QuerySet.open` and `QuerySet.save` are built on it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kinrank import folder
-from kinrank.data.queryset import COLUMN, KIND, QuerySet
+from kinrank.arrays import State
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
 
+KIND = "queries"
 _ROWS_PER_COPY = 1 << 20
 
 
-def write_folder(blocks: Iterable[QuerySet], path: PathLike) -> None:
-    """Write blocks of queries as one folder that `QuerySet.open` maps into memory.
+class Block(Protocol):
+    """What `write_folder` needs of a QuerySet."""
 
-    Only one block is held at a time. The folder appears when all of it is written, or not at all.
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """One name per feature."""
+
+    def get_state(self) -> State:
+        """Return the arrays by name."""
+
+
+def read_folder(path: PathLike, *, verify: bool) -> tuple[tuple[str, ...], State]:
+    """Return the feature names and the memory-mapped arrays of a folder; see `QuerySet.open`."""
+    meta, arrays = folder.read(path, KIND, verify=verify)
+    return tuple(meta["feature_names"]), arrays
+
+
+def write_folder(blocks: Iterable[Block], path: PathLike) -> None:
+    """Write QuerySets to one folder, which `QuerySet.open` memory-maps.
+
+    Only one block is held in memory at a time. The folder is created when all of it is written, or not at all.
 
     Parameters
     ----------
     blocks
-        Sets with the same features and columns, no query in two of them; `iter_parquet` makes such blocks.
+        QuerySets with the same features and columns and different queries, as `iter_parquet` yields them.
     path
-        The folder; one that holds queries is replaced, anything else is refused.
+        The folder. An existing folder of queries is replaced; anything else raises.
 
     Examples
     --------
     >>> import pathlib, tempfile
+    >>> from kinrank import QuerySet
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "judged"
     >>> write_folder((QuerySet.from_arrays([[float(i)]], y=[0], qid=[i]) for i in range(3)), path)
     >>> QuerySet.open(path)
@@ -43,43 +65,32 @@ def write_folder(blocks: Iterable[QuerySet], path: PathLike) -> None:
         with ExitStack() as stack:
             files: dict[str, _GrowingArray] = {}
             for block in blocks:
-                arrays = dict(_arrays(block))
+                arrays = block.get_state()
                 if features is None:
                     features = block.feature_names
                     files = {name: stack.enter_context(_GrowingArray(staging, name)) for name in arrays}
                     files["offsets"].append(np.zeros(1, dtype=np.int64))
-                _check_alike(block, features, arrays, files)
+                _check_same_columns(block.feature_names, features, arrays, files)
                 first_row = files["X"].length
                 for name, values in arrays.items():
-                    files[name].append(values + first_row if name == "offsets" else values)
+                    files[name].append(values[1:] + first_row if name == "offsets" else values)
         if features is None:
-            raise DataError("no blocks to write: the stream of queries is empty")
-        _refuse_repeated(staging / folder.file_name("qid"))
+            raise DataError("no blocks to write: pass at least one QuerySet")
+        _check_unique(staging / folder.file_name("qid"))
         folder.seal(staging, KIND, {"feature_names": list(features)}, list(files))
 
 
-def _arrays(block: QuerySet) -> Iterator[tuple[str, NDArray[Any]]]:
-    """What a block adds to each file of the folder; offsets without the leading 0."""
-    yield "X", block.X
-    yield "offsets", block.offsets[1:]
-    yield "qid", block.qid
-    if block.y is not None:
-        yield "y", block.y
-    if block.doc_id is not None:
-        yield "doc_id", block.doc_id
-    for name, values in block.query_columns.items():
-        yield COLUMN + name, values
-
-
-def _check_alike(block: QuerySet, features: tuple[str, ...], arrays: Iterable[str], files: Iterable[str]) -> None:
-    if block.feature_names != features:
-        raise DataError(f"features differ between blocks: {features} and {block.feature_names}")
+def _check_same_columns(
+    names: tuple[str, ...], features: tuple[str, ...], arrays: Iterable[str], files: Iterable[str]
+) -> None:
+    if names != features:
+        raise DataError(f"features differ between blocks: {features} and {names}")
     odd = set(arrays).symmetric_difference(files)
     if odd:
-        raise DataError(f"{sorted(odd)[0]!r} is in some blocks and not in others: give it to all of them or to none")
+        raise DataError(f"{sorted(odd)[0]!r} is in some blocks but not in others: add it to all of them or to none")
 
 
-def _refuse_repeated(file: Path) -> None:
+def _check_unique(file: Path) -> None:
     ids = np.sort(np.load(file, allow_pickle=False))
     repeated = ids[1:] == ids[:-1]
     if repeated.any():
@@ -90,8 +101,8 @@ def _refuse_repeated(file: Path) -> None:
 class _GrowingArray:
     """A ``.npy`` file that grows along its first axis.
 
-    NumPy leaves room in the header for any length, so the header is written first and again at the end. An array
-    that turns out to need a wider type (longer ids) is copied once into a wider file.
+    NumPy pads the header so that any length fits: it is written first, and again at the end. An array that needs a
+    wider type later (longer ids) is copied once to a wider file.
     """
 
     def __init__(self, staging: Path, name: str) -> None:
@@ -114,7 +125,7 @@ class _GrowingArray:
             self.dtype, self.row_shape = values.dtype, values.shape[1:]
             self._write_header()
         if (self.dtype.kind == "U") != (values.dtype.kind == "U"):
-            raise DataError(f"{self.name!r} is text in one block and numbers in another: make them alike")
+            raise DataError(f"{self.name!r} is text in one block and numbers in another: convert one of them")
         dtype = np.result_type(self.dtype, values.dtype)
         if dtype != self.dtype:
             self._widen(dtype)
