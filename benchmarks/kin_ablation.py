@@ -1,6 +1,6 @@
-"""Which ingredients of KinRanker pay: MSRD's training and validation queries, three folds by movie, NDCG@10.
+"""Which ingredients of KinRanker help: MSRD's training and validation queries, three folds by movie, NDCG@10.
 
-Every row is the default KinRanker with something left out or put in. The test queries are not read.
+Each variant is the default KinRanker with one ingredient removed or added. The test queries are not read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS = {"reference": "bm25_all", "group_column": "movie"}
 
 
 class Bare(KinRanker):
-    """Trees that see the features alone."""
+    """The features alone."""
 
     @staticmethod
     def _table(queries, local):  # noqa: ARG004
@@ -32,7 +32,7 @@ class Bare(KinRanker):
 
 
 class Standing(KinRanker):
-    """Features and their standing."""
+    """The features and their standing among the candidates."""
 
     @staticmethod
     def _table(queries, local):  # noqa: ARG004
@@ -40,7 +40,7 @@ class Standing(KinRanker):
 
 
 class Local(KinRanker):
-    """Features, the local score and its standing."""
+    """The features, the local score and its standing."""
 
     @staticmethod
     def _table(queries, local):
@@ -49,7 +49,7 @@ class Local(KinRanker):
 
 
 class Described(KinRanker):
-    """Everything, and the description of the query."""
+    """All ingredients, and the description of the query."""
 
     def _fit(self, queries):
         self._describer = Describer("summaries+text", reference="bm25_all", n_components=46).fit(queries)
@@ -61,7 +61,7 @@ class Described(KinRanker):
 
 
 class DescribedFeatures(Described):
-    """Features and the description of the query: what local scores know of it, without learning per query."""
+    """The features and the description of the query: the information of the local score, without a local model."""
 
     def _table(self, queries, local):  # noqa: ARG002
         points = np.repeat(self._describer.transform(queries), queries.sizes, axis=0)
@@ -69,7 +69,7 @@ class DescribedFeatures(Described):
 
 
 def run() -> dict[str, object]:
-    """Every variant against trees on the features alone, with and without the blend."""
+    """Compare every variant, with and without the blend, with trees on the features alone."""
     found: dict[str, list[np.ndarray]] = {}
     jobs = [(fold, name) for fold in range(FOLDS) for name in variants()]
     with ProcessPoolExecutor(2) as pool:
@@ -82,7 +82,7 @@ def run() -> dict[str, object]:
 
 
 def measured(job: tuple[int, str]) -> dict[str, np.ndarray]:
-    """NDCG@10 of a variant on the queries of a fold: its trees alone, and blended."""
+    """Measure NDCG@10 of a variant on a fold: its trees alone, and the blend."""
     fold, name = job
     parts = msrd()
     judged = QuerySet.concat([parts["train"], parts["vali"]])
@@ -97,7 +97,7 @@ def measured(job: tuple[int, str]) -> dict[str, np.ndarray]:
 
 
 def variants() -> dict[str, KinRanker]:
-    """Unfitted."""
+    """Return the unfitted rankers."""
     return {
         "features": Bare(**SETTINGS),
         "features and standing": Standing(**SETTINGS),

@@ -1,9 +1,9 @@
-"""KinRanker costs at most 1.5 times LightGBM's prediction to rank a query and at most 6 times one LightGBM to train.
+"""KinRanker ranks a query in at most 1.5 times LightGBM's prediction time, and trains in at most 6 times one LightGBM.
 
-Ranking one query: KinRanker against a LightGBM of as many trees as its members have together, of the same shape, on the
-raw features; on generated queries of 100 candidates and 46 features, where few trees are kept, and on MSRD, where all
-are. Training: MSRD's training queries, KinRanker with its default settings against one LightGBM of the same shape with
-as many trees as one member grows. Turns, medians, one thread.
+Ranking: KinRanker compared with one LightGBM on the raw features that has as many trees as all members of KinRanker
+together, of the same shape. Measured on generated queries with 100 candidates and 46 features, where few trees are
+kept, and on MSRD, where all are. Training: KinRanker with default settings on MSRD's training queries, compared with
+one LightGBM with as many trees as one member. Interleaved runs, medians, one thread.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SETTINGS = {"reference": "bm25_all", "group_column": "movie"}
 
 
 def trees() -> LambdaMART:
-    """As KinRanker grows them by default, on one thread."""
+    """Return KinRanker's default trees, with one thread."""
     return LambdaMART(n_trees=TREES, params={"feature_fraction": 0.5}, **SHAPE)
 
 
 def run() -> dict[str, object]:
-    """The ratios."""
+    """Return the times and ratios."""
     movies = msrd()
     world = make_intents(2_000, 200, n_docs=100, n_features=46, seed=0)
     return {
@@ -39,7 +39,7 @@ def run() -> dict[str, object]:
 
 
 def ranking(train: QuerySet, test: QuerySet, settings: dict[str, object], repeats: int = 200) -> dict[str, float]:
-    """Milliseconds for one query, and the ratio."""
+    """Return the milliseconds to rank one query, and the ratio."""
     kin = KinRanker(400, trees=trees(), **settings).fit(train)
     total = sum(model.n_trees_ for model in kin.members_)
     lightgbm = LambdaMART(n_trees=total, **SHAPE).fit(train)
@@ -60,7 +60,7 @@ def ranking(train: QuerySet, test: QuerySet, settings: dict[str, object], repeat
 
 
 def training(train: QuerySet, repeats: int = 3) -> dict[str, float]:
-    """Seconds to train, and the ratio."""
+    """Return the seconds to train, and the ratio."""
     seconds = medians(
         interleaved(
             {

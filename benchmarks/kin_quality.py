@@ -1,12 +1,12 @@
-"""KinRanker against tuned LightGBM, XGBoost and CatBoost: NDCG@10 on eight worlds, paired tests, Holm.
+"""KinRanker compared with tuned LightGBM, XGBoost and CatBoost: NDCG@10 on eight collections, paired tests, Holm.
 
-Every library tries the same three shapes of trees. Peers choose theirs, and their number of trees, on validation
-queries and are then grown again on training and validation queries together; KinRanker chooses its shape by its own
-record out of fold, on the same queries. Test queries choose nothing. "Best peer" is the one of the three that is best
-*on test*, which favors the peers. The bag is as many LightGBM models as KinRanker has, of the chosen shape, each on
-four fifths of the rows and features, with as many trees as were best for one model or twice as many, by validation.
-"described" is LightGBM with what KinRanker knows of a query and the peers do not, its description, among the features:
-a gain over it is no gain of more information. Holm corrects all tests against the best peer and the bag together.
+Every library tries the same three tree shapes. The peers choose the shape and the number of trees on the validation
+queries and are refitted on training and validation queries. KinRanker chooses its shape on the same queries by its
+out-of-fold record. Nothing is chosen on test queries, except that "best peer" is the library that is best *on test*,
+which favors the peers. "bag" is as many LightGBM models as KinRanker has members, of the chosen shape, each on four
+fifths of the rows and features, with the tuned number of trees or twice as many, chosen on validation queries.
+"described" is LightGBM with the query's description among its features: it has the same information as KinRanker. Holm
+corrects all tests against the best peer and the bag together.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired, holm
 from kinrank.study.peers import PEERS
 
-# Trees tie, and rows may lie sorted by grade: documents that tie share the mean of their places.
+# Trees produce ties, and rows may be sorted by grade, so tied documents share their mean rank.
 MEASURE = NDCG(ties="average") @ 10
 COLLECTIONS = ("msrd", "msrd-tenth", "MQ2007", "mwmbl", "MQ2008", "OHSUMED", "icecat", "one-intent")
 OPTIONS = {"only": ("all", *COLLECTIONS), "workers": ("2", "1")}
 LIBRARIES = ("lightgbm", "xgboost", "catboost")
 MEMBERS = 4
 MOST_TREES = 300
-# Leaves, least rows in a leaf, learning rate.
+# Leaves, minimum rows per leaf, learning rate.
 SHAPES = ((7, 50, 0.05), (15, 50, 0.05), (31, 20, 0.05))
 SETTINGS: dict[str, dict[str, object]] = {
     "msrd": {"reference": "bm25_all", "group_column": "movie"},
@@ -43,8 +43,8 @@ SETTINGS: dict[str, dict[str, object]] = {
     "MQ2008": {"reference": 24},
 }
 
-# What is asked of the gain over the best peer: at least so much, p below, the lower end of its 95% interval above.
-ASKED: dict[str, dict[str, float]] = {
+# Required gain over the best peer: minimum, upper limit of p, lower limit of the 95% interval.
+REQUIRED: dict[str, dict[str, float]] = {
     "msrd": {"gain": 0.004, "p": 0.01},
     "msrd-tenth": {"gain": 0.004, "p": 0.01},
     "MQ2007": {"gain": 0.0, "p": 0.05},
@@ -56,9 +56,9 @@ Split = tuple[QuerySet, QuerySet, QuerySet]
 
 
 def run(only: str = "all", workers: str = "2") -> dict[str, object]:
-    """Every method on every collection, and the tests against the best peer and the bag."""
+    """Measure every method on every collection, and test KinRanker against the best peer and the bag."""
     chosen = COLLECTIONS if only == "all" else (only,)
-    os.environ["OMP_NUM_THREADS"] = "1"  # one process per core; OpenMP threads on top of that stand in each other's way
+    os.environ["OMP_NUM_THREADS"] = "1"  # one process per core: more OpenMP threads would compete
     jobs = [(name, split, method) for name in chosen for split in range(len(splits(name))) for method in methods(name)]
     found: dict[tuple[str, str], list[np.ndarray]] = {}
     notes: dict[str, list[str]] = {}
@@ -77,13 +77,13 @@ def run(only: str = "all", workers: str = "2") -> dict[str, object]:
 
 
 def methods(name: str) -> tuple[str, ...]:
-    """What is compared on a collection."""
+    """Return the methods to compare on a collection."""
     return ("single", "kin") if name == "one-intent" else (*LIBRARIES, "bag", "described", "single", "kin")
 
 
 @cache
 def splits(name: str) -> list[Split]:
-    """Training, validation and test queries, once or five times."""
+    """Return the (train, validation, test) splits of a collection: one, or five folds."""
     return list(_splits(name))
 
 
@@ -105,8 +105,8 @@ def _splits(name: str) -> Iterator[Split]:
                 queries[fold == label],
             )
     elif name == "one-intent":
-        world = make_intents(1_000, 1_000, n_features=46, n_intents=3, spread=0.0, seed=1)
-        train, test = world[:1_000], world[1_000:]
+        queries = make_intents(1_000, 1_000, n_features=46, n_intents=3, spread=0.0, seed=1)
+        train, test = queries[:1_000], queries[1_000:]
         yield train[:800], train[800:], test
     else:
         yield from letor_folds(name)
@@ -122,7 +122,7 @@ def _measured(job: tuple[str, int, str]) -> tuple[np.ndarray, str]:
 def score(
     method: str, train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, object]
 ) -> tuple[np.ndarray, str]:
-    """Scores of the test queries, and what was chosen on the others."""
+    """Return the scores of the test queries, and the chosen settings."""
     both = QuerySet.concat([train, vali])
     if method == "single":
         return SingleRanker(missing="zero").fit(both).predict(test), ""
@@ -148,7 +148,7 @@ def score(
 
 
 def _bag(shape: tuple[int, int, float], n_trees: int, train: QuerySet, test: QuerySet) -> np.ndarray:
-    """Scores of LightGBM models that see different rows and features."""
+    """Sum the scores of LightGBM models trained on different samples of rows and features."""
     sampled = {"feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1}
     params = _params("lightgbm", shape) | sampled
     members = [
@@ -159,7 +159,7 @@ def _bag(shape: tuple[int, int, float], n_trees: int, train: QuerySet, test: Que
 
 
 def _described(train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, object]) -> tuple[Split, QuerySet]:
-    """All queries with their description, as KinRanker makes it, among the features; and training and validation."""
+    """Add KinRanker's description of the query to the features of all queries."""
     blocks = "summaries+text" if VECTORS in train.query_columns else "summaries"
     both = QuerySet.concat([train, vali])
     describer = Describer(blocks, reference=settings.get("reference"), n_components=46).fit(both)
@@ -183,7 +183,7 @@ def _trees(leaves: int, least: int, rate: float) -> LambdaMART:
 
 
 def _tuned(library: str, train: QuerySet, vali: QuerySet) -> tuple[tuple[int, int, float], int]:
-    """The shape that is best on validation, and how many trees of it."""
+    """Return the best shape on the validation queries, and its number of trees."""
     tried = []
     for shape in SHAPES:
         peer = PEERS[library](MOST_TREES, learning_rate=shape[2], params=_params(library, shape))
@@ -195,40 +195,42 @@ def _tuned(library: str, train: QuerySet, vali: QuerySet) -> tuple[tuple[int, in
 
 
 def _params(library: str, shape: tuple[int, int, float]) -> dict[str, object]:
-    """A shape in a library's own words."""
+    """Return the parameters of a shape in the naming of a library."""
     leaves, least, _ = shape
     if library == "lightgbm":
         return {"num_leaves": leaves, "min_data_in_leaf": least}
     if library == "xgboost":
         return {"max_leaves": leaves, "max_depth": 0, "grow_policy": "lossguide"}
-    return {"depth": leaves.bit_length() + 1}  # its trees are symmetric, weaker leaf by leaf: one level more
+    return {
+        "depth": leaves.bit_length() + 1
+    }  # symmetric trees are weaker for the same number of leaves: one more level
 
 
 def verdict(name: str, quality: dict[tuple[str, str], np.ndarray]) -> dict[str, object]:
-    """The means of a collection, and KinRanker's difference to the best peer and to the bag."""
+    """Return the means of a collection, and KinRanker's difference from the best peer and the bag."""
     values = {method: quality[name, method] for method in methods(name)}
     rivals = [method for method in methods(name) if method in LIBRARIES] or ["single"]
     best = max(rivals, key=lambda method: values[method].mean())
-    answer: dict[str, object] = {
+    result: dict[str, object] = {
         "queries": len(values["kin"]),
         **{method: round(float(each.mean()), 4) for method, each in values.items()},
         "best peer": best,
         "against best peer": difference(values["kin"], values[best]),
     }
     if "bag" in values:
-        answer["against the bag"] = difference(values["kin"], values["bag"])
-        answer["against described"] = difference(values["kin"], values["described"])
-    found, asked = answer["against best peer"], ASKED.get(name, NOT_BEHIND)
-    answer["holds"] = (
-        found["gain"] >= asked.get("gain", -1.0)
-        and found["p"] < asked.get("p", 2.0)
-        and found["low"] > asked.get("low", -1.0)
+        result["against the bag"] = difference(values["kin"], values["bag"])
+        result["against described"] = difference(values["kin"], values["described"])
+    gain, required = result["against best peer"], REQUIRED.get(name, NOT_BEHIND)
+    result["holds"] = (
+        gain["gain"] >= required.get("gain", -1.0)
+        and gain["p"] < required.get("p", 2.0)
+        and gain["low"] > required.get("low", -1.0)
     )
-    return answer
+    return result
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
-    """Mean difference, its 95% interval, the p of a paired t-test and of a permutation test."""
+    """Return the mean difference, its 95% interval, and p of a paired t-test and of a permutation test."""
     paired = compare_paired(ours, theirs)
     low, high = paired.interval
     permuted = compare_paired(ours, theirs, test="permutation")

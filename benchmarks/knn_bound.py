@@ -1,8 +1,6 @@
-"""Theorem 1's bound on the loss difference between two models, beside the differences measured: far from tight.
+"""Theorem 1's bound on the loss difference between two models is far from tight.
 
-RankSVM with the plain hinge, λ = 0.01, generated intents (300 + 40 queries, 20 features), k = 100. For each test query
-the model of KNN Online and that of Offline-2 score its pairs; the largest difference of their hinge losses is held
-against κ²/λ · γ, κ the length of the longest pair difference.
+`reproduction.experiments.bound` describes the setup.
 """
 
 from __future__ import annotations
@@ -11,5 +9,5 @@ from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
-    """Medians and maxima over test queries."""
+    """Return medians and maxima over the test queries."""
     return reproduce("bound")

@@ -1,8 +1,8 @@
-"""Learning a model and ranking with it costs no more than LightGBM's prediction alone, at 46 features.
+"""Learning a local model and ranking with it is no slower than LightGBM's prediction alone, at 46 features.
 
 One query of 100 candidates at a time, one thread, m = 10,000 judged queries of 40 candidates, k = 400, the paper's
-description. Through the public doors, input checks included: ``KnnRanker.predict`` against ``LGBMRanker.predict`` with
-300 trees of 31 leaves, interleaved.
+description. ``KnnRanker.predict``, with input checks, is compared with ``LGBMRanker.predict`` with 300 trees of 31
+leaves; the calls are interleaved.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ M, K, CANDIDATES, QUERIES = 10_000, 400, 100, 200
 
 
 def run() -> dict[str, object]:
-    """Milliseconds of each, for 46 and 136 features."""
+    """Return the milliseconds of each method, for 46 and 136 features."""
     with threadpool_limits(limits=1):
         return {f"{features} features": measure(features) for features in (46, 136)}
 
 
 def measure(n_features: int) -> dict[str, object]:
-    """Medians and 99th percentiles over many queries, each answered by every method in turn."""
-    judged, asked = world(M, 40, n_features, 0), world(QUERIES, CANDIDATES, n_features, 1)
+    """Return medians and 99th percentiles over many queries; the methods take turns."""
+    judged, asked = random_queries(M, 40, n_features, 0), random_queries(QUERIES, CANDIDATES, n_features, 1)
     trees = lightgbm.LGBMRanker(n_estimators=300, num_leaves=31, n_jobs=1, verbosity=-1)
-    some = judged[:1000]  # the time of a prediction depends on the trees, not on how many rows they were grown from
+    some = judged[:1000]  # prediction time depends on the trees, not on the number of training rows
     trees.fit(some.X, some.grades, group=some.sizes)
     online = KnnRanker(K, describe="mean", reference=0).fit(judged)
     machine = KnnRanker(K, learner="ranksvm", describe="mean", reference=0).fit(judged)
@@ -42,7 +42,7 @@ def measure(n_features: int) -> dict[str, object]:
         }
         for name, times in interleaved(calls, repeats=1, warm=0).items():
             seconds.setdefault(name, []).extend(times)
-    for query in asked:  # apart, so that no call finds its neighbors' statistics in the cache
+    for query in asked:  # a separate loop, so that no call finds its neighbors' statistics in the CPU cache
         for name, times in interleaved(stages(online, query), repeats=1, warm=0).items():
             seconds.setdefault(name, []).extend(times)
     kept = {name: np.array(times[10:]) * 1000 for name, times in seconds.items()}
@@ -59,7 +59,7 @@ def measure(n_features: int) -> dict[str, object]:
 
 
 def stages(ranker: KnnRanker, query: QuerySet) -> dict[str, object]:
-    """Where the time of KNN Online goes."""
+    """Return the stages of KNN Online as calls to time."""
     points = ranker._points(query)
     near = ranker.index_.query(points, K)[1][0]
     statistics = ranker.memory_.statistics
@@ -72,8 +72,8 @@ def stages(ranker: KnnRanker, query: QuerySet) -> dict[str, object]:
     }
 
 
-def world(n_queries: int, n_docs: int, n_features: int, seed: int) -> QuerySet:
-    """Generated queries: the time does not depend on what they mean."""
+def random_queries(n_queries: int, n_docs: int, n_features: int, seed: int) -> QuerySet:
+    """Generate random queries: time does not depend on their content."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_queries * n_docs, n_features), dtype=np.float32)
     y = np.digitize(X[:, :5].sum(axis=1) + rng.standard_normal(len(X)), [2.0, 4.0])

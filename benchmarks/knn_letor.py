@@ -1,7 +1,7 @@
-"""KNN on LETOR, honestly: MQ2007, MQ2008 and OHSUMED, five folds, k and prior chosen on validation.
+"""KNN gains nothing on LETOR: MQ2007, MQ2008 and OHSUMED, five folds, k and prior chosen on validation queries.
 
-Features there are normalized per query, which hides how queries differ; plain KNN is not expected to gain. NDCG@10 with
-standard conventions, paired t-test over the queries of all five test folds. k = m is among the choices.
+LETOR's features are normalized per query, which hides the differences between queries.
+`reproduction.experiments.knn_letor` describes the setup.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
-    """Each method against Single on each collection."""
+    """Compare each method with Single on each collection."""
     return reproduce("knn-letor")

@@ -1,8 +1,8 @@
-"""KNN Online gains on real movie search: MSRD, the fixed split by movie, NDCG@10, beside Single, LightGBM and QC.
+"""KNN Online gains on real movie search: MSRD, fixed split by movie, NDCG@10, with Single, LightGBM and QC.
 
-k, the kernel over neighbors, the prior and the number of components are chosen on the validation queries from the
-grid below, LightGBM's trees likewise; the test queries choose nothing. The description with all its parts is compared
-with each part alone.
+k, the kernel over neighbors, the prior and the number of components are chosen on the validation queries from the grid
+below, and so are LightGBM's trees. Nothing is chosen on test queries. The full description is compared with each of its
+parts.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ TREES = (
 
 
 def best_trees(train: QuerySet, vali: QuerySet) -> SingleRanker:
-    """LightGBM with the settings that are best on validation queries."""
+    """Return LightGBM with the best settings on the validation queries."""
     return max((SingleRanker(LambdaMART(**each)) for each in TREES), key=lambda r: per_query(r.fit(train), vali).mean())
 
 
 def run() -> dict[str, object]:
-    """The choice, every method on test against Single, and what each part of the description pays."""
+    """Return the chosen settings, every method compared with Single on test, and each part of the description."""
     parts = msrd()
     train, vali, test = parts["train"], parts["vali"], parts["test"]
     chosen, trials = choose(train, vali)
@@ -65,7 +65,7 @@ def run() -> dict[str, object]:
 
 
 def choose(train: QuerySet, vali: QuerySet) -> tuple[dict[str, object], int]:
-    """The settings of the grid that are best on validation queries."""
+    """Return the best settings of the grid on the validation queries, and the number tried."""
     best: dict[str, object] = {"quality": 0.0}
     trials = 0
     for components in COMPONENTS:

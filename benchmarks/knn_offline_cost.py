@@ -1,9 +1,9 @@
-"""All m local models in advance cost at most ten times one global fit, for RankRLS on MSRD, with two threads.
+"""Learning all m local models in advance costs at most ten times one global fit, for RankRLS on MSRD, two threads.
 
-The paper estimates k (k/m)^(c-1) times a global fit, c between 1.2 and 2: hundreds of times at its sizes. Here a
-model is a sum and a solve. Both fits are whole: features prepared, statistics, and for the offline models also the
-description, the m neighbor searches and the m solves. k = 400, the paper's description. The offline models are learned
-with as many threads as there are cores (the default), and with one.
+The paper estimates k (k/m)^(c-1) times a global fit, with c between 1.2 and 2: hundreds of times at its sizes. With
+additive statistics, a model is one sum and one solve. Both fits are complete: feature scaling, statistics, and for the
+offline models also the description, m neighbor searches and m solves. k = 400, the paper's description. The offline
+models are learned with one thread per core (the default), and with one thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kinrank import KnnRanker, SingleRanker
 
 
 def run() -> dict[str, object]:
-    """Seconds of each, and the ratio."""
+    """Return the seconds of each fit, and the ratio."""
     train = msrd()["train"]
     seconds = medians(
         interleaved(
@@ -36,5 +36,5 @@ def run() -> dict[str, object]:
 
 
 def offline(n_jobs: int | None) -> KnnRanker:
-    """All models in advance."""
+    """Return an unfitted ranker that learns all models in advance."""
     return KnnRanker(400, mode="offline-2", describe="mean", reference="bm25_all", n_jobs=n_jobs)

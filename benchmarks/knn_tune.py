@@ -1,7 +1,7 @@
-"""Choosing k among 20 values costs at most twice trying one value.
+"""Choosing k among 20 values costs at most twice as much as trying one value.
 
-MSRD's validation queries, RankRLS: the neighbors are sought once and their statistics summed once; each k reads the
-sum so far and solves. Against predicting and measuring with one value, the largest, through the same doors.
+MSRD's validation queries, RankRLS. The neighbors are searched once and their statistics are summed once; each k reads a
+prefix of the sum and solves. Compared with predicting and measuring with the largest k through the public interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GRID = np.unique(np.geomspace(20, 1000, 20).astype(int))
 
 
 def run() -> dict[str, object]:
-    """Seconds of each, the ratio, and the curve over k."""
+    """Return the seconds of each, the ratio, and the curve over k."""
     parts = msrd()
     ranker = KnnRanker(int(GRID[-1]), describe="summaries", reference="bm25_all").fit(parts["train"])
     calls = {

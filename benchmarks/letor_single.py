@@ -1,7 +1,7 @@
-"""RankSVM, RankRLS and LambdaMART on LETOR, five folds, beside the published RankSVM row.
+"""RankSVM, RankRLS and LambdaMART on LETOR, five folds, compared with the published RankSVM row.
 
-MQ2007, MQ2008 and OHSUMED with LETOR's own evaluation conventions, every figure the mean of five folds. λ = 0.01 as
-in the KNN paper; nothing is tuned. Features are taken as they are (the collections are normalized per query).
+`reproduction.experiments.letor_baselines` describes the setup. Features are not scaled: the collections are normalized
+per query.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from benchmarks.common import reproduce
 
 
 def run() -> dict[str, object]:
-    """Figures of each collection: learner to measure to value, and how far RankSVM is from the published row."""
+    """Return the measures of each learner by collection, and the differences from the published row."""
     return reproduce("letor-baselines")
