@@ -1,4 +1,4 @@
-"""Few variables, many hinges: the method of multipliers with Newton steps, for `kinrank.learn.hinge_qp`."""
+"""Method of multipliers with Newton steps: few variables, many hinges. Used by `kinrank.learn.hinge_qp`."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-_STRETCH = 0.9  # 1 / stretch is the width of the first rounded corners: a bit above 1, the loss of w = 0
+_FIRST_CURVATURE = 0.9  # in units of C: the first smoothed corners are a bit wider than 1, the loss at w = 0
 _GROWTH = 10.0
 _MAX_ROUNDS = 12
 _MAX_STEPS = 100
+_ROUNDING = 1e-14  # gradients below this, relative to the forces they are summed from, are noise
 
 
-class Rounded(NamedTuple):
-    """A problem with rounded corners: ½ w'Qw - linear·w + Σ hinges + Σ walls at w = 0.
+class SmoothedProblem(NamedTuple):
+    """½ w'Qw - linear·w plus smoothed hinges and smoothed bounds w ≥ 0.
 
     With a multiplier α, a hinge becomes its Moreau envelope: 0, then a parabola of curvature ρ, then a line of slope
-    C. With a multiplier η, the wall w ≥ 0 becomes a parabola of curvature σ. Their slopes at the minimum are the next
+    C. With a multiplier η, the bound w ≥ 0 becomes a parabola of curvature σ. Their slopes at the minimum are the next
     multipliers: clip(α + ρ (1 - b·w), 0, C) and max(0, η - σ w).
     """
 
@@ -31,42 +32,86 @@ class Rounded(NamedTuple):
     sigma: float
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
 def method_of_multipliers(
-    Q: Any, linear: Any, B: Any, C: float, tolerance: float, w: Any, alpha: Any, eta: Any
+    Q: Any,
+    linear: Any,
+    constant: float,
+    B: Any,
+    C: float,
+    tolerance: float,
+    gap_tolerance: float,
+    w: Any,
+    alpha: Any,
+    eta: Any,
 ) -> tuple[float, int]:
-    """Minimize ½ w'Qw - linear·w + C Σ max(0, 1 - b·w) over w ≥ 0, in place; answers the residual and the steps.
+    """Minimize ½ w'Qw - linear·w + constant + C Σ max(0, 1 - b·w) over w ≥ 0, in place.
 
-    Each round minimizes a problem with rounded corners, takes its slopes as multipliers, and rounds less.
+    Each round minimizes a smoothed problem and takes its slopes as the new multipliers. The smoothing shrinks until
+    the optimality conditions hold to `tolerance`, in units of a margin. Rounds then go on until the duality gap is
+    at most `gap_tolerance` times the objective: a margin missed by 1e-10 in each of many hinges can still cost more
+    than a small objective allows.
+
+    Returns
+    -------
+    float
+        The residual of the optimality conditions, in units of a margin.
+    int
+        Newton steps taken.
     """
     size = np.sqrt(np.sum(B * B) / max(len(B), 1)) if np.any(B) else 1.0
-    rho = _STRETCH * C
+    rho = _FIRST_CURVATURE * C
     residual, n_steps = np.inf, 0
     margins = np.empty(len(B))
-    # What rounding leaves of the sum of all b.
-    slack = 1e-13 * (C * size * (len(B) + 1) + np.abs(linear).max())
+    feasible = np.empty(len(w))
     for _ in range(_MAX_ROUNDS):
-        # σ is to w what ρ is to a margin, which is |b| times as large.
-        problem = Rounded(Q, linear, B, C, alpha.copy(), eta.copy(), rho, rho * size * size)
+        # σ multiplies w and ρ multiplies a margin, which is |b| times as large.
+        problem = SmoothedProblem(Q, linear, B, C, alpha.copy(), eta.copy(), rho, rho * size * size)
         multiply(B, w, margins)
         for _ in range(_MAX_STEPS):
             gradient = _gradient(problem, w, margins, alpha, eta)
-            if np.abs(gradient).max() <= slack:
+            forces = size * (rho + alpha.sum()) + np.abs(linear).max()
+            if np.abs(gradient).max() <= _ROUNDING * forces:
                 break
             n_steps += 1
             if not _newton_step(problem, w, margins, alpha, eta, gradient):
                 break
-        residual = _largest_gap(alpha, problem.alpha) / rho
-        residual = max(residual, size * _largest_gap(eta, problem.eta) / problem.sigma)
-        if residual <= tolerance:
+        residual = _largest_difference(alpha, problem.alpha) / rho
+        residual = max(residual, size * _largest_difference(eta, problem.eta) / problem.sigma)
+        if residual > tolerance:
+            rho *= _GROWTH
+            continue
+        project(w, eta, feasible)
+        multiply(B, feasible, margins)
+        value, gap = _value_and_gap(problem, constant, feasible, margins, alpha)
+        # Margins are about 1, so each hinge contributes rounding of about C times the machine epsilon.
+        if gap <= max(gap_tolerance * value, 4e-16 * C * len(B)):
             break
-        rho *= _GROWTH
     return residual, n_steps
 
 
-@numba.njit(cache=True, nogil=True)
-def _gradient(problem: Rounded, w: Any, margins: Any, slopes: Any, wall_slopes: Any) -> Any:
-    """Gradient at w; fills the slopes of the hinges and of the walls."""
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
+def _value_and_gap(problem: SmoothedProblem, constant: float, w: Any, margins: Any, alpha: Any) -> tuple[float, float]:
+    """Return the objective at w ≥ 0 and how far it can be above the minimum, by complementary slackness."""
+    value = constant + 0.5 * np.dot(w, np.dot(problem.Q, w)) - np.dot(problem.linear, w)
+    gap = 0.0
+    for i in range(len(margins)):
+        loss = 1.0 - margins[i]
+        value += problem.C * max(loss, 0.0)
+        gap += problem.C * max(loss, 0.0) - alpha[i] * loss
+    return value, gap
+
+
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
+def project(w: Any, eta: Any, out: Any) -> None:
+    """Set negative variables, and those whose bound is active (η > 0), to 0."""
+    for j in range(len(w)):
+        out[j] = 0.0 if eta[j] > 0.0 else max(w[j], 0.0)
+
+
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
+def _gradient(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any) -> Any:
+    """Return the gradient at w; fill the slopes of the hinges and of the bounds."""
     n, m = problem.B.shape
     gradient = np.dot(problem.Q, w) - problem.linear
     for i in range(n):
@@ -75,24 +120,24 @@ def _gradient(problem: Rounded, w: Any, margins: Any, slopes: Any, wall_slopes: 
             for j in range(m):
                 gradient[j] -= slopes[i] * problem.B[i, j]
     for j in range(m):
-        wall_slopes[j] = max(problem.eta[j] - problem.sigma * w[j], 0.0)
-        gradient[j] -= wall_slopes[j]
+        bound_slopes[j] = max(problem.eta[j] - problem.sigma * w[j], 0.0)
+        gradient[j] -= bound_slopes[j]
     return gradient
 
 
-@numba.njit(cache=True, nogil=True)
-def _newton_step(problem: Rounded, w: Any, margins: Any, slopes: Any, wall_slopes: Any, gradient: Any) -> bool:
-    """Move w and its margins by one Newton step; whether they moved."""
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
+def _newton_step(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any, gradient: Any) -> bool:
+    """Move w and its margins by one Newton step; return whether they moved."""
     n, m = problem.B.shape
     hessian = problem.Q.copy()
     for i in range(n):
         if 0.0 < slopes[i] < problem.C:
             for j in range(m):
-                stretched = problem.rho * problem.B[i, j]
+                scaled = problem.rho * problem.B[i, j]
                 for k in range(j + 1):
-                    hessian[j, k] += stretched * problem.B[i, k]
+                    hessian[j, k] += scaled * problem.B[i, k]
     for j in range(m):
-        if wall_slopes[j] > 0.0:
+        if bound_slopes[j] > 0.0:
             hessian[j, j] += problem.sigma
     direction = -_solve_lower(hessian, gradient)
     along = np.empty(n)
@@ -106,11 +151,13 @@ def _newton_step(problem: Rounded, w: Any, margins: Any, slopes: Any, wall_slope
     return moved
 
 
-@numba.njit(cache=True, nogil=True)
-def _step_length(problem: Rounded, w: Any, margins: Any, direction: Any, along: Any, slope_at_0: float) -> float:
-    """How far to go, at most 1: to where the slope, which only rises, is nearly 0 from below.
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
+def _step_length(
+    problem: SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, slope_at_0: float
+) -> float:
+    """Return a step of at most 1 at which the slope, which only rises, is nearly 0 from below.
 
-    Its zero is bracketed and found by the Illinois method: secants, with the slope of an end that stays halved.
+    The zero is bracketed and found by the Illinois method: secants, halving the slope of an end that does not move.
     """
     constant = np.dot(direction, np.dot(problem.Q, w) - problem.linear)
     curvature = np.dot(direction, np.dot(problem.Q, direction))
@@ -119,26 +166,26 @@ def _step_length(problem: Rounded, w: Any, margins: Any, direction: Any, along: 
     slope_high = constant + curvature + _slope(problem, w, margins, direction, along, high)
     if slope_high <= -1e-9 * slope_at_0:
         return high
-    stayed = 0
+    last_moved = 0
     for _ in range(60):
         middle = low + (high - low) * slope_low / (slope_low - slope_high)
         slope = constant + middle * curvature + _slope(problem, w, margins, direction, along, middle)
         if slope > 0.0:
             high, slope_high = middle, slope
-            slope_low *= 0.5 if stayed < 0 else 1.0
-            stayed = -1
+            slope_low *= 0.5 if last_moved < 0 else 1.0
+            last_moved = -1
         else:
             low, slope_low = middle, slope
             if slope >= 0.05 * slope_at_0:
                 break
-            slope_high *= 0.5 if stayed > 0 else 1.0
-            stayed = 1
+            slope_high *= 0.5 if last_moved > 0 else 1.0
+            last_moved = 1
     return low
 
 
-@numba.njit(cache=True, nogil=True)
-def _slope(problem: Rounded, w: Any, margins: Any, direction: Any, along: Any, t: float) -> float:
-    """What hinges and walls add to the slope along the direction, at w + t direction."""
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
+def _slope(problem: SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, t: float) -> float:
+    """Return what hinges and bounds add to the slope along the direction, at w + t direction."""
     total = 0.0
     for i in range(len(margins)):
         loss = 1.0 - margins[i] - t * along[i]
@@ -148,9 +195,9 @@ def _slope(problem: Rounded, w: Any, margins: Any, direction: Any, along: Any, t
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # pragma: no cover
 def multiply(B: Any, x: Any, out: Any) -> None:
-    """B x, free to reorder each sum so that it runs in vector registers."""
+    """Compute B x; the order of each sum is left to the compiler, so that it can vectorize."""
     for i in range(B.shape[0]):
         total = 0.0
         for j in range(B.shape[1]):
@@ -158,9 +205,9 @@ def multiply(B: Any, x: Any, out: Any) -> None:
         out[i] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
 def _solve_lower(A: Any, rhs: Any) -> Any:
-    """Solve A x = rhs by Cholesky, A positive definite and given by its lower triangle, which is overwritten."""
+    """Solve A x = rhs by Cholesky; A is positive definite, given by its lower triangle, which is overwritten."""
     m = len(rhs)
     x = rhs.copy()
     for j in range(m):
@@ -181,10 +228,10 @@ def _solve_lower(A: Any, rhs: Any) -> Any:
     return x
 
 
-@numba.njit(cache=True, nogil=True)
-def _largest_gap(a: Any, b: Any) -> float:
-    """The largest absolute difference, 0 of nothing."""
-    gap = 0.0
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
+def _largest_difference(a: Any, b: Any) -> float:
+    """Return the largest absolute difference, 0 for empty arrays."""
+    largest = 0.0
     for i in range(len(a)):
-        gap = max(gap, abs(a[i] - b[i]))
-    return gap
+        largest = max(largest, abs(a[i] - b[i]))
+    return largest

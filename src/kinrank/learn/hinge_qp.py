@@ -1,4 +1,4 @@
-"""A small quadratic program with many hinges: the one that the ensemble rankers solve for every query.
+"""Small quadratic programs with many hinges, as the ensemble rankers solve for every query.
 
 Minimize ½ w'Qw + C Σ max(0, 1 - w·b_i) over w ≥ 0, with few variables (rankers) and many hinges (judged queries).
 """
@@ -11,13 +11,16 @@ import numba
 import numpy as np
 
 from kinrank.arrays import Float64
-from kinrank.learn.hinge_newton import method_of_multipliers, multiply
+from kinrank.learn.hinge_newton import method_of_multipliers, multiply, project
 
 TOLERANCE = 1e-10
-"""By how much the conditions of optimality may be missed, in units of a margin."""
+"""Largest residual of the optimality conditions, in units of a margin."""
 
-_ROUGH = 0.1  # the same while it is still unclear which hinges matter
-_BAND = 0.1  # hinges this near their corner are solved for from the start, in units of a margin
+GAP_TOLERANCE = 1e-9
+"""Largest duality gap, relative to the objective."""
+
+_ROUGH = 0.1  # tolerance while it is not yet known which hinges matter
+_BAND = 0.1  # hinges with a margin this close to 1 are solved for from the start
 
 
 class HingeSolution(NamedTuple):
@@ -30,9 +33,9 @@ class HingeSolution(NamedTuple):
     alpha : float64 array of shape (hinges,)
         One multiplier per hinge, from 0 (no loss) to C (loss).
     eta : float64 array of shape (variables,)
-        One multiplier per variable, above 0 only where w is 0.
+        One multiplier per variable, above 0 only if w is 0.
     residual : float
-        By how much the conditions of optimality are missed, in units of a margin.
+        Residual of the optimality conditions, in units of a margin.
     n_steps : int
         Newton steps taken.
     """
@@ -47,8 +50,8 @@ class HingeSolution(NamedTuple):
 def solve_hinge_qp(Q: Float64, B: Float64, C: float = 1.0, *, start: HingeSolution | None = None) -> HingeSolution:
     """Minimize ½ w'Qw + C Σ max(0, 1 - w·b_i) over w ≥ 0.
 
-    The method of multipliers, its inner problems solved by Newton steps that move any number of hinges over their
-    corner at once, on the hinges that matter only.
+    Uses the method of multipliers on the hinges that matter. Its inner problems are solved by Newton steps, which can
+    move any number of hinges across their corner at once.
 
     Parameters
     ----------
@@ -57,9 +60,9 @@ def solve_hinge_qp(Q: Float64, B: Float64, C: float = 1.0, *, start: HingeSoluti
     B
         One row per hinge, of shape (hinges, variables).
     C
-        What a loss of 1 costs.
+        Cost of a loss of 1.
     start
-        The solution of a problem with the same hinges, the same C and another Q.
+        Solution of a problem with the same hinges, the same C and another Q.
 
     Examples
     --------
@@ -77,46 +80,49 @@ def solve_hinge_qp(Q: Float64, B: Float64, C: float = 1.0, *, start: HingeSoluti
     return HingeSolution(w, alpha, eta, float(residual), int(n_steps))
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
 def solve_in_place(Q: Any, B: Any, C: float, w: Any, alpha: Any, eta: Any) -> tuple[float, int]:
-    """Improve w, alpha and eta in place until they are the solution; answers the residual and the steps taken.
+    """Turn w, alpha and eta into the solution; return the residual and the number of Newton steps.
 
-    Hinges far from their corner stay on their side of it: they are put aside, as nothing or as a linear term, and
-    the others are solved for. Those that turn out to have changed sides join them, until there is none.
+    Hinges far from their corner stay on their side of it, so they enter as nothing or as a linear term, and only the
+    others are solved for. Hinges that turn out to have changed sides are added until there are none.
     """
     n, m = B.shape
     margins = np.empty(n)
     multiply(B, w, margins)
     chosen = np.zeros(n, dtype=np.bool_)
     _choose(margins, alpha, C, _BAND, chosen)
-    tolerance = _ROUGH
+    tolerance, gap_tolerance = _ROUGH, np.inf
     n_steps = 0
     while True:
         linear = np.zeros(m)
+        constant = 0.0
         for i in range(n):
             if not chosen[i] and alpha[i] > 0.0:
+                constant += C
                 for j in range(m):
                     linear[j] += C * B[i, j]
         own = alpha[chosen]
-        residual, steps = method_of_multipliers(Q, linear, B[chosen], C, tolerance, w, own, eta)
+        residual, steps = method_of_multipliers(
+            Q, linear, constant, B[chosen], C, tolerance, gap_tolerance, w, own, eta
+        )
         alpha[chosen] = own
         n_steps += steps
         multiply(B, w, margins)
         if not _choose(margins, alpha, C, 0.0, chosen):
             if tolerance == TOLERANCE:
                 break
-            # Which hinges matter is known now, so the last and longest run is on few of them.
-            tolerance = TOLERANCE
+            # It is now known which hinges matter, so the last and longest run needs only a few of them.
+            tolerance, gap_tolerance = TOLERANCE, GAP_TOLERANCE
             chosen[:] = False
             _choose(margins, alpha, C, _BAND, chosen)
-    for j in range(m):
-        w[j] = 0.0 if eta[j] > 0.0 else max(w[j], 0.0)
+    project(w, eta, w)
     return residual, n_steps
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True)  # pragma: no cover
 def _choose(margins: Any, alpha: Any, C: float, band: float, chosen: Any) -> bool:
-    """Choose the hinges near their corner, or on the side that their multiplier denies; whether any is new."""
+    """Choose the hinges near their corner or inconsistent with their multiplier; return whether any is new."""
     found = False
     for i in range(len(margins)):
         loss = 1.0 - margins[i]
