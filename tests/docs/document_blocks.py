@@ -1,9 +1,11 @@
-"""Code blocks of a Markdown document: found, and run in order as a reader would type them.
+"""Run the code blocks of a Markdown document in order, as a reader would type them.
 
-- A ``python`` block is executed; one that starts with ``>>>`` is run as a doctest. A document has one namespace.
-- In a ``console`` block each line after ``$ `` is a command, run by bash in the document's folder; a backslash at
-  its end continues it. Lines under a command are what it prints on stdout, with ``...`` for anything; none shown means
-  anything is fine. A command that fails is an error.
+- A ``python`` block is executed; one that starts with ``>>>`` is run as a doctest. All blocks share one namespace.
+- In a ``console`` block each line after ``$ `` is a command, run by bash in the document's folder. A backslash at the
+  end of the line continues it. The lines under a command are its stdout; without any, the output is not checked. A
+  command that fails is an error.
+- Output is compared with some tolerance for measured numbers, see `tests.docs.output_checker`. In a block under
+  ``<!-- numbers vary -->`` numbers may have any value.
 - A block under ``<!-- not run -->`` is not run.
 """
 
@@ -18,7 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.docs.output_checker import TolerantChecker
+
 NOT_RUN = "<!-- not run -->"
+NUMBERS_VARY = "<!-- numbers vary -->"
 LANGUAGES = {"python", "console"}
 LENIENT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<source>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
@@ -26,25 +31,28 @@ _FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<source>.*?)^```\s*$", re.
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text and the line its text starts at."""
+    """A fenced block: its language, its text, the line where the text starts, and how to check its output."""
 
     language: str
     source: str
     line: int
+    checker: TolerantChecker
 
 
 def blocks_of(text: str) -> list[Block]:
-    """The blocks of a document that are to be run."""
+    """Return the blocks of a document that should run."""
     found = []
     for match in _FENCE.finditer(text):
         before = text[: match.start()].rstrip()
         if match["language"] in LANGUAGES and not before.endswith(NOT_RUN):
-            found.append(Block(match["language"], match["source"], text[: match.start("source")].count("\n") + 1))
+            line = text[: match.start("source")].count("\n") + 1
+            checker = TolerantChecker(any_numbers=before.endswith(NUMBERS_VARY))
+            found.append(Block(match["language"], match["source"], line, checker))
     return found
 
 
 def run_document(file: Path, folder: Path) -> None:
-    """Run all blocks of a document; the current directory must be `folder`."""
+    """Run all blocks of a document. The current directory must be `folder`."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks_of(file.read_text()):
         where = f"{file.name}, line {block.line}"
@@ -53,12 +61,12 @@ def run_document(file: Path, folder: Path) -> None:
         elif block.source.lstrip().startswith(">>>"):
             _run_doctest(block, where, namespace)
         else:
-            # Empty lines in front give errors the line number of the document.
+            # Empty lines in front make errors show the line number in the document.
             exec(compile("\n" * (block.line - 1) + block.source, str(file), "exec"), namespace)
 
 
 def commands_of(source: str) -> list[tuple[str, str]]:
-    """Pairs of a command and the output shown under it."""
+    """Return pairs of a command and the output shown under it."""
     commands: list[tuple[str, str]] = []
     continued = False
     for line in source.splitlines():
@@ -87,12 +95,12 @@ def _run_console(block: Block, where: str, folder: Path) -> None:
         got = f"{where}: $ {command}\n{done.stdout}{done.stderr}"
         assert done.returncode == 0, got
         if shown.strip():
-            assert doctest.OutputChecker().check_output(shown, done.stdout, LENIENT), f"{got}\nbut it shows\n{shown}"
+            assert block.checker.check_output(shown, done.stdout, LENIENT), f"{got}\nbut it shows\n{shown}"
 
 
 def _run_doctest(block: Block, where: str, namespace: dict[str, Any]) -> None:
     examples = doctest.DocTestParser().get_doctest(block.source, namespace, where, where, block.line - 1)
     examples.globs = namespace  # the parser copies it; names must outlive the block
     report: list[str] = []
-    runner = doctest.DocTestRunner(optionflags=LENIENT)
+    runner = doctest.DocTestRunner(checker=block.checker, optionflags=LENIENT)
     assert runner.run(examples, out=report.append, clear_globs=False).failed == 0, "".join(report)
