@@ -80,7 +80,7 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["evaluate", "test", "missing.run"], "missing.run: No such file or directory"),
         (["evaluate", "test", "broken.run"], "broken.run, line 1: expected 6 words"),
         (["evaluate", "test", "strange.run"], "strange.run: no document of this run is in the data"),
-        (["evaluate", "test", "strange.run", "--measure", "nDCG@ten"], "cannot read the measure 'nDCG@ten'"),
+        (["evaluate", "test", "strange.run", "--measure", "nDCG@ten"], "cannot read measure 'nDCG@ten'"),
         (["evaluate", "test", "strange.run", "--measure", "quality"], "unknown measure 'quality'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

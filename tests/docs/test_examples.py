@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from kinrank import KnnRanker
 from kinrank.cli import app
-from kinrank.cli.settings import parse_settings
+from kinrank.registry.notation import parse_settings
 
 EXAMPLES_DIR = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(EXAMPLES_DIR.glob("*.py"))

@@ -63,8 +63,8 @@ def test_every_name_is_parsed() -> None:
     [
         ("NDGC@10", "unknown measure 'NDGC': choose one of NDCG, DCG"),
         ("NDCG@0", "a cutoff must be a whole number from 1, got NDCG @ 0"),
-        ("NDCG@-1", "cannot read the measure"),
-        ("NDCG(gain)@1", "write conventions as name=value"),
+        ("NDCG@-1", "cannot read measure"),
+        ("NDCG(gain)@1", "cannot read measure 'NDCG.gain.': write settings as name=value, got 'gain'"),
         ("NDCG(gian=linear)", "NDCG has no convention 'gian': choose from k, ties"),
         ("AP(gain=linear)", "AP has no convention 'gain'"),
         ("NDCG(gain=cubic)", "gain must be one of 'exp2', 'linear', got 'cubic'"),
@@ -76,7 +76,7 @@ def test_every_name_is_parsed() -> None:
         ("P(relevant_from=high)", "relevant_from must be a grade above 0"),
         ("ERR(max_grade=0)", "max_grade must be a whole number from 1"),
         ("ERR(ties=average)", "ERR has no simple expectation over ties"),
-        ("", "cannot read the measure ''"),
+        ("", "cannot read measure ''"),
     ],
 )
 def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:

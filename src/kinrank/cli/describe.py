@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import files, messages
-from kinrank.cli.settings import parse_settings
+from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

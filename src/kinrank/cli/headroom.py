@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import files, messages
-from kinrank.cli.settings import parse_settings
+from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import files, messages
-from kinrank.cli.settings import free_settings
 from kinrank.errors import ParameterError
+from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.engines.logger import LogCounts
@@ -50,7 +50,7 @@ def log(
 
     if files.form_to_write(out) == "letor":
         raise ParameterError(f"{out}: write NAME.parquet or a folder; kinrank convert makes LETOR files of them")
-    with connect(engine, features, connections=workers, **free_settings(settings or [])) as opened:
+    with connect(engine, features, connections=workers, **parse_settings(None, settings or [])) as opened:
         logger = FeatureLogger(opened, candidates=candidates, top=top, timeout=timeout)  # type: ignore[arg-type]
         with messages.working("reading"):
             judged = read_judgments(judgments, Columns(qid, text, doc_id, y))

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from kinrank.cli.settings import free_settings
 from kinrank.errors import ParameterError
+from kinrank.registry.notation import parse_settings
 
 
 def serve(
@@ -59,7 +59,7 @@ def serve(
             judgments=judgments,
             engine=engine,
             features=features,
-            client=free_settings(settings or []),
+            client=parse_settings(None, settings or []),
             titles=titles,
             texts=texts,
             open_to_all=open_to_all,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import files, messages
-from kinrank.cli.settings import listing, parse_settings
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.rankers import RANKERS
+from kinrank.registry.notation import list_settings, parse_settings
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
@@ -35,7 +35,7 @@ def _list_rankers(wanted: bool) -> None:
         return
     for name in RANKERS:
         cls = RANKERS[name]
-        typer.echo(f"{name}: {(inspect.getdoc(cls) or '').partition(chr(10))[0]}\n{listing(cls)}")
+        typer.echo(f"{name}: {(inspect.getdoc(cls) or '').partition(chr(10))[0]}\n{list_settings(cls)}")
     raise typer.Exit
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kinrank.errors import ParameterError
 from kinrank.measure.base import Measure
@@ -11,6 +10,7 @@ from kinrank.measure.binary import AP, RR, P
 from kinrank.measure.cascade import ERR
 from kinrank.measure.discounted import DCG, NDCG, MeanNDCG
 from kinrank.measure.letor import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_GENG, MEAN_NDCG_LETOR
+from kinrank.registry.notation import parse_settings, split_call
 
 MEASURES: dict[str, Measure] = {
     "NDCG": NDCG,
@@ -29,7 +29,7 @@ MEASURES: dict[str, Measure] = {
 }
 """Every measure that has a name."""
 
-_SHAPE = re.compile(r"\s*(?P<name>\w+)\s*(?:\((?P<conventions>[^()]*)\))?\s*(?:@\s*(?P<k>\d+))?\s*")
+_CUTOFF = re.compile(r"(?P<call>.+?)\s*(?:@\s*(?P<k>\d+))?\s*")
 
 
 def parse_measure(text: str) -> Measure:
@@ -46,29 +46,16 @@ def parse_measure(text: str) -> Measure:
     >>> parse_measure("NDCG@ten")
     Traceback (most recent call last):
     ...
-    kinrank.errors.ParameterError: cannot read the measure 'NDCG@ten': write it like NDCG@10 or NDCG(gain=linear)@10
+    kinrank.errors.ParameterError: cannot read measure 'NDCG@ten': write it like NDCG@10 or NDCG(gain=linear)@10
     """
-    match = _SHAPE.fullmatch(text)
-    if match is None:
-        raise ParameterError(f"cannot read the measure {text!r}: write it like NDCG@10 or NDCG(gain=linear)@10")
-    named = {name.lower(): measure for name, measure in MEASURES.items()}
-    measure = named.get(match["name"].lower())
+    match = _CUTOFF.fullmatch(text)
+    if match is None or "@" in match["call"]:
+        raise ParameterError(f"cannot read measure {text!r}: write it like NDCG@10 or NDCG(gain=linear)@10")
+    name, settings = split_call(match["call"], "measure")
+    measure = {known.lower(): measure for known, measure in MEASURES.items()}.get(name.lower())
     if measure is None:
-        raise ParameterError(f"unknown measure {match['name']!r}: choose one of {', '.join(MEASURES)}")
-    conventions = dict(_convention(part, text) for part in (match["conventions"] or "").split(",") if part.strip())
+        raise ParameterError(f"unknown measure {name!r}: choose one of {', '.join(MEASURES)}")
+    conventions = parse_settings(None, settings)
     if match["k"] is not None:
         conventions["k"] = int(match["k"])
     return measure(**conventions)
-
-
-def _convention(part: str, text: str) -> tuple[str, Any]:
-    name, equals, value = (piece.strip() for piece in part.partition("="))
-    if not (name and equals and value):
-        raise ParameterError(f"cannot read {part.strip()!r} in the measure {text!r}: write conventions as name=value")
-    value = value.strip("'\"")
-    for number in (int, float):
-        try:
-            return name, number(value)
-        except ValueError:
-            continue
-    return name, value

@@ -19,6 +19,7 @@ from kinrank.folder import MANIFEST
 from kinrank.measure import Measure, evaluate
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import load
+from kinrank.registry.notation import call_name
 from kinrank.study.comparison import Coverage, Entrant, Fittable, Origin
 from kinrank.study.peers import PEERS
 
@@ -42,7 +43,7 @@ def origin_of(text: str) -> Origin:
         return "model"
     if path.is_file():
         return "run"
-    name = text.partition("(")[0]
+    name = call_name(text)
     if name in RANKERS:
         return "ranker"
     if name in PEERS:

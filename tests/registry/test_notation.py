@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 import pytest
 
-from kinrank.cli.settings import listing, parse_settings
 from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS
+from kinrank.registry.notation import list_settings, parse_settings
 
 
 class Part:
-    """Something that only Python can give."""
+    """A type that text cannot express."""
 
 
 class Settable:
@@ -63,7 +63,7 @@ class Settable:
         ("part=rankrls", "rankrls"),
     ],
 )
-def test_a_value_is_read_as_the_signature_asks(setting: str, value: Any):
+def test_value_is_read_by_the_type_of_its_parameter(setting: str, value: Any):
     (read,) = parse_settings(Settable, [setting]).values()
     assert (type(read), read) == (type(value), value)
 
@@ -85,21 +85,21 @@ def test_a_value_is_read_as_the_signature_asks(setting: str, value: Any):
         ("count", "write it as name=value"),
     ],
 )
-def test_what_does_not_fit_is_an_error_that_lists_the_parameters(setting: str, problem: str):
+def test_invalid_setting_raises_with_the_parameters(setting: str, problem: str):
     with pytest.raises(ParameterError, match="Settable takes\n  count: int = 1\n") as error:
         parse_settings(Settable, [setting])
     assert problem in str(error.value)
 
 
-def test_the_later_setting_holds():
+def test_last_setting_of_a_name_counts():
     assert parse_settings(Settable, ["count=1", "count=2"]) == {"count": 2}
 
 
 @pytest.mark.parametrize("name", list(RANKERS))
-def test_every_ranker_can_be_set_from_text(name: str):
+def test_every_ranker_parameter_can_be_set_from_text(name: str):
     cls = RANKERS[name]
     settings = {}
-    for line in listing(cls).splitlines():
+    for line in list_settings(cls).splitlines():
         parameter, _, default = line.strip().partition(": ")
         settings[parameter] = default.rpartition(" = ")[2]
     defaults = cls().get_params(deep=False)
