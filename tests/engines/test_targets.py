@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -74,13 +75,30 @@ def test_every_feature_needs_its_clause(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["elasticsearch-linear(size='ten')", "opensearch-hybrid(size=0)", "qdrant-rrf(k=True)"]
+    ("spec", "message"),
+    [
+        ("elasticsearch-linear(size='ten')", "size must be int, got"),
+        ("opensearch-hybrid(size=0)", "size must be a whole number from 1, got 0"),
+        ("qdrant-rrf(k=True)", "k must be int, got 'True'"),
+        ("elasticsearch-linear(normalizer=zscore)", "normalizer must be 'none' | 'minmax', got 'zscore'"),
+    ],
 )
-def test_settings_are_checked(wrong: str) -> None:
-    with pytest.raises(ParameterError, match=r"(size|k) must be a whole number from 1, got"):
-        made(wrong)
-    with pytest.raises(ParameterError, match="profile must be text, got 3"):
-        made("vespa(profile=3)")
+def test_invalid_spec_raises(spec: str, message: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        made(spec)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("elasticsearch-linear", {"size": "ten"}, "size must be a whole number from 1, got 'ten'"),
+        ("qdrant-rrf", {"k": True}, "k must be a whole number from 1, got True"),
+        ("vespa", {"profile": 3}, "profile must be text, got 3"),
+    ],
+)
+def test_invalid_setting_raises(name: str, settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        TARGETS[name](**settings)
 
 
 def test_what_one_target_cannot_say() -> None:
@@ -96,7 +114,7 @@ def test_what_one_target_cannot_say() -> None:
     with pytest.raises(DataError, match="at least one prefetch to find points"):
         made("qdrant-formula").request({"votes": 1.0}, {"votes": "votes"})
     with pytest.raises(ParameterError, match="normalizer must be one of 'none', 'minmax', got 'zscore'"):
-        made("elasticsearch-linear(normalizer='zscore')").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
+        TARGETS["elasticsearch-linear"](normalizer="zscore").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
     with pytest.raises(ParameterError, match="window must be at least size, got 5 and 10"):
         made("elasticsearch-linear(window=5)").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
     with pytest.raises(DataError, match="ranges lacks 'text'"):
