@@ -1,4 +1,4 @@
-"""What every test may ask for, and how the suite runs without the extras."""
+"""Fixtures of the whole suite, and which tests run when extras or judged collections are missing."""
 
 from __future__ import annotations
 
@@ -13,34 +13,87 @@ from hypothesis import settings
 from kinrank.errors import MissingExtraError
 
 HERE = Path(__file__).parent
-# The first call of a compiled loop takes seconds, so no deadline; in CI the same examples every time.
-settings.register_profile("kinrank", deadline=None, derandomize="CI" in os.environ)
+IN_CI = "CI" in os.environ
+# No deadline, because the first call of a compiled function takes seconds. CI draws the same examples every time.
+settings.register_profile("kinrank", deadline=None, derandomize=IN_CI)
 settings.load_profile("kinrank")
-# Set by scripts/test-core, whose environment has no extras. Without it a missing dependency is a failure.
+
+# scripts/test-core sets this: its environment has no extras. Elsewhere a missing extra is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
 _MODULES = (
     "catboost clarabel elasticsearch faiss graphql ir_measures jsonschema lightgbm matplotlib msgspec opensearchpy "
     "optuna pandas piqp playwright qdrant_client ray schemathesis tests.serve.asgi uvicorn xgboost"
 )
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)
-
 collect_ignore = [str(file) for file in HERE.rglob("*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]
+
+DATA = Path(os.environ.get("KINRANK_DATA", HERE.parents[1] / "shared" / "data"))
+# Where each public collection comes from: the arguments of the marker `data`.
+LETOR = "https://www.microsoft.com/en-us/research/project/letor-learning-rank-information-retrieval"
+COLLECTIONS = {
+    "letor/MQ2007": LETOR,
+    "letor/MQ2008": LETOR,
+    "letor/OHSUMED": LETOR,
+    "letor/OHSUMED-25": LETOR,
+    "text/msrd": "https://github.com/metarank/msrd",
+    "text/mwmbl": "https://github.com/mwmbl/mwmbl",
+}
+
+
+def missing_collections(item: pytest.Item) -> list[str]:
+    """Return the collections that a test needs and `DATA` does not hold."""
+    marker = item.get_closest_marker("data")
+    if marker is None:
+        return []
+    assert marker.args, f"{item.nodeid}: name the collections, as in data('letor/MQ2007')"
+    assert set(marker.args) <= set(COLLECTIONS), f"{item.nodeid}: unknown collection in {marker.args}"
+    return [name for name in marker.args if not (DATA / name).is_dir()]
+
+
+def how_to_get(names: list[str]) -> str:
+    """Return the names and sources of collections, in one line."""
+    sources = {source: [name for name in names if COLLECTIONS[name] == source] for source in COLLECTIONS.values()}
+    listed = "; ".join(f"{', '.join(some)} from {source}" for source, some in sources.items() if some)
+    return f"{listed}. Set KINRANK_DATA to a folder that holds them, as described in docs/benchmarks.md"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect tests whose data are missing, and measure coverage in fast tests only."""
+    if config.pluginmanager.hasplugin("_cov"):
+        # Python 3.11 traces pure Python code at about 1.6 times its usual time, and tests of load need that time.
+        for item in items:
+            if item.get_closest_marker("slow") or item.get_closest_marker("alone"):
+                item.add_marker(pytest.mark.no_cover)
+    if IN_CI:
+        return
+    deselected = [item for item in items if missing_collections(item)]
+    items[:] = [item for item in items if not missing_collections(item)]
+    config.hook.pytest_deselected(items=deselected)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Report which tests did not run for lack of data, and how to get it."""
+    missing = [name for name in COLLECTIONS if not (DATA / name).is_dir()]
+    if missing and not IN_CI and "not data" not in config.option.markexpr:
+        terminalreporter.write_line(f"Not run: tests of {how_to_get(missing)}.")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """A fixture may reach for an extra as well."""
-    return (yield from _told_of_missing_extras(item))
+    """Set up the fixtures of a test."""
+    if missing := missing_collections(item):
+        pytest.fail(f"missing data: {how_to_get(missing)}", pytrace=False)
+    return (yield from _skip_if_extra_is_missing(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run the test."""
-    return (yield from _told_of_missing_extras(item))
+    """Run a test."""
+    return (yield from _skip_if_extra_is_missing(item))
 
 
-def _told_of_missing_extras(item: pytest.Item) -> Generator[None, object, object]:
-    """Without the extras, a test that reaches for one has been told so, which is all that can be asked."""
+def _skip_if_extra_is_missing(item: pytest.Item) -> Generator[None, object, object]:
+    """Without the extras, skip a test whose code raises the error that names the missing one."""
     try:
         return (yield)
     except MissingExtraError as error:
@@ -51,8 +104,5 @@ def _told_of_missing_extras(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The judged collections: the setting KINRANK_DATA, or shared/data beside the checkout."""
-    folder = Path(os.environ.get("KINRANK_DATA", HERE.parents[1] / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.fail(f"{folder} is not there: set KINRANK_DATA to the judged collections, or run -m 'not data'")
-    return folder
+    """Return the folder of the judged collections: ``KINRANK_DATA``, or ``shared/data`` next to the checkout."""
+    return DATA

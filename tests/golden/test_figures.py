@@ -1,4 +1,4 @@
-"""Figures on real data that must hold: what the docs say, measured again."""
+"""Figures in the docs that must hold, measured again on public data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reproduction.experiments.knn_msrd import CHOSEN, knn
 from reproduction.experiments.query_class import rankers
 from reproduction.rows import per_query
 
-pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.usefixtures("data_dir")]
+pytestmark = pytest.mark.slow
 
 PUBLISHED = [
     claim for claim in expectations("local-models").claims if claim.experiment == letor_baselines.EXPERIMENT.name
@@ -31,15 +31,17 @@ def ranksvm(collection: str) -> dict[str, float]:
     return letor_baselines.five_folds(folds)
 
 
+@pytest.mark.data("letor/MQ2007", "letor/MQ2008", "letor/OHSUMED")
 @pytest.mark.parametrize("claim", PUBLISHED, ids=[f"{claim.figure[0]} {claim.figure[2]}" for claim in PUBLISHED])
-def test_ranksvm_is_the_published_ranksvm_as_far_as_expected(claim: Claim) -> None:
+def test_ranksvm_matches_the_published_ranksvm_as_expected(claim: Claim) -> None:
     collection = str(claim.figure[0])
     verdict = judge([claim], {claim.experiment: {collection: {"RankSVM": ranksvm(collection)}}})[0]
     assert verdict.as_expected, f"{claim.statement}: {verdict.value}, {verdict}"
 
 
+@pytest.mark.data("text/msrd")
 def test_knn_online_gains_on_movie_search() -> None:
-    """The settings that validation chose (``python -m benchmarks knn_msrd``), on the fixed test split."""
+    # The settings that `python -m benchmarks knn_msrd` chose on the validation queries.
     parts = msrd()
     local = per_query(knn(CHOSEN).fit(parts["train"]), parts["test"])
     single = per_query(SingleRanker("rankrls").fit(parts["train"]), parts["test"])
@@ -49,12 +51,13 @@ def test_knn_online_gains_on_movie_search() -> None:
 
 
 def test_three_modes_beat_single_and_query_classes_on_generated_intents() -> None:
-    """The paper's Dataset 1 in size, one world."""
+    # The size of the paper's Dataset 1.
     found = intents.one_data_set("1,500 + 400", 1, collections())
     for comparison, p in intents.p_values(found.values).items():
-        assert 0 < p < 0.05, comparison  # negative where the mode is worse
+        assert 0 < p < 0.05, comparison  # negative if the mode is worse
 
 
+@pytest.mark.data("text/mwmbl")
 def test_one_model_per_true_intent_gains_on_web_search() -> None:
     queries, fold = judged_text("mwmbl")
     gains = []

@@ -66,7 +66,7 @@ def test_shapes_must_fit() -> None:
         mean_by_level([0.1, 0.2], ["hard"])
 
 
-@pytest.mark.data
+@pytest.mark.data("letor/MQ2007", "letor/MQ2008")
 @pytest.mark.slow
 @pytest.mark.parametrize(("collection", "shares"), [("MQ2007", [17, 47, 21]), ("MQ2008", [38, 31, 2])])
 def test_published_shares_are_those_of_easy_from_20(data_dir: Path, collection: str, shares: list[int]) -> None:

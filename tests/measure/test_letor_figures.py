@@ -41,7 +41,7 @@ def five_folds(folder: Path) -> dict[Measure, float]:
     return {measure: float(np.mean([fold[measure] for fold in folds])) for measure in MEASURES}
 
 
-@pytest.mark.data
+@pytest.mark.data("letor/MQ2007")
 @pytest.mark.slow
 def test_mq2007(data_dir: Path) -> None:
     means = five_folds(data_dir / "letor" / "MQ2007")
@@ -53,7 +53,7 @@ def test_mq2007(data_dir: Path) -> None:
     np.testing.assert_allclose(np.delete(measured, 3), before, rtol=0, atol=0.0001)
 
 
-@pytest.mark.data
+@pytest.mark.data("letor/MQ2008")
 @pytest.mark.slow
 def test_mq2008_has_lists_too_short_for_its_cutoffs(data_dir: Path) -> None:
     means = five_folds(data_dir / "letor" / "MQ2008")

@@ -12,7 +12,7 @@ from sklearn.datasets import load_svmlight_file
 from kinrank import read_letor
 
 
-@pytest.mark.data
+@pytest.mark.data("letor/MQ2007", "letor/MQ2008", "letor/OHSUMED", "letor/OHSUMED-25")
 @pytest.mark.parametrize("part", range(1, 6))
 @pytest.mark.parametrize("collection", ["MQ2007", "MQ2008", "OHSUMED", "OHSUMED-25"])
 def test_same_values_grades_and_queries(data_dir: Path, tmp_path: Path, collection: str, part: int) -> None:

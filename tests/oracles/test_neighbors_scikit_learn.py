@@ -47,7 +47,7 @@ def test_principal_components() -> None:
     np.testing.assert_allclose(np.abs(centered), np.abs(theirs), atol=1e-4)
 
 
-@pytest.mark.data
+@pytest.mark.data("text/mwmbl")
 def test_real_descriptions(data_dir: Path) -> None:
     file = np.load(data_dir / "text" / "mwmbl" / "features.npz")
     queries = QuerySet.from_arrays(file["X"], group=np.diff(file["offsets"]))

@@ -222,7 +222,7 @@ def test_no_ranker_that_agrees_is_said() -> None:
         EnsembleRanker(orient=False).fit([[1.0], [0.0]], [0, 1], group=[2])
 
 
-@pytest.mark.data
+@pytest.mark.data("letor/OHSUMED-25")
 def test_the_rankers_of_ohsumed(data_dir: Path) -> None:
     """Constant and equal columns, ties, raw scores: everything the paper's own data has."""
     parts = [read_letor(data_dir / "letor" / "OHSUMED-25" / f"S{part}.txt.xz") for part in (1, 2, 3, 5)]

@@ -38,7 +38,7 @@ def test_benchmark_runs_its_experiments(benchmark: str, monkeypatch: pytest.Monk
     assert called == EXPERIMENTS_OF[benchmark]
 
 
-@pytest.mark.data
+@pytest.mark.data("text/mwmbl")
 @pytest.mark.slow
 @pytest.mark.usefixtures("data_dir")
 def test_benchmark_figures_match_the_page():

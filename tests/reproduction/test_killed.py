@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-@pytest.mark.data
+@pytest.mark.data("letor/OHSUMED-25")
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tmp_path: Path):

@@ -26,7 +26,7 @@ from tests.engines.servers import ADDRESSES
 from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
 from tests.serve.servers import Load, Server, one_thread, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.data, pytest.mark.engine]
+pytestmark = [pytest.mark.slow, pytest.mark.data("text/msrd"), pytest.mark.engine]
 
 QUERIES = 300
 FEATURES = """

@@ -144,7 +144,7 @@ def test_each_verdict_has_its_sentence():
     assert "less than the 0.05 asked for" in advise(shifted(0.01), alike, worth=0.05).text
 
 
-@pytest.mark.data
+@pytest.mark.data("text/msrd")
 @pytest.mark.slow
 def test_msrd_gains_and_not_by_remembering(data_dir: Path):
     parts = msrd()
@@ -156,7 +156,7 @@ def test_msrd_gains_and_not_by_remembering(data_dir: Path):
     assert found.clean.mean_difference > 0.003
 
 
-@pytest.mark.data
+@pytest.mark.data("letor/MQ2007")
 @pytest.mark.slow
 def test_mq2007_is_said_not_to_gain_though_its_queries_differ(data_dir: Path):
     queries = QuerySet.concat([letor_part("MQ2007", part) for part in range(1, 6)])

@@ -135,7 +135,7 @@ def test_most_alike_is_the_largest_jaccard(one: list[set[int]], other: list[set[
             assert count[query] == len(some & other[position[query]])
 
 
-@pytest.mark.data
+@pytest.mark.data("text/msrd")
 def test_a_planted_duplicate_and_a_planted_movie_leak_in_msrd_are_caught(data_dir: Path):
     parts = msrd()
     train, test = parts["train"], parts["test"]

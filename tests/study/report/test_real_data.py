@@ -11,7 +11,12 @@ import pytest
 from benchmarks.common import letor_folds
 from benchmarks.report_pages import VIEWS, letor_rankers, looked_at, made, movie_rankers, movies
 
-pytestmark = [pytest.mark.data, pytest.mark.browser, pytest.mark.slow, pytest.mark.usefixtures("data_dir")]
+pytestmark = [
+    pytest.mark.data("text/msrd", "letor/MQ2007"),
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("data_dir"),
+]
 
 
 def checked(file: Path) -> str:

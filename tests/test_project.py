@@ -1,0 +1,110 @@
+"""The repository matches its documents: layers, dependencies, benchmarks, version, CI, public names."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import kinrank
+from benchmarks.__main__ import names as benchmark_names
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "kinrank"
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def load_script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def documented_layers() -> list[set[str]]:
+    cells = re.findall(r"^\| (`[^|]*`) \|", ARCHITECTURE, re.MULTILINE)
+    return [set(re.findall(r"`(\w+)`", cell)) for cell in cells]
+
+
+def requirement_names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=~! ]", line)[0] for line in requirements} - {"kinrank"}
+
+
+def test_documented_layers_are_those_of_the_contract():
+    assert documented_layers() == [set(layer) for layer in load_script("draw_layers").layers()]
+
+
+def test_every_package_is_in_a_layer():
+    packages = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
+    modules = {file.stem for file in PACKAGE.glob("*.py") if not file.stem.startswith("_")}
+    assert packages | modules <= set.union(*documented_layers())
+
+
+def test_picture_of_layers_is_up_to_date():
+    script = load_script("draw_layers")
+    expected = script.draw(script.layers(), script.package_imports())
+    assert script.PICTURE.read_text() == expected, "run python scripts/draw_layers.py"
+
+
+def test_every_dependency_has_a_reason():
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    documented = {name for cell in re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE) for name in cell.split(", ")}
+    project = SETTINGS["project"]
+    required = [
+        project["dependencies"],
+        SETTINGS["build-system"]["requires"],
+        *project["optional-dependencies"].values(),
+    ]
+    assert set.union(*map(requirement_names, required)) == documented - {"package", "---"}
+
+
+def test_every_benchmark_is_documented():
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert set(benchmark_names()) == set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+
+
+def test_benchmarks_are_listed_without_any_dependency():
+    command = [sys.executable, "-S", "-m", "benchmarks", "--list"]  # -S: without the installed packages
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in done.stdout.splitlines()] == benchmark_names()
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+def test_version_is_the_same_everywhere():
+    newest = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert kinrank.__version__ == SETTINGS["project"]["version"] == newest[1]
+
+
+def test_ci_steps_are_executable_scripts():
+    steps = re.findall(r"^ *step ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert steps == ["install", "lint", "types", "layers", "docs", "test-core", "test-servers", "test"]
+    for script in [".ci/run", *(f"scripts/{step}" for step in steps)]:
+        assert os.access(ROOT / script, os.X_OK), script
+
+
+def test_importing_kinrank_loads_no_heavy_package():
+    code = "import sys, kinrank; print(*{'numpy', 'scipy', 'numba', 'sklearn', 'pyarrow', 'typer'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", kinrank.__all__)
+def test_public_name_exists(name: str):
+    assert getattr(kinrank, name) is not None
+    assert name in dir(kinrank)
+
+
+def test_unknown_name_raises_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'Ranker'"):
+        kinrank.Ranker  # noqa: B018
