@@ -80,6 +80,15 @@ def test_benchmarks_are_listed_without_any_dependency():
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
 
 
+def test_sample_of_prose_is_reproducible():
+    first, second = (
+        subprocess.run([sys.executable, ROOT / "scripts" / "sample_prose"], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+    assert first.stdout == second.stdout
+    assert re.findall(r"^== (\d+) of", first.stdout, re.MULTILINE) == ["100", "50"]
+
+
 def test_version_is_the_same_everywhere():
     newest = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
