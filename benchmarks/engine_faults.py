@@ -1,6 +1,6 @@
-"""A node of three is killed while features are logged and searches run: the log is complete, searches go on.
+"""Kill one of three nodes while features are logged and searches run: the log is complete, searches succeed.
 
-The log under fire must equal a log in peace, document by document.
+The log must equal a log without the kill, bit by bit.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from kinrank.errors import EngineError
 from scripts.engine_servers import SERVERS, Node
 
 OPTIONS = {"engine": ("elasticsearch", "opensearch")}
-# The small world of the checks, without its vectors: how those are kept differs between the engines.
-TEXTS = "\n".join(line for line in FEATURES.splitlines() if "embedding" not in line)
-KINDS = {"title": "text", "body": "text", "votes": "integer", "price": "float", "sold": "boolean"}
+# The sample features without vectors, whose mapping differs between the engines.
+FEATURES_WITHOUT_VECTORS = "\n".join(line for line in FEATURES.splitlines() if "embedding" not in line)
+FIELD_TYPES = {"title": "text", "body": "text", "votes": "integer", "price": "float", "sold": "boolean"}
 SETTINGS = {
     "settings": {"index": {"number_of_shards": 3, "number_of_replicas": 1}},
-    "mappings": {"properties": {name: {"type": kind} for name, kind in KINDS.items()}},
+    "mappings": {"properties": {name: {"type": kind} for name, kind in FIELD_TYPES.items()}},
 }
 
 
 @dataclass
 class Searches:
-    """Searches sent without a pause, and what became of them."""
+    """Searches sent one after the other, and their results."""
 
     engine: LuceneEngine
     answered: int = 0
@@ -51,7 +51,7 @@ class Searches:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Search until told to stop."""
+        """Search until `stop` is set."""
         while not self.stop.is_set():
             start = time.perf_counter()
             try:
@@ -64,95 +64,97 @@ class Searches:
 
 
 class Killing:
-    """Kills a process while requests of a log are under way.
+    """Kills a process while requests of a log are in flight.
 
     Parameters
     ----------
     engine
-        Whose requests; they are counted from now on.
+        Engine whose requests are tracked from now on.
     pid
-        The process.
+        Process to kill.
     after
-        How many queries are logged before.
+        Number of queries to log before the kill.
     """
 
     def __init__(self, engine: Engine, pid: int, after: int) -> None:
         self.pid = pid
         self.after = after
-        self.under_way: set[object] = set()
+        self.in_flight: set[object] = set()
         self.caught: set[object] = set()
-        # A thread of its own: the log goes on as if nothing had been asked of it.
+        # In a thread, so that the log is not delayed.
         self.thread = threading.Thread(target=self._kill, daemon=True)
-        ask = engine.log
+        log = engine.log
 
-        def counted(*words: object, **options: object) -> object:
+        def tracked(*args: object, **options: object) -> object:
             request = object()
-            self.under_way.add(request)
+            self.in_flight.add(request)
             try:
-                return ask(*words, **options)  # type: ignore[arg-type]
+                return log(*args, **options)  # type: ignore[arg-type]
             finally:
-                self.under_way.discard(request)
+                self.in_flight.discard(request)
 
-        engine.log = counted  # type: ignore[method-assign,assignment]
+        engine.log = tracked  # type: ignore[method-assign,assignment]
 
     def _kill(self) -> None:
-        while len(self.under_way) < WORKERS:
+        while len(self.in_flight) < WORKERS:
             time.sleep(0.0005)
-        before = self.under_way.copy()
+        before = self.in_flight.copy()
         os.kill(self.pid, signal.SIGKILL)
-        self.caught = before & self.under_way
+        self.caught = before & self.in_flight
 
 
 def run(engine: str) -> dict[str, object]:
-    """Three nodes of our own, one of them killed."""
+    """Start three nodes and kill one of them."""
     with running(engine, nodes=3) as address:
-        return survive(address, engine, PORTS[engine], n_queries=1000)
+        return log_during_kill(address, engine, PORTS[engine], n_queries=1000)
 
 
-def survive(address: str, name: str, port: int, n_queries: int) -> dict[str, object]:
-    """Log and search while node 2 is killed; the node is back afterwards."""
-    words = [str(CHECKOUT / "scripts" / "engine")]
-    features = FeatureSet.parse(TEXTS)
+def log_during_kill(address: str, name: str, port: int, n_queries: int) -> dict[str, object]:
+    """Log and search while node 2 is killed, and start the node again."""
+    script = str(CHECKOUT / "scripts" / "engine")
+    features = FeatureSet.parse(FEATURES_WITHOUT_VECTORS)
     with (
         connect(f"{address}/faults-{uuid.uuid4().hex}", features, timeout=20.0) as engine,
         tempfile.TemporaryDirectory() as work,
     ):
         assert isinstance(engine, LuceneEngine)
         documents = [
-            (doc_id, {name: fields[name] for name in KINDS if name in fields})
+            (doc_id, {field: fields[field] for field in FIELD_TYPES if field in fields})
             for doc_id, fields in sample_documents(300)
         ]
         engine.index(documents, settings=SETTINGS)
-        wait_for_copies(engine)
+        wait_for_replicas(engine)
         judged = judgments(n_queries, [doc_id for doc_id, _ in documents])
-        log(engine, judged, Path(work) / "peace.parquet")
+        log(engine, judged, Path(work) / "undisturbed.parquet")
         node = Node(SERVERS[name], port, 2).pid
-        assert node is not None, "node 2 is not one of scripts/engine"
+        assert node is not None, "node 2 was not started by scripts/engine"
         killing = Killing(engine, node, after=n_queries // 3)
         searches = Searches(engine)
         searcher = threading.Thread(target=searches.run)
         searcher.start()
         try:
-            fire, repeated = log(engine, judged, Path(work) / "fire.parquet", killing)
+            counts, retries = log(engine, judged, Path(work) / "killed.parquet", killing)
         finally:
             searches.stop.set()
             searcher.join()
-        log_progress(f"log under fire: {fire}")
-        same = identical(read_parquet(Path(work) / "fire.parquet"), judged, read_parquet(Path(work) / "peace.parquet"))
+        log_progress(f"log during the kill: {counts}")
+        same = identical(
+            read_parquet(Path(work) / "killed.parquet"), judged, read_parquet(Path(work) / "undisturbed.parquet")
+        )
         subprocess.run(
-            [*words, "start", name, "--port", str(port), "--nodes", "3"], check=True, stdout=subprocess.DEVNULL
+            [script, "start", name, "--port", str(port), "--nodes", "3"], check=True, stdout=subprocess.DEVNULL
         )
         engine.delete_index()
     return {
         "engine": name,
         "queries asked": n_queries,
-        "queries logged": fire.queries,
+        "queries logged": counts.queries,
         "documents asked": judged.n_rows,
-        "documents logged": fire.documents,
-        "absent": fire.absent_documents,
-        "same as in peace": same,
-        "requests under way at the kill": len(killing.caught),
-        "requests repeated": repeated,
+        "documents logged": counts.documents,
+        "absent": counts.absent_documents,
+        "same as undisturbed": same,
+        "requests in flight at the kill": len(killing.caught),
+        "retries": retries,
         "searches answered": searches.answered,
         "searches with fewer hits": searches.short,
         "searches failed": searches.errors,
@@ -161,19 +163,19 @@ def survive(address: str, name: str, port: int, n_queries: int) -> dict[str, obj
 
 
 def judgments(n_queries: int, ids: list[str]) -> QuerySet:
-    """Queries of two words, ten documents each."""
-    random = np.random.default_rng(3)
+    """Return queries of two words with ten judged documents each."""
+    rng = np.random.default_rng(3)
     return QuerySet.from_arrays(
         np.empty((10 * n_queries, 0)),
-        random.integers(0, 3, 10 * n_queries),
+        rng.integers(0, 3, 10 * n_queries),
         qid=np.repeat([f"q{i}" for i in range(n_queries)], 10),
-        doc_id=np.concatenate([random.choice(ids, 10, replace=False) for _ in range(n_queries)]),
-        query_columns={"text": [" ".join(random.choice(WORDS, 2, replace=False)) for _ in range(n_queries)]},
+        doc_id=np.concatenate([rng.choice(ids, 10, replace=False) for _ in range(n_queries)]),
+        query_columns={"text": [" ".join(rng.choice(WORDS, 2, replace=False)) for _ in range(n_queries)]},
     )
 
 
 def log(engine: Engine, judged: QuerySet, out: Path, killing: Killing | None = None) -> tuple[LogCounts, int]:
-    """Log, under fire after some queries; how many requests were repeated."""
+    """Log, with a kill after some queries; return the counts and the number of retries."""
     done = 0
 
     def advance(step: int) -> None:
@@ -181,7 +183,7 @@ def log(engine: Engine, judged: QuerySet, out: Path, killing: Killing | None = N
         done += step
         if killing is not None and done == killing.after:
             killing.thread.start()
-            log_progress(f"a node is killed after {done} queries")
+            log_progress(f"kill a node after {done} queries")
 
     pool = RetryingPool(WORKERS)
     counts = ResumableLog(out, judged, FeatureLogger(engine, timeout=20.0)).write(pool, advance)
@@ -190,22 +192,22 @@ def log(engine: Engine, judged: QuerySet, out: Path, killing: Killing | None = N
     return counts, pool.retries
 
 
-def identical(fire: QuerySet, judged: QuerySet, peace: QuerySet) -> bool:
-    """Nothing lost, nothing doubled, every value as it was logged in peace.
+def identical(killed: QuerySet, judged: QuerySet, undisturbed: QuerySet) -> bool:
+    """Return whether both logs have all judged documents once and equal values.
 
-    To the last bit: no document was ever deleted, so all copies of a shard have the same statistics.
+    Values are equal to the last bit: no document was ever deleted, so all replicas have the same statistics.
     """
-    whole = all(
+    complete = all(
         np.array_equal(logged.qid, judged.qid) and np.array_equal(logged.doc_id, judged.doc_id)
-        for logged in (fire, peace)
+        for logged in (killed, undisturbed)
     )
-    return bool(whole and np.array_equal(fire.X, peace.X, equal_nan=True))
+    return bool(complete and np.array_equal(killed.X, undisturbed.X, equal_nan=True))
 
 
-def wait_for_copies(engine: LuceneEngine) -> None:
-    """Until every shard has its copy."""
+def wait_for_replicas(engine: LuceneEngine) -> None:
+    """Wait until every shard has its replica."""
     deadline = time.monotonic() + 120
     while engine.health().status != "green":
         if time.monotonic() > deadline:
-            raise TimeoutError("the shards have no copies yet")
+            raise TimeoutError("the shards have no replicas after 120 s")
         time.sleep(0.2)

@@ -61,8 +61,8 @@ def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
 @pytest.mark.parametrize(
     ("changed", "problem"),
     [
-        ({"--engine": "http://127.0.0.1:9/x"}, "is no address of an engine"),
-        ({"--engine": "elasticsearch+http://127.0.0.1:9/x"}, "can be reached"),
+        ({"--engine": "http://127.0.0.1:9/x"}, "is not an engine address"),
+        ({"--engine": "elasticsearch+http://127.0.0.1:9/x"}, "cannot reach any of"),
         ({"--features": "nothing.toml"}, "nothing.toml"),
         ({"--judgments": "nothing.tsv"}, "nothing.tsv"),
         ({"--out": "out.txt"}, "write NAME.parquet or a folder"),

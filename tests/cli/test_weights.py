@@ -86,7 +86,7 @@ def test_queries_without_a_request_are_counted(kinrank, camps: QuerySet, workdir
     answered = (library.load("signed").weights(camps[40:]).max(axis=1) > 0).sum()
     assert 0 < answered < 20
     assert len(done.stdout.splitlines()) == answered
-    assert f"warning: {20 - answered} of 20 queries have no request, the first: OpenSearch 2.10 wants" in done.stderr
+    assert f"warning: {20 - answered} of 20 queries have no request, the first: OpenSearch 2.10 needs" in done.stderr
 
 
 def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet):
@@ -107,9 +107,15 @@ def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet)
         (["--target", "solr-ltr"], "keeps one model for many queries: say whose weights with --query"),
         (["--target", "opensearch-hybrid", "--clauses", "bad.json"], "bad.json, line 1: expected JSON"),
         (["--target", "opensearch-hybrid", "--clauses", "list.json"], "expected an object with the clause of each"),
-        (["--target", "opensearch-hybrid", "--clauses", "column.json"], "a place for {{color}}, which the query"),
+        (
+            ["--target", "opensearch-hybrid", "--clauses", "column.json"],
+            "unknown placeholder {{color}}; available: {{text}}",
+        ),
         (["--target", "opensearch-hybrid", "--inverted", "f2"], "needs a sub-query for each feature"),
-        (["--target", "opensearch-hybrid", "--clauses", "clauses.json"], "takes no negative weight, and 'f2' has"),
+        (
+            ["--target", "opensearch-hybrid", "--clauses", "clauses.json"],
+            "does not support negative weights, and the weight of 'f2' is",
+        ),
     ],
 )
 def test_what_cannot_be_right(kinrank, asked: QuerySet, words: list[str], problem: str):

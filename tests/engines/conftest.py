@@ -1,4 +1,4 @@
-"""Running servers, and indexes of one's own on them."""
+"""Engines on running servers, each with a temporary index."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def engine_name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def open_engine() -> Iterator[OpenEngine]:
-    """A function that opens an index of its own, which is gone after the test."""
+    """A function that opens a new index, which is deleted after the test."""
     with ExitStack() as stack:
 
-        def open_one(
+        def open_index(
             name: str, features: str | None = FEATURES, index: str | None = None, **options: Any
         ) -> LuceneEngine:
             address = (
@@ -48,11 +48,11 @@ def open_engine() -> Iterator[OpenEngine]:
             stack.callback(engine.delete_index)
             return engine
 
-        yield open_one
+        yield open_index
 
 
 def index_body(name: str, *, shards: int = 1, replicas: int = 0, dims: int = 3) -> dict[str, Any]:
-    """How the small world is kept by an engine."""
+    """Return the create index request for the sample documents."""
     settings: dict[str, Any] = {"number_of_shards": shards, "number_of_replicas": replicas}
     if name == "opensearch":
         settings["knn"] = True

@@ -1,9 +1,8 @@
-"""An HTTP server between client and engine that does harm on demand: refuses, dawdles, hangs up."""
+"""An HTTP proxy between client and engine that fails on demand: error responses, delays, dropped connections."""
 
 from __future__ import annotations
 
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,16 +10,21 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.error import HTTPError
 
-from tests.engines.stub import listening
+from tests.engines.stub import serve
 
-Harm = Callable[[int, str], int | float | None]
-"""From the number of a search, counted from 0, and its path: a status to refuse with, seconds to dawdle, or None."""
+DROP_CONNECTION = 0
+
+Fault = int | threading.Event | None
+"""A status to respond with, `DROP_CONNECTION`, an event to wait for before passing the request on, or no fault."""
+
+FaultPlan = Callable[[int], Fault]
+"""Returns the fault of a search by its number, counted from 0."""
 
 
 @contextmanager
-def harmed(target: str, harm: Harm) -> Iterator[str]:
-    """The address of a proxy to `target`; searches are harmed, the rest is passed on."""
-    count = [0]
+def faulty_proxy(target: str, plan: FaultPlan) -> Iterator[str]:
+    """Run a proxy to `target` and yield its address. Only searches are affected by the plan."""
+    searches = 0
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -29,31 +33,35 @@ def harmed(target: str, harm: Harm) -> Iterator[str]:
         def do_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             if "search" in self.path:
-                with lock:
-                    number, count[0] = count[0], count[0] + 1
-                done = harm(number, self.path)
-                if isinstance(done, float):
-                    time.sleep(done)
-                elif done == 0:
-                    self.close_connection = True  # hang up
+                fault = self.next_fault()
+                if isinstance(fault, threading.Event):
+                    fault.wait()
+                elif fault == DROP_CONNECTION:
+                    self.close_connection = True
                     return
-                elif done is not None:
-                    self.answer(done, b'{"error": {"type": "rejected_execution", "reason": "queue is full"}}', {})
+                elif fault is not None:
+                    self.respond(fault, b'{"error": {"type": "rejected_execution", "reason": "queue is full"}}', {})
                     return
             headers = {name: self.headers[name] for name in ("content-type", "accept") if name in self.headers}
             request = urllib.request.Request(target + self.path, body or None, headers, method=self.command)
             try:
                 with urllib.request.urlopen(request) as response:
-                    self.answer(response.status, response.read(), dict(response.headers))
+                    self.respond(response.status, response.read(), dict(response.headers))
             except HTTPError as error:
-                self.answer(error.code, error.read(), dict(error.headers))
+                self.respond(error.code, error.read(), dict(error.headers))
 
-        def answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-            kept = {
-                name: value for name, value in headers.items() if name.lower().startswith(("x-elastic", "content-type"))
-            }
-            kept = {"content-type": "application/json", "x-elastic-product": "Elasticsearch"} | {
-                name.lower(): value for name, value in kept.items()
+        def next_fault(self) -> Fault:
+            nonlocal searches
+            with lock:
+                number, searches = searches, searches + 1
+            return plan(number)
+
+        def respond(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+            kept = {"content-type": "application/json", "x-elastic-product": "Elasticsearch"}
+            kept |= {
+                name.lower(): value
+                for name, value in headers.items()
+                if name.lower().startswith(("x-elastic", "content-type"))
             }
             try:
                 self.send_response(status)
@@ -62,7 +70,7 @@ def harmed(target: str, harm: Harm) -> Iterator[str]:
                 self.end_headers()
                 if self.command != "HEAD":
                     self.wfile.write(body)
-            except OSError:  # the client has hung up, as it may
+            except OSError:  # the client has disconnected
                 self.close_connection = True
 
         def log_message(self, *_: Any) -> None:
@@ -70,5 +78,5 @@ def harmed(target: str, harm: Harm) -> Iterator[str]:
 
         do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = do_any  # noqa: N815
 
-    with listening(Handler) as address:
+    with serve(Handler) as address:
         yield address

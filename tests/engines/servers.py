@@ -1,4 +1,4 @@
-"""The servers that tests talk to, and how each keeps vectors."""
+"""Addresses of the test servers, and the vector field type of each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What each engine computes from a request, as its documentation says, over candidates whose features are given.
+"""Simulate how each engine scores candidates with given features for a request, following its documentation.
 
-Where a feature is 0 its clause does not match. What the engines do to scores is documented in their code alone: in
-OpenSearch's neural-search, HybridTopScoreDocCollector and MinMaxScoreNormalizationTechnique; in Elasticsearch,
+A clause does not match if its feature is 0. Score normalization is documented only in the code: in OpenSearch's
+neural-search, HybridTopScoreDocCollector and MinMaxScoreNormalizationTechnique; in Elasticsearch,
 MinMaxScoreNormalizer.
 """
 
@@ -17,9 +17,9 @@ from kinrank.arrays import Float64
 
 
 def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> dict[str, Any] | None:
-    """Clauses that name their column; Qdrant's last one is a payload field.
+    """Return clauses that contain their column. Qdrant's last one is a payload field.
 
-    Those of Elasticsearch and OpenSearch return every candidate, by "must" or by "filter"; with "" only what matches.
+    In Elasticsearch and OpenSearch they return every candidate, by "must" or by "filter", or with "" only matches.
     """
     clauses: dict[str, Any] = {name: {"column": column} for column, name in enumerate(names)}
     if spec.startswith("qdrant"):
@@ -32,21 +32,21 @@ def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> di
 
 
 def scores(spec: str, request: dict[str, Any], X: Float64) -> Float64:
-    """The scores that the engine gives to candidates."""
+    """Return the scores that the engine gives to the candidates."""
     return ENGINES[spec.split("(")[0]](request, X)
 
 
 def _returned(clause: dict[str, Any], X: Float64) -> Float64:
-    """The scores of a clause, NaN for what it does not return. Being one of some ids scores 1, a filter nothing."""
+    """Return the scores of a clause, NaN for documents it does not return. An ids query scores 1, a filter 0."""
     if "bool" in clause:
         return X[:, clause["bool"]["should"][0]["column"]] + (1.0 if "must" in clause["bool"] else 0.0)
     return np.where(X[:, clause["column"]] == 0, np.nan, X[:, clause["column"]])
 
 
-def _min_max(returned: Float64, lowest: float = 0.0) -> Float64:
-    least, largest = np.nanmin(returned), np.nanmax(returned)
-    scaled = (returned - least) / (largest - least) if largest > least else np.where(np.isnan(returned), np.nan, 1.0)
-    return np.nan_to_num(np.where(scaled == 0, lowest, scaled))
+def _min_max(returned: Float64, floor: float = 0.0) -> Float64:
+    low, high = np.nanmin(returned), np.nanmax(returned)
+    scaled = (returned - low) / (high - low) if high > low else np.where(np.isnan(returned), np.nan, 1.0)
+    return np.nan_to_num(np.where(scaled == 0, floor, scaled))
 
 
 def _opensearch(request: dict[str, Any], X: Float64) -> Float64:
@@ -56,7 +56,7 @@ def _opensearch(request: dict[str, Any], X: Float64) -> Float64:
     total = np.zeros(len(X))
     for query, weight in zip(request["query"]["hybrid"]["queries"], weights, strict=True):
         returned = _returned(query, X)
-        total += weight * _min_max(np.where(returned == 0, np.nan, returned), lowest=0.001)
+        total += weight * _min_max(np.where(returned == 0, np.nan, returned), floor=0.001)
     return total / sum(weights)
 
 
@@ -69,7 +69,7 @@ def _elasticsearch(request: dict[str, Any], X: Float64) -> Float64:
 
 
 def _named(weights: dict[str, float], X: Float64) -> Float64:
-    """Features by name, in alphabetical order of the columns."""
+    """Return the weighted sum of features that are named in alphabetical order of the columns."""
     return X @ [weights[name] for name in sorted(weights)]
 
 
@@ -77,8 +77,8 @@ def _formula(request: dict[str, Any], X: Float64) -> Float64:
     total = np.zeros(len(X))
     for term in request["query"]["formula"]["sum"]:
         weight, variable = term["mult"]
-        found = variable.startswith("$score")
-        column = request["prefetch"][int(variable[7:-1])]["column"] if found else X.shape[1] - 1
+        prefetched = variable.startswith("$score")
+        column = request["prefetch"][int(variable[7:-1])]["column"] if prefetched else X.shape[1] - 1
         total += weight * X[:, column]
     return total
 

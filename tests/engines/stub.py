@@ -1,4 +1,4 @@
-"""A server that says what it is told to, for answers that no real engine gives on demand."""
+"""A stub server, for responses that a real engine does not give on demand."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 
 @contextmanager
-def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """The address of a server with this handler; it is gone afterwards."""
+def serve(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Run a server with this handler and yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -27,17 +27,17 @@ def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 @contextmanager
-def answering(answer: Callable[[str], Any], asked: list[Message] | None = None) -> Iterator[str]:
-    """The address of a server whose answer to a path, with its parameters, is `answer(path)`; `asked` gets headers."""
+def stub_server(respond: Callable[[str], Any], received: list[Message] | None = None) -> Iterator[str]:
+    """Run a server that responds with `respond(path)`, and append request headers to `received`."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_any(self) -> None:
             self.rfile.read(int(self.headers.get("content-length") or 0))
-            if asked is not None:
-                asked.append(self.headers)
-            body = json.dumps(answer(self.path)).encode()
+            if received is not None:
+                received.append(self.headers)
+            body = json.dumps(respond(self.path)).encode()
             self.send_response(200)
             self.send_header("content-type", "application/json")
             self.send_header("x-elastic-product", "Elasticsearch")
@@ -50,5 +50,5 @@ def answering(answer: Callable[[str], Any], asked: list[Message] | None = None) 
 
         do_GET = do_POST = do_any  # noqa: N815
 
-    with listening(Handler) as address:
+    with serve(Handler) as address:
         yield address

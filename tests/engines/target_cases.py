@@ -1,4 +1,4 @@
-"""One request of every target, small enough to read."""
+"""A small example request for every target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEMAS = HERE / "schemas"
 
 
 class Case(NamedTuple):
-    """What is asked of a target."""
+    """Arguments of a request to a target."""
 
     spec: str
     weights: dict[str, float]

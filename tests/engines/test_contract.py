@@ -1,5 +1,3 @@
-"""Every engine keeps the contract, on one shard and on three."""
-
 from __future__ import annotations
 
 import pytest
@@ -13,14 +11,14 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_contract(engine_name: str, open_engine: OpenEngine, shards: int):
+def test_engine_passes_all_checks(engine_name: str, open_engine: OpenEngine, shards: int):
     engine = open_engine(engine_name)
     engine.index(sample_documents(), settings=index_body(engine_name, shards=shards))
-    broken = [f"{check.__name__}: {error}" for check in engine_checks() if (error := _error_of(check, engine))]
-    assert broken == []
+    failures = [f"{check.__name__}: {error}" for check in engine_checks() if (error := _error_of(check, engine))]
+    assert failures == []
 
 
-def test_a_query_that_matches_nothing_has_no_rows(engine_name: str, open_engine: OpenEngine):
+def test_query_without_matches_has_no_rows(engine_name: str, open_engine: OpenEngine):
     engine = open_engine(engine_name)
     engine.index(sample_documents(), settings=index_body(engine_name))
     hits, X = engine.search_features("zebra", size=9, vector=VECTOR)

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinrank.engines.judgment_table import Columns, read_judgments, read_vectors
+from kinrank.engines.judgment_table import JudgmentColumns, read_judgments, read_vectors
 from kinrank.errors import DataError, FileFormatError
 
 LINES = 'qid,query,doc_id,y\n1,"red, car",007,2\n1,"red, car",9,0\n2,7,007,1\n'
 
 
-def test_ids_and_queries_are_text_however_they_look(tmp_path: Path):
+def test_numeric_ids_and_queries_stay_text(tmp_path: Path):
     (tmp_path / "j.csv").write_text(LINES)
     judged = read_judgments(tmp_path / "j.csv")
     assert judged.qid.tolist() == ["1", "2"]
@@ -23,9 +23,9 @@ def test_ids_and_queries_are_text_however_they_look(tmp_path: Path):
     assert judged.grades.tolist() == [2, 0, 1]
 
 
-def test_columns_of_other_names_and_a_quote_in_a_query(tmp_path: Path):
+def test_other_column_names_and_a_quote_in_a_query(tmp_path: Path):
     (tmp_path / "j.tsv").write_text('id\ttyped\tdoc\tgrade\tgroup\nq\t12" disc\tx\t1\tmusic\n')
-    judged = read_judgments(tmp_path / "j.tsv", Columns("id", "typed", "doc", "grade"))
+    judged = read_judgments(tmp_path / "j.tsv", JudgmentColumns("id", "typed", "doc", "grade"))
     assert judged.query_columns["text"].tolist() == ['12" disc']
     assert judged.query_columns["group"].tolist() == ["music"]
 
@@ -33,21 +33,21 @@ def test_columns_of_other_names_and_a_quote_in_a_query(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("j.csv", "qid,query,doc_id\n1,a,b\n", "no column 'y' among"),
-        ("j.csv", "qid,query,doc_id,y,bm25\n1,a,b,1,2.5\n", "column 'bm25' is numbers, and features come from the"),
+        ("j.csv", "qid,query,doc_id\n1,a,b\n", "no column 'y', got"),
+        ("j.csv", "qid,query,doc_id,y,bm25\n1,a,b,1,2.5\n", "column 'bm25' is numeric, but features come from the"),
         ("j.csv", "qid,query,doc_id,y\n1,a,b,1\n1,a,b,0\n", "document 'b' is judged twice for query '1'"),
         ("j.csv", "qid,query,doc_id,y\n1,a\n", "cannot be read as a table"),
         ("j.parquet", "nonsense", "cannot be read as Parquet"),
-        ("j.json", "{}", "its suffix names no form of judgments"),
+        ("j.json", "{}", "unknown format of judgments"),
     ],
 )
-def test_a_bad_table_is_told_what_is_wrong(tmp_path: Path, name: str, text: str, problem: str):
+def test_invalid_table_raises(tmp_path: Path, name: str, text: str, problem: str):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=problem):
         read_judgments(tmp_path / name)
 
 
-def test_vectors_are_found_by_query_id(tmp_path: Path):
+def test_vectors_are_matched_by_query_id(tmp_path: Path):
     (tmp_path / "j.csv").write_text(LINES)
     judged = read_judgments(tmp_path / "j.csv")
     pq.write_table(pa.table({"qid": [2, 1, 3], "vector": [[0.0, 1.0], [1.0, 0.0], [5.0, 5.0]]}), tmp_path / "v.parquet")

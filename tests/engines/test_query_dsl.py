@@ -29,13 +29,13 @@ words = { query_length = "words" }
 """)
 
 
-def ask(dialect: Dialect = ElasticsearchEngine.dialect, vector: Any = (0.0, 1.0)) -> QueryBuilder:
-    return QueryBuilder.of(FEATURES, dialect, "red car", vector)
+def builder(dialect: Dialect = ElasticsearchEngine.dialect, vector: Any = (0.0, 1.0)) -> QueryBuilder:
+    return QueryBuilder.create(FEATURES, dialect, "red car", vector)
 
 
-def test_positive_weights_of_clauses_are_boosts_and_nothing_else():
+def test_positive_weights_become_boosts():
     title, body = (feature.clause("red car") for feature in FEATURES.features[:2])  # type: ignore[attr-defined]
-    assert ask().weighted([2.0, 0.5, 0.0, 0.0, 9.0], {"match_all": {}}) == {
+    assert builder().weighted_query([2.0, 0.5, 0.0, 0.0, 9.0], {"match_all": {}}) == {
         "bool": {
             "filter": [{"match_all": {}}],
             "should": [
@@ -47,31 +47,34 @@ def test_positive_weights_of_clauses_are_boosts_and_nothing_else():
 
 
 def test_negative_weights_are_subtracted_from_a_bound():
-    query = ask().weighted([1.0, -0.5, 0.0, 0.0, 0.0], {"match_all": {}})
-    _, against = query["bool"]["should"]
-    script = against["script_score"]["script"]
+    query = builder().weighted_query([1.0, -0.5, 0.0, 0.0, 0.0], {"match_all": {}})
+    _, subtracted = query["bool"]["should"]
+    script = subtracted["script_score"]["script"]
     assert script["params"] == {"bound": 0.5 * 64 * 2}
-    assert against["script_score"]["query"]["bool"]["should"][0]["bool"]["boost"] == 0.5
+    assert subtracted["script_score"]["query"]["bool"]["should"][0]["bool"]["boost"] == 0.5
 
 
-def test_no_boost_is_negative_whatever_the_weights():
+def test_boosts_are_never_negative():
     for seed in range(20):
         weights = np.random.default_rng(seed).normal(size=5)
-        text = json.dumps(ask().weighted(weights, {"match_all": {}}))
+        text = json.dumps(builder().weighted_query(weights, {"match_all": {}}))
         assert '"boost": -' not in text
 
 
-def test_the_script_is_the_same_text_for_every_query():
-    one = ask().weighted([1.0, -1.0, 0.3, 0.1, 0.0], {"match_all": {}})["script_score"]["script"]
-    other = ask(vector=(1.0, 0.0)).weighted([0.0, 2.0, -7.0, 0.2, 1.0], {"match_all": {}})["script_score"]["script"]
+def test_script_is_the_same_for_every_query():
+    def script(query: QueryBuilder, weights: list[float]) -> Any:
+        return query.weighted_query(weights, {"match_all": {}})["script_score"]["script"]
+
+    one = script(builder(), [1.0, -1.0, 0.3, 0.1, 0.0])
+    other = script(builder(vector=(1.0, 0.0)), [0.0, 2.0, -7.0, 0.2, 1.0])
     assert one["source"] == other["source"]
     assert one["params"]["weights"] == [0.3, 0.1]
     assert other["params"] == {"vector": [1.0, 0.0], "shift": 0, "weights": [-7.0, 0.2]}
 
 
 @pytest.mark.parametrize("size", [1e-8, 1e-4, 1.0, 1e12])
-def test_the_last_step_of_the_script_keeps_the_order_in_single_precision(size: float):
-    source = ask().weighted([1.0, 0.0, 0.0, 1.0, 0.0], {"match_all": {}})["script_score"]["script"]["source"]
+def test_script_keeps_the_order_in_single_precision(size: float):
+    source = builder().weighted_query([1.0, 0.0, 0.0, 1.0, 0.0], {"match_all": {}})["script_score"]["script"]["source"]
     enlarged = re.search(r"; x \*= (\S+); return x >= 0 \? x \+ 1 : 1 / \(1 - x\);$", source)
     assert enlarged is not None
     x = float(enlarged[1]) * size * np.linspace(-1, 1, 1000)
@@ -80,24 +83,24 @@ def test_the_last_step_of_the_script_keeps_the_order_in_single_precision(size: f
     assert np.isfinite(scores).all()
 
 
-def test_candidates_by_text_and_by_vector_in_both_dialects():
-    elastic = ask().candidates()["bool"]["should"][1]
+def test_candidate_query_by_text_and_vector_in_both_dialects():
+    elastic = builder().candidate_query()["bool"]["should"][1]
     assert elastic == {"knn": {"field": "embedding", "query_vector": [0, 1], "num_candidates": 20, "boost": 2.0}}
-    opensearch = ask(OpenSearchEngine.dialect).candidates()["bool"]["should"][1]
+    opensearch = builder(OpenSearchEngine.dialect).candidate_query()["bool"]["should"][1]
     assert opensearch == {"knn": {"embedding": {"vector": [0, 1], "k": 20, "boost": 2.0}}}
     with pytest.raises(ParameterError, match=r"\[search\] compares vectors"):
-        ask(vector=None).candidates()
+        builder(vector=None).candidate_query()
     without = FeatureSet(FEATURES.features)
-    with pytest.raises(ParameterError, match=r"no table \[search\]"):
-        QueryBuilder.of(without, ElasticsearchEngine.dialect, "x", None).candidates()
+    with pytest.raises(ParameterError, match=r"no \[search\] table"):
+        QueryBuilder.create(without, ElasticsearchEngine.dialect, "x", None).candidate_query()
 
 
-def test_one_request_logs_all_features_of_a_query():
-    body = log_request(ask(), ["a", "b"])
+def test_one_request_logs_all_features():
+    body = log_request(builder(), ["a", "b"])
     named = [clause["bool"]["_name"] for clause in body["query"]["bool"]["should"]]
     assert named == ["title", "body", "near"]
     assert (body["size"], body["docvalue_fields"]) == (2, ["votes"])
-    names, searches = opensearch_log_request(ask(OpenSearchEngine.dialect), ["a", "b"])
+    names, searches = opensearch_log_request(builder(OpenSearchEngine.dialect), ["a", "b"])
     assert names == named
     assert len(searches) == 1 + 3
     assert json.loads(opensearch._HEADER)["search_type"] == "dfs_query_then_fetch"

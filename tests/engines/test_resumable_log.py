@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, ParameterError
 from tests.engines.toy import ToyEngine, toy_judgments
+from tests.processes import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -30,12 +30,12 @@ def write(
     candidates: CandidateSource = "judged",
     retry_for: float = 5.0,
 ) -> LogCounts:
-    book = ResumableLog(out, judged or toy_judgments(), FeatureLogger(engine, candidates=candidates, top=4))
-    return book.write(RetryingPool(3, retry_for=retry_for, first_pause=0.001), lambda _: None)
+    log = ResumableLog(out, judged or toy_judgments(), FeatureLogger(engine, candidates=candidates, top=4))
+    return log.write(RetryingPool(3, retry_for=retry_for, first_pause=0.001), lambda _: None)
 
 
 @pytest.mark.parametrize("name", ["logged.parquet", "logged"])
-def test_judged_documents_are_logged_and_what_is_missing_is_counted(tmp_path: Path, name: str):
+def test_judged_documents_are_logged_and_missing_values_counted(tmp_path: Path, name: str):
     counts = write(tmp_path / name, ToyEngine())
     assert counts == LogCounts(7, 14, absent_documents=7, missing={"number": 0, "even": 7})
     logged = read_parquet(tmp_path / name) if name.endswith("parquet") else QuerySet.open(tmp_path / name)
@@ -48,7 +48,7 @@ def test_judged_documents_are_logged_and_what_is_missing_is_counted(tmp_path: Pa
     assert not list(tmp_path.glob("*.parts"))
 
 
-def test_the_engines_first_documents_are_candidates(tmp_path: Path):
+def test_top_documents_of_the_engine_are_candidates(tmp_path: Path):
     top = write(tmp_path / "top.parquet", ToyEngine(), candidates="top")
     assert (top.documents, top.unfound_documents, top.unjudged_documents) == (28, 7, 14)
     both = write(tmp_path / "both.parquet", ToyEngine(), candidates="both")
@@ -56,51 +56,48 @@ def test_the_engines_first_documents_are_candidates(tmp_path: Path):
     assert read_parquet(tmp_path / "both.parquet")[0].grades.tolist() == [1, 0, 0, 0]
 
 
-def test_half_a_list_is_never_a_list_of_candidates(tmp_path: Path):
-    class Halved(ToyEngine):
+def test_partial_search_results_are_not_logged(tmp_path: Path):
+    class PartialEngine(ToyEngine):
         def search_complete(self, query: str, **_: object) -> Hits:
-            raise EngineBusyError("only a part of the index has answered")
+            raise EngineBusyError("partial response")
 
-    with pytest.raises(EngineBusyError, match="only a part"):
-        write(tmp_path / "top.parquet", Halved(), candidates="top", retry_for=0.01)
+    with pytest.raises(EngineBusyError, match="partial response"):
+        write(tmp_path / "top.parquet", PartialEngine(), candidates="top", retry_for=0.01)
 
 
-def test_a_busy_engine_loses_and_doubles_nothing(tmp_path: Path):
+def test_log_of_a_busy_engine_is_complete_and_identical(tmp_path: Path):
     plain = write(tmp_path / "plain.parquet", ToyEngine())
-    trouble = {f"text {i}": [EngineBusyError("429"), EngineTimeoutError("slow")] for i in range(0, 7, 2)}
-    assert write(tmp_path / "busy.parquet", ToyEngine(trouble)) == plain
+    failures = {f"text {i}": [EngineBusyError("429"), EngineTimeoutError("slow")] for i in range(0, 7, 2)}
+    assert write(tmp_path / "busy.parquet", ToyEngine(failures)) == plain
     assert (tmp_path / "busy.parquet").read_bytes() == (tmp_path / "plain.parquet").read_bytes()
 
 
-def test_a_log_that_was_stopped_goes_on_where_it_was(tmp_path: Path):
+def test_stopped_log_is_resumed(tmp_path: Path):
     out = tmp_path / "logged.parquet"
     with pytest.raises(EngineRefusedError, match="index is gone"):
         write(out, ToyEngine({"text 5": [EngineRefusedError("index is gone")]}))
     assert not out.exists()
     again = ToyEngine()
     counts = write(out, again)
-    assert sorted(again.asked) == ["text 4", "text 5", "text 6"]
+    assert sorted(again.logged_queries) == ["text 4", "text 5", "text 6"]
     assert counts == LogCounts(7, 14, absent_documents=7, missing={"number": 0, "even": 7})
     write(tmp_path / "plain.parquet", ToyEngine())
     assert out.read_bytes() == (tmp_path / "plain.parquet").read_bytes()
 
 
-def test_a_stop_between_two_answers_ends_the_questions(tmp_path: Path):
-    pool = RetryingPool(3, first_pause=60.0)
+def test_interrupt_ends_the_pause_before_a_retry(tmp_path: Path):
+    pool = RetryingPool(3, retry_for=2e6, first_pause=1e6)
 
-    def stop(_: int) -> None:
-        while not pool.retries:
-            time.sleep(0.001)
+    def interrupt(_: int) -> None:
+        wait_until(lambda: pool.retries)
         raise KeyboardInterrupt
 
     busy = ToyEngine({"text 1": [EngineBusyError("429")]})
-    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        ResumableLog(tmp_path / "logged.parquet", toy_judgments(), FeatureLogger(busy)).write(pool, stop)
-    assert time.monotonic() - start < 20
+        ResumableLog(tmp_path / "logged.parquet", toy_judgments(), FeatureLogger(busy)).write(pool, interrupt)
 
 
-def test_parts_of_another_log_are_refused(tmp_path: Path):
+def test_parts_of_another_log_raise(tmp_path: Path):
     out = tmp_path / "logged.parquet"
     with pytest.raises(EngineRefusedError, match="gone"):
         write(out, ToyEngine({"text 5": [EngineRefusedError("gone")]}))
@@ -108,61 +105,61 @@ def test_parts_of_another_log_are_refused(tmp_path: Path):
         write(out, ToyEngine(), candidates="top")
     with pytest.raises(ParameterError, match=r"parts of another log \(judgments differ\)"):
         write(out, ToyEngine(), toy_judgments(6))
-    elsewhere = ToyEngine()
-    elsewhere.index_name = "other-toys"
+    other_index = ToyEngine()
+    other_index.index_name = "other-toys"
     with pytest.raises(ParameterError, match=r"parts of another log \(index differ\)"):
-        write(out, elsewhere)
+        write(out, other_index)
 
 
-def test_queries_without_a_document_in_the_index_are_left_out_and_counted(tmp_path: Path):
+def test_queries_without_a_document_in_the_index_are_counted(tmp_path: Path):
     judged = toy_judgments()
     assert judged.doc_id is not None
-    elsewhere = judged.replace(doc_id=np.where(np.arange(21) < 6, "d77", judged.doc_id))
-    counts = write(tmp_path / "some.parquet", ToyEngine(), elsewhere)
+    partly_absent = judged.replace(doc_id=np.where(np.arange(21) < 6, "d77", judged.doc_id))
+    counts = write(tmp_path / "some.parquet", ToyEngine(), partly_absent)
     assert (counts.queries, counts.empty_queries, counts.documents) == (5, 2, 10)
-    nowhere = judged.replace(doc_id=np.full(21, "d77"))
+    absent = judged.replace(doc_id=np.full(21, "d77"))
     with pytest.raises(DataError, match="none of the 7 candidates is in the index"):
-        write(tmp_path / "none.parquet", ToyEngine(), nowhere)
+        write(tmp_path / "none.parquet", ToyEngine(), absent)
 
 
-def test_once_the_documents_are_indexed_the_same_command_finds_them(tmp_path: Path):
-    class Empty(ToyEngine):
+def test_log_works_once_the_documents_are_indexed(tmp_path: Path):
+    class EmptyEngine(ToyEngine):
         def log(self, query: str, doc_ids: Sequence[str], **options: Any) -> LoggedFeatures:
             logged = super().log(query, doc_ids, **options)
             return LoggedFeatures(np.full_like(logged.values, np.nan), np.zeros_like(logged.found))
 
     with pytest.raises(DataError, match="none of the 21 candidates is in the index"):
-        write(tmp_path / "logged.parquet", Empty())
-    # The class is part of what an engine says it is: told the same, as an index is that got its documents.
+        write(tmp_path / "logged.parquet", EmptyEngine())
+    # The same index after its documents were added: the identity must not change with the class.
     filled = ToyEngine()
-    filled.identity = Empty().identity  # type: ignore[method-assign]
+    filled.identity = EmptyEngine().identity  # type: ignore[method-assign]
     assert write(tmp_path / "logged.parquet", filled).documents == 14
 
 
-def test_left_over_parts_of_nobody_knows_what_are_not_used(tmp_path: Path):
+def test_parts_of_an_unknown_log_are_not_used(tmp_path: Path):
     out = tmp_path / "logged.parquet"
     with pytest.raises(EngineRefusedError, match="gone"):
         write(out, ToyEngine({"text 5": [EngineRefusedError("gone")]}))
     (tmp_path / "logged.parquet.parts" / "log.json").unlink()
     again = ToyEngine()
     write(out, again)
-    assert len(again.asked) == 7
+    assert len(again.logged_queries) == 7
 
 
-def test_a_stop_while_parts_are_removed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def stopped(folder: Path) -> None:
+def test_interrupt_while_parts_are_removed_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupted(folder: Path) -> None:
         (folder / "part-000001.parquet").unlink()
         raise KeyboardInterrupt
 
     out = tmp_path / "logged.parquet"
     with monkeypatch.context() as patch:
-        patch.setattr(resumable_log.shutil, "rmtree", stopped)
+        patch.setattr(resumable_log.shutil, "rmtree", interrupted)
         with pytest.raises(KeyboardInterrupt):
             write(out, ToyEngine())
     assert write(out, ToyEngine()).queries == len(read_parquet(out)) == 7
 
 
-def test_what_cannot_be_asked_is_refused_at_once(tmp_path: Path):
+def test_invalid_queries_and_settings_raise(tmp_path: Path):
     with pytest.raises(DataError, match="no column 'text'"):
         write(tmp_path / "x.parquet", ToyEngine(), toy_judgments().replace(query_columns={}))
     with pytest.raises(DataError, match="judged documents have no ids"):

@@ -1,141 +1,169 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from kinrank.engines import retry
 from kinrank.engines.retry import ConcurrencyLimit, RetryingPool
 from kinrank.errors import EngineBusyError, EngineRefusedError, ParameterError
+from tests.processes import wait_until
+
+FOREVER = 1e6
+"""A pause in seconds that ends only by interruption."""
 
 
-def test_answers_come_in_the_order_of_the_questions():
-    def slow_first(x: int) -> int:
-        time.sleep(0.05 if x == 0 else 0.0)
+def test_results_keep_the_order_of_the_items():
+    others_done = threading.Event()
+
+    def first_is_last(x: int) -> int:
+        if x == 0:
+            others_done.wait()
+        if x == 3:
+            others_done.set()
         return x
 
-    assert list(RetryingPool(4).map(slow_first, range(50))) == list(range(50))
+    assert list(RetryingPool(4).map(first_is_last, range(50))) == list(range(50))
 
 
-def test_no_more_questions_than_workers_are_under_way_and_few_are_taken_ahead():
-    under_way, most, taken = 0, 0, 0
+def test_map_limits_concurrency_and_consumes_few_items_ahead():
+    in_flight, most, consumed = 0, 0, 0
     lock = threading.Lock()
+    three_at_once = threading.Barrier(3)
 
-    def questions():
-        nonlocal taken
-        for i in range(40):
-            taken += 1
+    def items() -> Iterator[int]:
+        nonlocal consumed
+        for i in range(39):
+            consumed += 1
             yield i
 
-    def ask(x: int) -> int:
-        nonlocal under_way, most
+    def call(x: int) -> int:
+        nonlocal in_flight, most
         with lock:
-            under_way += 1
-            most = max(most, under_way)
-        time.sleep(0.002)
+            in_flight += 1
+            most = max(most, in_flight)
+        three_at_once.wait()
         with lock:
-            under_way -= 1
+            in_flight -= 1
         return x
 
-    for done, _ in enumerate(RetryingPool(3).map(ask, questions())):
-        assert taken <= done + 1 + 2 * 3
-    assert most <= 3
+    for done, _ in enumerate(RetryingPool(3).map(call, items())):
+        assert consumed <= done + 1 + 2 * 3
+    assert most == 3
 
 
-def test_a_busy_engine_is_asked_again_and_less_at_a_time():
-    under_way, seen = 0, []
+def test_busy_engine_gets_fewer_requests_at_a_time():
+    in_flight, concurrency = 0, []
     lock = threading.Lock()
-    all_at_once = threading.Barrier(4)
+    four_at_once = threading.Barrier(4)
+    limits = []
 
-    def ask(x: int) -> int:
-        nonlocal under_way
+    def call(x: int) -> int:
+        nonlocal in_flight
         with lock:
-            under_way += 1
-            number = len(seen)
-            seen.append(under_way)
+            in_flight += 1
+            number = len(concurrency)
+            concurrency.append(in_flight)
         try:
             if number < 4:
-                all_at_once.wait()
+                four_at_once.wait()
                 raise EngineBusyError("429")
-            time.sleep(0.005)
+            wait_until(lambda: pool.retries == 4)
+            limits.append(pool.limit.value)
             return x
         finally:
             with lock:
-                under_way -= 1
+                in_flight -= 1
 
     pool = RetryingPool(4, first_pause=0.05)
-    assert list(pool.map(ask, range(12))) == list(range(12))
+    assert list(pool.map(call, range(12))) == list(range(12))
     assert pool.retries == 4
-    assert max(seen[:4]) == 4
-    assert max(seen[4:9]) <= 2  # one, and slowly more
+    assert max(concurrency[:4]) == 4
+    assert min(limits) == 1
+    assert max(concurrency[4:9]) <= 2
 
 
-def test_who_stops_does_not_wait_for_those_who_wait():
-    pool = RetryingPool(4, first_pause=60.0)
+def test_error_interrupts_the_pauses_of_other_requests():
+    pool = RetryingPool(4, retry_for=2 * FOREVER, first_pause=FOREVER)
 
-    def ask(x: int) -> int:
+    def call(x: int) -> int:
         if x:
             raise EngineBusyError("429")
-        while not pool.retries:  # someone pauses before he asks again
-            time.sleep(0.001)
+        wait_until(lambda: pool.retries)
         raise EngineRefusedError("no such field")
 
-    start = time.monotonic()
     with pytest.raises(EngineRefusedError, match="no such field"):
-        list(pool.map(ask, range(4)))
-    assert time.monotonic() - start < 20
+        list(pool.map(call, range(4)))
 
 
-def test_who_waits_for_room_does_not_ask_after_the_end():
+def test_requests_waiting_for_a_slot_are_not_sent_after_an_error(monkeypatch: pytest.MonkeyPatch):
+    ending = threading.Event()
+    all_submitted = threading.Event()
+
+    class Executor(ThreadPoolExecutor):
+        def shutdown(self, *args: Any, **options: Any) -> None:
+            ending.set()
+            super().shutdown(*args, **options)
+
+    def items() -> Iterator[int]:
+        yield from range(4)
+        all_submitted.set()
+
+    def call(x: int) -> int:
+        called.append(x)
+        if len(called) == 1:
+            all_submitted.wait()
+            raise EngineRefusedError("no such field")
+        ending.wait()
+        return x
+
+    monkeypatch.setattr(retry, "ThreadPoolExecutor", Executor)
+    called: list[int] = []
     pool = RetryingPool(4)
-    pool._gate.narrow()
-    pool._gate.narrow()
-    asked = []
-
-    def ask(x: int) -> int:
-        asked.append(x)
-        time.sleep(0.2)
-        raise EngineRefusedError("no such field")
-
+    for _ in range(2):
+        pool.limit.decrease()
     with pytest.raises(EngineRefusedError, match="no such field"):
-        list(pool.map(ask, range(4)))
-    assert len(asked) <= 2
+        list(pool.map(call, items()))
+    assert len(called) <= 2
 
 
-def test_patience_ends():
-    def ask(x: int) -> int:
+def test_last_error_is_raised_when_the_time_for_retries_ends():
+    def call(x: int) -> int:
         raise EngineBusyError("still busy")
 
     with pytest.raises(EngineBusyError, match="still busy"):
-        list(RetryingPool(2, retry_for=0.05, first_pause=0.01).map(ask, range(3)))
+        list(RetryingPool(2, retry_for=0.05, first_pause=0.01).map(call, range(3)))
 
 
-def test_a_refusal_is_not_asked_again():
-    asked = []
+def test_rejected_request_is_not_retried():
+    called = []
 
-    def ask(x: int) -> int:
-        asked.append(x)
+    def call(x: int) -> int:
+        called.append(x)
         raise EngineRefusedError("no such field")
 
     with pytest.raises(EngineRefusedError, match="no such field"):
-        list(RetryingPool(1).map(ask, range(9)))
-    assert len(asked) <= 2
+        list(RetryingPool(1).map(call, range(9)))
+    assert len(called) <= 2
 
 
-def test_a_gate_narrows_at_once_and_widens_slowly():
-    gate = ConcurrencyLimit(8)
+def test_limit_halves_at_once_and_increases_slowly():
+    limit = ConcurrencyLimit(8)
     for _ in range(9):
-        gate.narrow()
-    assert gate.width == 1
-    gate.widen()
-    assert gate.width == 2
-    gate.widen()
-    assert gate.width == 2.5
+        limit.decrease()
+    assert limit.value == 1
+    limit.increase()
+    assert limit.value == 2
+    limit.increase()
+    assert limit.value == 2.5
     for _ in range(100):
-        gate.widen()
-    assert gate.width == 8
+        limit.increase()
+    assert limit.value == 8
 
 
-def test_at_least_one_worker():
+def test_pool_needs_a_worker():
     with pytest.raises(ParameterError, match="workers must be at least 1, got 0"):
         RetryingPool(0)

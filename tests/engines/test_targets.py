@@ -1,5 +1,3 @@
-"""Every target writes what its golden file holds, says only what the engine takes, and keeps the order."""
-
 from __future__ import annotations
 
 import json
@@ -19,56 +17,57 @@ NAMES = ["a", "b", "c"]
 SUMS = [name for name in TARGETS if name not in ("qdrant-rrf", "weaviate-hybrid")]
 
 
-def made(name: str) -> Target:
+def make(name: str) -> Target:
     target: Target = TARGETS.make(name)
     return target
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_the_request_is_the_golden_one(name: str) -> None:
+def test_request_equals_golden_file(name: str) -> None:
     case = CASES[name]
-    assert made(case.spec).request(case.weights, case.clauses) == json.loads((GOLDEN / f"{name}.json").read_text())
+    assert make(case.spec).request(case.weights, case.clauses) == json.loads((GOLDEN / f"{name}.json").read_text())
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_every_target_states_its_source(name: str) -> None:
-    target = made(name)
+def test_target_names_version_and_documentation(name: str) -> None:
+    target = make(name)
     assert any(letter.isdigit() for letter in target.version)
     assert target.documentation.startswith("https://")
     assert target.version in str(type(target).__doc__) or target.version.split()[-1] in str(type(target).__doc__)
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_weights_that_are_no_weights_are_refused(name: str) -> None:
-    case, target = CASES[name], made(CASES[name].spec)
-    with pytest.raises(DataError, match="there are no weights"):
+def test_invalid_weights_raise(name: str) -> None:
+    case, target = CASES[name], make(CASES[name].spec)
+    with pytest.raises(DataError, match="no weights given"):
         target.request({}, case.clauses)
-    for wrong in (float("nan"), float("inf")):
-        with pytest.raises(DataError, match="must be a finite number"):
-            target.request({**case.weights, next(iter(case.weights)): wrong}, case.clauses)
-    with pytest.raises(DataError, match="inverted names 'nobody', which has no weight"):
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(DataError, match="must be finite, got"):
+            target.request({**case.weights, next(iter(case.weights)): value}, case.clauses)
+    with pytest.raises(DataError, match="inverted feature 'nobody' has no weight"):
         target.request(case.weights, case.clauses, inverted=["nobody"])
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_a_negative_weight_is_refused_where_the_engine_does(name: str) -> None:
-    case, target = CASES[name], made(CASES[name].spec)
+def test_negative_weight_raises_if_the_engine_does_not_support_it(name: str) -> None:
+    case, target = CASES[name], make(CASES[name].spec)
     first = next(iter(case.weights))
     weights = {**case.weights, first: -0.5}
     if target.allows_negative:
         assert "-0.5" in json.dumps(target.request(weights, case.clauses))
         return
     with pytest.raises(
-        DataError, match=rf"takes no negative weight, and '{first}' has -0\.5: learn with RankRLS\(nonn"
+        DataError,
+        match=rf"not support negative weights, and the weight of '{first}' is -0\.5: learn with RankRLS\(nonn",
     ):
         target.request(weights, case.clauses)
     inverted = target.request(weights, case.clauses, inverted=[first])
     assert inverted == target.request({**case.weights, first: 0.5}, case.clauses)
 
 
-@pytest.mark.parametrize("name", [name for name in TARGETS if made(name).clause])
-def test_every_feature_needs_its_clause(name: str) -> None:
-    case, target = CASES[name], made(CASES[name].spec)
+@pytest.mark.parametrize("name", [name for name in TARGETS if make(name).clause_kind])
+def test_missing_or_unknown_clause_raises(name: str) -> None:
+    case, target = CASES[name], make(CASES[name].spec)
     first, *rest = case.weights
     with pytest.raises(DataError, match=rf"for each feature: missing \['{first}'\], without a weight \['other'\]"):
         target.request(case.weights, {**{key: case.clauses[key] for key in rest}, "other": {}})
@@ -78,22 +77,22 @@ def test_every_feature_needs_its_clause(name: str) -> None:
     ("spec", "message"),
     [
         ("elasticsearch-linear(size='ten')", "size must be int, got"),
-        ("opensearch-hybrid(size=0)", "size must be a whole number from 1, got 0"),
+        ("opensearch-hybrid(size=0)", "size must be a positive integer, got 0"),
         ("qdrant-rrf(k=True)", "k must be int, got 'True'"),
         ("elasticsearch-linear(normalizer=zscore)", "normalizer must be 'none' | 'minmax', got 'zscore'"),
     ],
 )
 def test_invalid_spec_raises(spec: str, message: str) -> None:
     with pytest.raises(ParameterError, match=re.escape(message)):
-        made(spec)
+        make(spec)
 
 
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("elasticsearch-linear", {"size": "ten"}, "size must be a whole number from 1, got 'ten'"),
-        ("qdrant-rrf", {"k": True}, "k must be a whole number from 1, got True"),
-        ("vespa", {"profile": 3}, "profile must be text, got 3"),
+        ("elasticsearch-linear", {"size": "ten"}, "size must be a positive integer, got 'ten'"),
+        ("qdrant-rrf", {"k": True}, "k must be a positive integer, got True"),
+        ("vespa", {"profile": 3}, "profile must be a string, got 3"),
     ],
 )
 def test_invalid_setting_raises(name: str, settings: dict[str, object], message: str) -> None:
@@ -101,97 +100,97 @@ def test_invalid_setting_raises(name: str, settings: dict[str, object], message:
         TARGETS[name](**settings)
 
 
-def test_what_one_target_cannot_say() -> None:
-    nothing = {"title": 0.0, "text": 0.0}
-    with pytest.raises(DataError, match=r"OpenSearch 2\.10 wants weights that sum to 1, and all are 0"):
-        made("opensearch-hybrid").request(nothing, MATCHES)
+def test_request_that_the_engine_does_not_support_raises() -> None:
+    zeros = {"title": 0.0, "text": 0.0}
+    with pytest.raises(DataError, match=r"OpenSearch 2\.10 needs weights that sum to 1, but all weights are 0"):
+        make("opensearch-hybrid").request(zeros, MATCHES)
     with pytest.raises(DataError, match="at most 5 sub-queries, got 6"):
-        made("opensearch-hybrid").request(dict.fromkeys("abcdef", 1.0), {name: {"match_all": {}} for name in "abcdef"})
-    with pytest.raises(DataError, match="weighs two features, 'keyword' and 'vector', got"):
-        made("weaviate-hybrid").request({"keyword": 1.0, "text": 1.0}, {"keyword": {"query": "x"}, "text": {}})
-    with pytest.raises(DataError, match="must say 'query' and may say properties, vector, targetVectors, got"):
-        made("weaviate-hybrid").request({"keyword": 1.0, "vector": 1.0}, {"keyword": {}, "vector": {"vector": [1.0]}})
+        make("opensearch-hybrid").request(dict.fromkeys("abcdef", 1.0), {name: {"match_all": {}} for name in "abcdef"})
+    with pytest.raises(DataError, match="supports two features, 'keyword' and 'vector', got"):
+        make("weaviate-hybrid").request({"keyword": 1.0, "text": 1.0}, {"keyword": {"query": "x"}, "text": {}})
+    with pytest.raises(DataError, match="must include 'query' and can include properties, vector, targetVectors; got"):
+        make("weaviate-hybrid").request({"keyword": 1.0, "vector": 1.0}, {"keyword": {}, "vector": {"vector": [1.0]}})
     with pytest.raises(DataError, match="at least one prefetch to find points"):
-        made("qdrant-formula").request({"votes": 1.0}, {"votes": "votes"})
+        make("qdrant-formula").request({"votes": 1.0}, {"votes": "votes"})
     with pytest.raises(ParameterError, match="normalizer must be one of 'none', 'minmax', got 'zscore'"):
         TARGETS["elasticsearch-linear"](normalizer="zscore").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
     with pytest.raises(ParameterError, match="window must be at least size, got 5 and 10"):
-        made("elasticsearch-linear(window=5)").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
-    with pytest.raises(DataError, match="ranges lacks 'text'"):
-        made("qdrant-rrf").request({"title": 1.0, "text": 1.0}, PREFETCHES, ranges={"title": (0.0, 1.0)})
-    with pytest.raises(DataError, match="range of 'title' must ascend, got 1 to 0"):
-        made("opensearch-hybrid").request(
+        make("elasticsearch-linear(window=5)").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
+    with pytest.raises(DataError, match="ranges has no entry for 'text'"):
+        make("qdrant-rrf").request({"title": 1.0, "text": 1.0}, PREFETCHES, ranges={"title": (0.0, 1.0)})
+    with pytest.raises(DataError, match="range of 'title' is below its minimum, got 1 to 0"):
+        make("opensearch-hybrid").request(
             {"title": 1.0, "text": 1.0}, MATCHES, ranges={"title": (1, 0), "text": (0, 1)}
         )
 
 
 @pytest.mark.parametrize("spec", [*SUMS, "elasticsearch-linear(normalizer='minmax')"])
 @given(seed=st.integers(0, 2**32 - 1))
-def test_the_engine_ranks_by_the_weighted_sum(spec: str, seed: int) -> None:
+def test_engine_ranks_by_the_weighted_sum(spec: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = np.abs(rng.standard_normal((30, 3))) * 10.0 ** rng.integers(-2, 3, 3)
-    X[rng.random(X.shape) < 0.3] = 0.0  # their clauses do not match
+    X[rng.random(X.shape) < 0.3] = 0.0  # clauses do not match
     weights = rng.standard_normal(3) / np.ptp(X, axis=0)
-    target = made(spec)
+    target = make(spec)
     inverted = [] if target.allows_negative else [name for name, w in zip(NAMES, weights, strict=True) if w < 0]
-    # The clause of a inverted feature scores a constant minus the feature.
-    shown = np.where(np.isin(NAMES, inverted), 1.0 + X.max(axis=0) - X, X)
+    # The clause of an inverted feature scores a constant minus the feature.
+    clause_scores = np.where(np.isin(NAMES, inverted), 1.0 + X.max(axis=0) - X, X)
     request = target.request(
         dict(zip(NAMES, weights.tolist(), strict=True)),
         clauses_for(spec, NAMES),
         ranges=value_ranges(NAMES, X),
         inverted=inverted,
     )
-    along = (X @ weights)[np.argsort(-scores(spec, request, shown))]
-    slack = 0.001 if spec == "opensearch-hybrid" else 1e-9  # its lowest score of each sub-query is 0.001
+    along = (X @ weights)[np.argsort(-scores(spec, request, clause_scores))]
+    slack = 0.001 if spec == "opensearch-hybrid" else 1e-9  # OpenSearch sets the lowest score of a sub-query to 0.001
     worst = np.max(along - np.minimum.accumulate(along))
     assert worst <= slack * np.sum(np.abs(weights) * np.ptp(X, axis=0))
 
 
 @pytest.mark.parametrize(
-    ("spec", "candidates", "right"),
+    ("spec", "candidates", "keeps_order"),
     [
         ("opensearch-hybrid", "", False),
-        ("opensearch-hybrid", "filter", False),  # a score of 0 is no hit there
+        ("opensearch-hybrid", "filter", False),  # OpenSearch does not return hits with score 0
         ("opensearch-hybrid", "must", True),
         ("elasticsearch-linear(normalizer='minmax')", "", False),
         ("elasticsearch-linear(normalizer='minmax')", "filter", True),
         ("elasticsearch-linear(normalizer='minmax')", "must", True),
     ],
 )
-def test_normalized_scores_keep_the_order_where_every_clause_returns_every_candidate(
-    spec: str, candidates: str, right: bool
+def test_normalized_scores_keep_the_order_if_every_clause_returns_every_candidate(
+    spec: str, candidates: str, keeps_order: bool
 ) -> None:
-    X = np.array([[0.0, 1.0], [9.0, 5.0], [10.0, 3.0]])  # the sums are 1, 14 and 13; what matches "a" scores 9 to 10
-    request = made(spec).request(
+    X = np.array([[0.0, 1.0], [9.0, 5.0], [10.0, 3.0]])  # sums 1, 14 and 13; matches of "a" score 9 to 10
+    request = make(spec).request(
         {"a": 1.0, "b": 1.0}, clauses_for(spec, ["a", "b"], candidates), ranges=value_ranges(["a", "b"], X)
     )
-    assert (np.argsort(-scores(spec, request, X)).tolist() == [1, 2, 0]) is right
+    assert (np.argsort(-scores(spec, request, X)).tolist() == [1, 2, 0]) is keeps_order
 
 
-def test_a_missing_value_is_a_clause_that_does_not_match() -> None:
+def test_missing_values_count_as_zero_in_ranges() -> None:
     X = np.array([[np.nan, 2.0, np.nan], [3.0, -1.0, np.nan]])
     assert value_ranges(NAMES, X) == {"a": (0.0, 3.0), "b": (-1.0, 2.0), "c": (0.0, 0.0)}
 
 
 @given(st.floats(0.001, 1000.0), st.floats(0.001, 1000.0))
-def test_alpha_is_the_share_of_the_vector(keyword: float, vector: float) -> None:
+def test_alpha_is_the_weight_share_of_the_vector(keyword: float, vector: float) -> None:
     clauses = {"keyword": {"query": "heat"}, "vector": {}}
     ranges = {"keyword": (0.0, 20.0), "vector": (0.5, 1.0)}
-    request = made("weaviate-hybrid").request({"keyword": keyword, "vector": vector}, clauses, ranges=ranges)
+    request = make("weaviate-hybrid").request({"keyword": keyword, "vector": vector}, clauses, ranges=ranges)
     alpha = float(request["query"].split("alpha: ")[1].split(",")[0])
     assert alpha == pytest.approx(vector * 0.5 / (vector * 0.5 + keyword * 20.0))
     assert 0.0 <= alpha <= 1.0
 
 
-def test_ranks_know_positions_only() -> None:
+def test_rrf_uses_positions_only() -> None:
     X = np.array([[0.0, 1.0, 0.0], [9.0, 0.9, 0.1], [10.0, 0.0, 0.2]])
     weights = {"a": 1.0, "b": 1.0, "c": 1.0}
-    request = made("qdrant-rrf(k=2)").request(weights, clauses_for("qdrant-rrf", NAMES))
-    # Each list gives 1/2, 1/3, 1/4 by position: as documented, and not the order of the sums 1, 10, 10.2.
+    request = make("qdrant-rrf(k=2)").request(weights, clauses_for("qdrant-rrf", NAMES))
+    # Each list gives 1/2, 1/3, 1/4 by position, which is not the order of the sums 1, 10, 10.2.
     np.testing.assert_allclose(scores("qdrant-rrf", request, X), [1 / 4 + 1 / 2 + 1 / 4, 1.0, 1 / 2 + 1 / 4 + 1 / 2])
 
 
-def test_every_target_has_a_case_and_an_engine_to_check_it() -> None:
+def test_every_target_has_a_case_and_a_simulated_engine() -> None:
     assert set(CASES) == set(TARGETS)
     assert set(ENGINES) == {*SUMS, "qdrant-rrf"}

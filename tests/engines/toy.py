@@ -1,4 +1,4 @@
-"""An engine of a few lines, whose every answer is known and which fails when told to."""
+"""A small in-memory engine with known responses and scripted failures."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kinrank.errors import EngineError
 
 
 class ToyEngine(Engine):
-    """Documents d0 .. d9; feature "number" is the number of the document, "even" is missing where it is odd."""
+    """Documents d0 to d9. Feature "number" is the number of the document; "even" is missing for odd numbers."""
 
     feature_names = ("number", "even")
 
     def __init__(self, failures: Mapping[str, list[EngineError]] | None = None) -> None:
         self.failures = dict(failures or {})
-        self.asked: list[str] = []
+        self.logged_queries: list[str] = []
         self.index_name = "toys"
         self._lock = threading.Lock()
 
@@ -33,7 +33,7 @@ class ToyEngine(Engine):
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> LoggedFeatures:
         with self._lock:
-            self.asked.append(query)
+            self.logged_queries.append(query)
             if self.failures.get(query):
                 raise self.failures[query].pop(0)
         numbers = np.array([int(doc_id[1:]) for doc_id in doc_ids])
@@ -62,7 +62,7 @@ class ToyEngine(Engine):
 
 
 def toy_judgments(n_queries: int = 7) -> QuerySet:
-    """Each query judges documents d0, d3 and d12, which is not in the index."""
+    """Return queries with judged documents d0, d3 and d12. The index has no d12."""
     return QuerySet.from_arrays(
         np.empty((3 * n_queries, 0)),
         [1, 0, 1] * n_queries,

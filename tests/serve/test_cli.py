@@ -37,7 +37,7 @@ def test_a_key_is_printed_once(tmp_path: Path):
         (["a={model}", "a={model}"], "two models are called 'a'"),
         (["../x={model}"], "the name of a model has letters"),
         (["{model}", "--deadline", "0"], "deadline must be positive"),
-        (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is no address of an engine"),
+        (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is not an engine address"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
     ],

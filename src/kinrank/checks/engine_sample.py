@@ -1,4 +1,4 @@
-"""A small index whose documents every engine can hold: texts, numbers, vectors, and some without."""
+"""Sample documents and features for the engine checks."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ odd = { script = "doc['votes'].size() == 0 ? 0 : doc['votes'].value % 2 + 0.25 *
 sold = { script = "doc['sold'].size() > 0 && doc['sold'].value ? 1 : 0" }
 words = { query_length = "words" }
 """
-"""Features of every kind, for engines that read feature files."""
+"""A feature file with features of every kind."""
 
 
 def sample_documents(n: int = 40) -> list[Document]:
-    """Documents "d0", "d1"...; every fifth has no vector, every seventh no price; some prices are negative."""
-    random = np.random.default_rng(7)
+    """Return documents "d0", "d1"... Every fifth has no vector, every seventh no price; some prices are negative."""
+    rng = np.random.default_rng(7)
     documents: list[Document] = []
     for i in range(n):
         fields: dict[str, Any] = {
-            "title": " ".join(random.choice(WORDS, 1 + i % 4)),
-            "body": " ".join(random.choice(WORDS, 12)),
-            "votes": int(random.integers(0, 1000)),
+            "title": " ".join(rng.choice(WORDS, 1 + i % 4)),
+            "body": " ".join(rng.choice(WORDS, 12)),
+            "votes": int(rng.integers(0, 1000)),
             "sold": i % 3 == 0,
         }
         if i % 5:
-            fields["embedding"] = [round(x, 3) for x in random.normal(size=3).tolist()]
+            fields["embedding"] = [round(x, 3) for x in rng.normal(size=3).tolist()]
         if i % 7:
-            fields["price"] = round(float(random.uniform(-5, 50)), 2)
+            fields["price"] = round(float(rng.uniform(-5, 50)), 2)
         documents.append((f"d{i}", fields))
     return documents

@@ -43,7 +43,7 @@ def log(
 ) -> None:
     """Log the features of judged queries from a search engine; stopped half-way, it goes on when run again."""
     from kinrank.engines import connect
-    from kinrank.engines.judgment_table import Columns, read_judgments, read_vectors
+    from kinrank.engines.judgment_table import JudgmentColumns, read_judgments, read_vectors
     from kinrank.engines.logger import FeatureLogger
     from kinrank.engines.resumable_log import ResumableLog
     from kinrank.engines.retry import RetryingPool
@@ -53,7 +53,7 @@ def log(
     with connect(engine, features, connections=workers, **parse_settings(None, settings or [])) as opened:
         logger = FeatureLogger(opened, candidates=candidates, top=top, timeout=timeout)  # type: ignore[arg-type]
         with messages.working("reading"):
-            judged = read_judgments(judgments, Columns(qid, text, doc_id, y))
+            judged = read_judgments(judgments, JudgmentColumns(qid, text, doc_id, y))
             if vectors is not None:
                 judged = read_vectors(vectors, judged, qid)
         pool = RetryingPool(workers, retry_for=retry_for)

@@ -148,13 +148,14 @@ def _request(
     target: Target, query: QuerySet, weights: dict[str, float], clauses: dict[str, Any] | None, inverted: list[str]
 ) -> dict[str, Any]:
     """The request of one query, its clauses filled from its columns."""
-    from kinrank.engines.targets import fill_clauses, value_ranges
+    from kinrank.engines.placeholders import fill_placeholders
+    from kinrank.engines.targets import value_ranges
 
     ranges = value_ranges(query.feature_names, query.X)
     if clauses is None:
         return target.request(weights, ranges=ranges, inverted=inverted)
     known = {name: values[0] for name, values in query.query_columns.items()}
-    filled = fill_clauses(clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
+    filled = fill_placeholders(clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
     # A feature without a clause is not missed where its weight is 0.
     needed = {name: weight for name, weight in weights.items() if name in filled or weight != 0}
     return target.request(needed, filled, ranges=ranges, inverted=inverted)

@@ -1,4 +1,4 @@
-"""Search engines behind one contract, found by name in `ENGINES`; `connect` opens one by its address."""
+"""Search engines behind one interface. `connect` opens one by its address; `ENGINES` lists the supported ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kinrank.engines.base import LoggedFeatures as LoggedFeatures
     from kinrank.engines.feature_set import FeatureSet as FeatureSet
 
-_HOMES = {
+_MODULES = {
     "ENGINES": "address",
     "Engine": "base",
     "FeatureSet": "feature_set",
@@ -28,7 +28,7 @@ __all__ = ["ENGINES", "Engine", "FeatureSet", "Health", "Hits", "LoggedFeatures"
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for, so that the command line's help, which names targets, is quick.
-    if name not in _HOMES:
+    # Lazy, to keep the command line's help fast: it imports `kinrank.engines.targets` for the target names.
+    if name not in _MODULES:
         raise AttributeError(f"module 'kinrank.engines' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"kinrank.engines.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"kinrank.engines.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Engines by address: ``elasticsearch+http://127.0.0.1:9200/movies``."""
+"""Open an engine by its address: ``elasticsearch+http://127.0.0.1:9200/movies``."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ ENGINES = Registry(
 
 
 def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None = None, **options: Any) -> Engine:
-    """Open an index of an engine. Nothing is sent before the first call.
+    """Open an index of a search engine. Nothing is sent until the first call.
 
     Parameters
     ----------
     address
-        ``ENGINE+http://HOST:PORT/INDEX`` with the name of the engine in `ENGINES`; https likewise, several hosts with
-        commas between them, ``USER:PASSWORD@`` before a host where it needs one.
+        ``ENGINE+http://HOST:PORT/INDEX`` or ``ENGINE+https://...``, where ENGINE is a name in `ENGINES`. Separate
+        several hosts with commas; put ``USER:PASSWORD@`` before a host that needs it.
     features
-        A `FeatureSet`, or the file of one.
+        A `FeatureSet`, or the path of a feature file.
     options
-        What the engine's class takes: ``timeout``, ``connections``, and whatever its client takes, such as ``api_key``
-        or ``ca_certs``.
+        Passed to the engine's class: ``timeout``, ``connections``, and any option of the official client, such as
+        ``api_key`` or ``ca_certs``.
 
     Notes
     -----
-    Where neither address nor options say who asks, the environment does: ``KINRANK_ENGINE_API_KEY``, or
-    ``KINRANK_ENGINE_USER`` and ``KINRANK_ENGINE_PASSWORD``.
+    Without credentials in the address or the options, they are read from the environment:
+    ``KINRANK_ENGINE_API_KEY``, or ``KINRANK_ENGINE_USER`` and ``KINRANK_ENGINE_PASSWORD``.
 
     Examples
     --------
@@ -56,13 +56,13 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
     >>> connect("http://127.0.0.1:9200/movies")
     Traceback (most recent call last):
     ...
-    kinrank.errors.ParameterError: 'http://127.0.0.1:9200/movies' is no address of an engine: write ...
+    kinrank.errors.ParameterError: 'http://127.0.0.1:9200/movies' is not an engine address: use ENGINE+http://...
     """
     match = _ADDRESS.fullmatch(address)
     if match is None:
         raise ParameterError(
-            f"{redact_passwords(address)!r} is no address of an engine: write {FORM}, where ENGINE is one of "
-            f"{', '.join(ENGINES)}, signs in a password as in URLs (%23 for #)"
+            f"{redact_passwords(address)!r} is not an engine address: use {FORM}, where ENGINE is one of "
+            f"{', '.join(ENGINES)}; percent-encode special characters in a password (%23 for #)"
         )
     port = {"http": 80, "https": 443}[match["scheme"]]
     hosts = [
@@ -73,21 +73,21 @@ def connect(address: str, features: FeatureSet | str | os.PathLike[str] | None =
         features = FeatureSet.read(features)
     index = (match["index"] or "").strip("/")
     if "@" not in match["hosts"] and not _CREDENTIALS & options.keys():
-        options |= _authorization()
-    make = ENGINES[match["engine"]]
+        options |= _credentials_from_environment()
+    engine_class = ENGINES[match["engine"]]
     try:
-        engine: Engine = make(hosts, index, features, **options)
+        engine: Engine = engine_class(hosts, index, features, **options)
     except ParameterError:
         raise
-    except ValueError as error:  # a client's, who repeats the address with the password in it
+    except ValueError as error:  # raised by the client, whose message may contain the password
         raise ParameterError(
-            redact_passwords(f"{address!r} cannot be opened ({error}); check the hosts and the client's settings")
+            redact_passwords(f"cannot open {address!r} ({error}): check the hosts and the client options")
         ) from None
     return engine
 
 
-def _authorization() -> dict[str, Any]:
-    """Who asks, from the environment: a command line can be read by everyone on the machine."""
+def _credentials_from_environment() -> dict[str, Any]:
+    # Other users of the machine can read a command line, but not the environment.
     key, user, password = (os.environ.get(f"KINRANK_ENGINE_{name}", "") for name in ("API_KEY", "USER", "PASSWORD"))
     if not key and not user:
         return {}
@@ -96,11 +96,11 @@ def _authorization() -> dict[str, Any]:
 
 
 def redact_passwords(text: str) -> str:
-    """A text with addresses in it, as it may be shown to others.
+    """Return the text without the user names and passwords of its URLs.
 
     Examples
     --------
     >>> redact_passwords("none of https://me:secret@a:9200, https://b:9200")
     'none of https://...@a:9200, https://b:9200'
     """
-    return re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # some type slashes or spaces in a password
+    return re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # a password may contain unencoded slashes or spaces

@@ -1,8 +1,7 @@
-"""The contract of a search engine: candidates, their features, and ranking by per-query weights in the request.
+"""Engine interface: find candidates, compute their features, and search with per-query weights.
 
-Calls are synchronous, thread-safe and bounded: each takes a `timeout` in seconds and either answers within about that
-time or raises a `kinrank.errors.EngineError`. A caller with a deadline passes what is left of it; a caller with an
-event loop runs the call in a thread.
+Calls are synchronous and thread-safe. Each takes a `timeout` in seconds and returns within about that time or raises
+`kinrank.errors.EngineError`. Callers with a deadline pass the remaining time; callers with an event loop use a thread.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from kinrank.engines.feature_set import FeatureSet
 from kinrank.errors import EngineTimeoutError
 
 Document = tuple[str, Mapping[str, Any]]
-"""The id of a document and its fields."""
+"""A document id and its fields."""
 
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """Documents that an engine found, best first.
+    """Documents found by an engine, best first.
 
     Attributes
     ----------
-    doc_id : array of text
-        In the engine's order.
+    doc_id : array of str
+        Document ids in the engine's order.
     score : float64 array
-        The engine's scores; they compare within one answer only.
+        The engine's scores. They are comparable within one response only.
 
     Examples
     --------
@@ -52,14 +51,15 @@ class Hits:
 
 @dataclass(frozen=True, eq=False)
 class LoggedFeatures:
-    """Features of documents as an engine computes them.
+    """Features of documents, computed by an engine.
 
     Attributes
     ----------
     values : float32 array of shape (documents, features)
-        NaN where a feature is missing by its definition, and in all of a document that is not in the index.
+        NaN if a feature defined with ``missing = "nan"`` is missing. A document that is not in the index has a row of
+        NaN.
     found : bool array of shape (documents,)
-        Which documents are in the index.
+        Whether each document is in the index.
     """
 
     values: Float32
@@ -68,18 +68,18 @@ class LoggedFeatures:
 
 @dataclass(frozen=True)
 class Health:
-    """How an engine is.
+    """Health of an engine and an index.
 
     Attributes
     ----------
     engine : str
-        Its name and version: "elasticsearch 8.12.2".
+        Name and version: "elasticsearch 8.12.2".
     status : {"green", "yellow", "red"}
-        Green: all is well; yellow: all of the index answers, without a spare copy; red: some of it does not.
+        Green: all shards are allocated; yellow: some replicas are not; red: some primary shards are not.
     nodes : int
-        How many nodes there are.
+        Number of nodes.
     documents : int
-        How many documents the index has.
+        Number of documents in the index.
     """
 
     engine: str
@@ -89,49 +89,45 @@ class Health:
 
 
 class Engine(ABC):
-    """Base of all engines: one index of a search engine, and the features that are asked of it.
+    """Base class of engines: one index, and the features to compute from it.
+
+    An engine is a context manager that closes its connections on exit.
 
     Attributes
     ----------
     feature_names : tuple of str
-        One per column of `features` and per number of `apply`'s weights.
+        Names of the columns of `features`, in the order of the weights of `apply`.
     feature_set : FeatureSet, optional
-        The definitions of the features, if they come from a feature file.
+        Definitions of the features, if they come from a feature file.
     apply_params : mapping of str to str
-        Parameters of the URL that belong to the body of `apply_request`: without them the order may be another.
-
-    Notes
-    -----
-    An engine is a context manager; `close` gives its connections back.
+        URL parameters to send with the body of `apply_request`. Without them the order may differ.
     """
 
     feature_names: tuple[str, ...]
     feature_set: FeatureSet | None = None
     apply_params: ClassVar[Mapping[str, str]] = {}
 
-    # --- what an engine implements ------------------------------------------------------------------------------
-
     @abstractmethod
     def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
-        """Candidates of a query, by the engine's own ranking.
+        """Return the candidates of a query in the engine's own order.
 
         Parameters
         ----------
         query
-            What the user typed.
+            Text of the query.
         size
-            How many at most.
+            Maximum number of candidates.
         vector
-            The embedding of the query, for engines and features that compare vectors.
+            Embedding of the query, for candidates and features that compare vectors.
         timeout
-            Seconds to wait for the answer; the engine's own setting where not given.
+            Seconds to wait for the response. Defaults to the engine's `timeout`.
         """
 
     @abstractmethod
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> LoggedFeatures:
-        """The features of given documents for a query, and which of the documents there are."""
+        """Return the features of the given documents, and which of the documents are in the index."""
 
     @abstractmethod
     def apply_request(
@@ -144,9 +140,9 @@ class Engine(ABC):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
     ) -> dict[str, Any]:
-        """The body of the request that `apply` sends, for a caller who sends it himself, with `apply_params`.
+        """Return the body of the request that `apply` sends, without sending it.
 
-        Asks the engine nothing.
+        Send it with `apply_params` in the URL.
         """
 
     @abstractmethod
@@ -161,77 +157,82 @@ class Engine(ABC):
         window: int | None = None,
         timeout: float | None = None,
     ) -> Hits:
-        """Search with this query's weights in the request: the engine ranks by ``features @ weights``.
+        """Search with per-query weights in the request: the engine ranks by ``features @ weights``.
 
         Parameters
         ----------
         query, size, vector, timeout
-            As in `search`.
+            See `search`.
         weights
-            One per feature, for features as `features` returns them, as `Ranker.weights` gives them. A missing feature
-            counts as 0.
+            One weight per feature, as returned by `Ranker.weights`. A missing feature counts as 0.
         doc_ids
-            Rank only these documents; without it, those that `search` would find.
+            Rank only these documents. By default, rank the documents that `search` finds.
         window
-            Rank only the first so many documents of `search`; all that match where not given. An engine may count
-            them per shard, and rank more.
+            Rank only the first `window` documents of `search`. By default, rank all of them. An engine may apply the
+            window to each shard, and rank more.
 
         Returns
         -------
         Hits
-            In the order of ``features @ weights``. Scores rise with it, and mean nothing else.
+            Documents in the order of ``features @ weights``. The scores increase with it and have no other meaning.
         """
 
     @abstractmethod
     def index(self, documents: Iterable[Document], *, settings: Mapping[str, Any] | None = None) -> int:
-        """Write documents, creating the index with `settings` where it is not there, and return how many were written.
+        """Write documents and return their number. For tests and demonstrations.
 
-        For tests and demonstrations. When it returns, the documents can be found.
+        The index is created with `settings` if it does not exist. The documents are searchable on return.
         """
 
     @abstractmethod
     def health(self) -> Health:
-        """How the engine is; an `EngineUnreachableError` where no node answers, a `MissingIndexError` without index."""
+        """Return the health of the engine and the index.
+
+        Raises
+        ------
+        EngineUnreachableError
+            If no node responds.
+        MissingIndexError
+            If the index does not exist.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Give the connections back."""
-
-    # --- what everyone has --------------------------------------------------------------------------------------
+        """Close the connections."""
 
     def features(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Float32:
-        """The features of given documents for a query.
+        """Return the features of the given documents.
 
         Returns
         -------
         float32 array of shape (documents, features)
-            In the order of `doc_ids`; NaN where a feature is missing by its definition, and in all of a document that
-            is not in the index (`log` tells the two apart).
+            Rows in the order of `doc_ids`. NaN means that a feature is missing or that the document is not in the
+            index; use `log` to distinguish them.
         """
         return self.log(query, doc_ids, vector=vector, timeout=timeout).values
 
     def identity(self) -> dict[str, str]:
-        """What tells this index from any other; a long log that is taken up again compares it."""
+        """Return what identifies this index. A resumed log checks that it has not changed."""
         return {"engine": type(self).__name__}
 
     def search_complete(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
-        """As `search`, but an error where only a part of the index answers: for what is kept, not shown."""
+        """Search as `search` does, but raise an error if some shards fail. Used for logs, which must be complete."""
         return self.search(query, size=size, vector=vector, timeout=timeout)
 
     def search_features(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> tuple[Hits, Float32]:
-        """Candidates of a query and their features, within `timeout` together; one request where the engine can."""
+        """Return candidates and their features, within `timeout` in total; in one request if the engine supports it."""
         start = time.monotonic()
         hits = self.search(query, size=size, vector=vector, timeout=timeout)
-        left = None if timeout is None else timeout - (time.monotonic() - start)
-        if left is not None and left <= 0:
-            raise EngineTimeoutError(f"no time left for features after {timeout:g} s of search; allow more")
-        return hits, self.features(query, hits.doc_id.tolist(), vector=vector, timeout=left)
+        remaining = None if timeout is None else timeout - (time.monotonic() - start)
+        if remaining is not None and remaining <= 0:
+            raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")
+        return hits, self.features(query, hits.doc_id.tolist(), vector=vector, timeout=remaining)
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Elasticsearch, through its official client. Features of a query are one request: named clauses with their scores."""
+"""Elasticsearch, through its official client. One request returns all features, as named clauses."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from kinrank.engines.lucene import (
     GLOBAL_STATISTICS,
     HitValues,
     LuceneEngine,
+    check_complete,
     feature_matrix,
     parse_hits,
-    whole,
 )
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, only
+from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
 from kinrank.engines.response_errors import response_error
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
 _JSON = {"accept": "application/json", "content-type": "application/json"}
-_NAMED = {**GLOBAL_STATISTICS, "include_named_queries_score": "true"}
-_WHOLE = {**_NAMED, "allow_partial_search_results": "false"}
+_WITH_NAMED_SCORES = {**GLOBAL_STATISTICS, "include_named_queries_score": "true"}
+_COMPLETE = {**_WITH_NAMED_SCORES, "allow_partial_search_results": "false"}
 
 
 class ElasticsearchEngine(LuceneEngine):
-    """An index of Elasticsearch, 8.8 or later of version 8 (8.12 where `[search]` has a vector); tested with 8.12.2.
+    """An index of Elasticsearch 8, from 8.8 on (8.12 if `[search]` has a vector). Tested with 8.12.2.
 
     Parameters
     ----------
     hosts, index, features, timeout, connections
         See `LuceneEngine`.
     client
-        Whatever else ``elasticsearch.Elasticsearch`` takes: ``api_key``, ``basic_auth``, ``ca_certs``, ``max_retries``.
+        Other options of ``elasticsearch.Elasticsearch``: ``api_key``, ``basic_auth``, ``ca_certs``, ``max_retries``.
     """
 
     name = "elasticsearch"
@@ -50,80 +50,82 @@ class ElasticsearchEngine(LuceneEngine):
         knn_in_field=False,
     )
 
-    def _make_client(self, connections: int, settings: dict[str, Any]) -> Any:
+    def _make_client(self, connections: int, options: dict[str, Any]) -> Any:
         self._library = import_extra("elasticsearch", "engines")
-        own = {"connections_per_node": connections, "retry_on_status": (), "request_timeout": self.timeout}
-        client = self._library.Elasticsearch(self.hosts, **{**own, **settings})
-        # The client is built anew for every timeout, which takes longer than to write the request.
-        self._waiting = lru_cache(maxsize=16)(lambda timeout: client.options(request_timeout=timeout))
+        defaults = {"connections_per_node": connections, "retry_on_status": (), "request_timeout": self.timeout}
+        client = self._library.Elasticsearch(self.hosts, **{**defaults, **options})
+        # client.options() creates a new client, which takes longer than building the request.
+        self._client_with_timeout = lru_cache(maxsize=16)(lambda timeout: client.options(request_timeout=timeout))
         return client
 
     def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
         try:
-            client = self._waiting(timeout)
+            client = self._client_with_timeout(timeout)
             return client.perform_request(method, path, params=params, headers=_JSON, body=body).body
         except (self._library.ApiError, self._library.TransportError) as error:
-            raise self._ours(error, timeout) from error
+            raise self._engine_error(error, timeout) from error
 
-    def _ours(self, error: Exception, timeout: float) -> EngineError:
+    def _engine_error(self, error: Exception, timeout: float) -> EngineError:
         where = f"{self.name} index {self.index_name!r}"
         if isinstance(error, self._library.ApiError):
             return response_error(error.meta.status, error.body, where)
         if isinstance(error, self._library.ConnectionTimeout):
-            return EngineTimeoutError(f"{where}: no answer within {timeout:g} s; ask less at a time, or allow more")
+            return EngineTimeoutError(f"{where}: no response within {timeout:g} s; increase timeout")
         if isinstance(error, self._library.ConnectionError):
-            return self._unreachable(error)
+            return self._unreachable_error(error)
         return EngineRefusedError(f"{where}: {error}")
 
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("elasticsearch.helpers", "engines")
         try:
-            count, _ = helpers.bulk(self._waiting(ADMIN_TIMEOUT), actions, max_retries=5)
+            count, _ = helpers.bulk(self._client_with_timeout(ADMIN_TIMEOUT), actions, max_retries=5)
         except (self._library.ApiError, self._library.TransportError) as error:
-            raise self._ours(error, ADMIN_TIMEOUT) from error
+            raise self._engine_error(error, ADMIN_TIMEOUT) from error
         except helpers.BulkIndexError as error:
-            raise EngineRefusedError(f"{self.name}: {error}; the first: {error.errors[0]}") from error
+            raise EngineRefusedError(f"{self.name}: {error}; first error: {error.errors[0]}") from error
         return int(count)
 
     def search_features(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> tuple[Hits, Float32]:
-        """As `Engine.search_features`, in one request: clauses of a rescorer that adds nothing are named, too."""
-        question = self._question(query, vector)
+        """See `Engine.search_features`. Sends one request."""
+        builder = self._builder(query, vector)
         self._check_fields(timeout)
-        named = {
-            "rescore_query": {"bool": {"should": _named(question)}},
+        # A rescorer of weight 0 changes no score, but its named clauses are returned.
+        rescore_query = {
+            "rescore_query": {"bool": {"should": _named_clauses(builder)}},
             "query_weight": 1.0,
             "rescore_query_weight": 0.0,
         }
         body = {
-            "query": question.candidates(),
-            "rescore": {"window_size": size, "query": named},
+            "query": builder.candidate_query(),
+            "rescore": {"window_size": size, "query": rescore_query},
             "size": size,
-            "docvalue_fields": question.stored(),
+            "docvalue_fields": builder.docvalue_fields(),
             "_source": False,
         }
-        answer = self._send("POST", self._path("/_search"), _NAMED, body, timeout or self.timeout)
-        said = [HitValues.of(hit, hit.get("matched_queries")) for hit in answer["hits"]["hits"]]
-        return parse_hits(answer), feature_matrix(said, question)
+        response = self._send("POST", self._path("/_search"), _WITH_NAMED_SCORES, body, timeout or self.timeout)
+        documents = [HitValues.from_hit(hit, hit.get("matched_queries")) for hit in response["hits"]["hits"]]
+        return parse_hits(response), feature_matrix(documents, builder)
 
-    def _log_some(self, question: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
-        body = log_request(question, doc_ids)
-        answer = self._send("POST", self._path("/_search"), _WHOLE, body, timeout)
-        hits = whole(answer, self.name)["hits"]["hits"]
-        return {hit["_id"]: HitValues.of(hit, hit.get("matched_queries")) for hit in hits}
+    def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
+        body = log_request(builder, doc_ids)
+        response = self._send("POST", self._path("/_search"), _COMPLETE, body, timeout)
+        check_complete(response, self.name)
+        hits = response["hits"]["hits"]
+        return {hit["_id"]: HitValues.from_hit(hit, hit.get("matched_queries")) for hit in hits}
 
 
-def log_request(question: QueryBuilder, doc_ids: list[str]) -> dict[str, Any]:
-    """One request whose hits carry the score of every clause by name, and stored values beside them."""
+def log_request(builder: QueryBuilder, doc_ids: list[str]) -> dict[str, Any]:
+    """Return a request whose hits have the scores of all named clauses and the values of all fields."""
     return {
-        "query": {"bool": {"filter": [only(doc_ids)], "should": _named(question)}},
+        "query": {"bool": {"filter": [ids_filter(doc_ids)], "should": _named_clauses(builder)}},
         "size": len(doc_ids),
-        "docvalue_fields": question.stored(),
+        "docvalue_fields": builder.docvalue_fields(),
         "_source": False,
         "track_total_hits": False,
     }
 
 
-def _named(question: QueryBuilder) -> list[Clause]:
-    return [{"bool": {"must": [clause], "_name": name}} for name, clause in question.scored().items()]
+def _named_clauses(builder: QueryBuilder) -> list[Clause]:
+    return [{"bool": {"must": [clause], "_name": name}} for name, clause in builder.feature_clauses().items()]

@@ -1,8 +1,8 @@
-"""The file that says which features an engine is asked for, read and checked.
+"""Feature files: which features an engine computes, and where candidates come from.
 
 ::
 
-    [search]                                        # the engine's own query: where candidates come from
+    [search]                                        # the engine's own query, which finds the candidates
     multi_match = ["title^3", "overview"]
 
     [features]
@@ -14,7 +14,7 @@
     votes = { field = "votes", transform = "log1p" }
     fresh = { script = "Math.max(0, doc['year'].value - 1900)" }
     words = { query_length = "words" }
-    genre = { clause = { term = { genre = "{query}" } }, max = 20.0 }
+    genre = { clause = { term = { genre = "{{text}}" } }, max = 20.0 }
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -44,9 +44,9 @@ from kinrank.engines.features import (
     TextFeature,
     VectorSimilarity,
 )
-from kinrank.errors import FileFormatError, ParameterError
+from kinrank.errors import DataError, FileFormatError, ParameterError
 
-# The key that names the kind, the class, and the attribute that the key's value is.
+# The key that selects the kind, its class, and the attribute that the value of the key sets.
 KINDS: dict[str, tuple[type[Feature], str]] = {
     "match": (Match, "field"),
     "multi_match": (MultiMatch, "fields"),
@@ -61,18 +61,18 @@ KINDS: dict[str, tuple[type[Feature], str]] = {
 
 @dataclass(frozen=True)
 class CandidateQuery:
-    """Where the candidates of a query come from: the engine's own query.
+    """The engine's own query, which finds the candidates.
 
     Attributes
     ----------
     text : TextFeature
-        What a document must match; its score is the engine's own.
+        Clause that a document must match. Its score is the engine's own.
     vector : str, optional
-        A field of vectors: the nearest documents are candidates, too, and nearness is added to the score.
+        A vector field. The nearest documents become candidates too, and their similarity is added to the score.
     nearest : int
-        How many of them.
+        Number of nearest documents.
     vector_boost : float
-        What their similarity is multiplied with before it is added.
+        Factor of the similarity.
     """
 
     text: TextFeature
@@ -83,7 +83,7 @@ class CandidateQuery:
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features by name, and where candidates come from.
+    """The features and the candidate query of a feature file.
 
     Examples
     --------
@@ -105,101 +105,109 @@ class FeatureSet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One per feature, in the order of the file."""
+        """Feature names in the order of the file."""
         return tuple(feature.name for feature in self.features)
 
     @property
     def fingerprint(self) -> str:
-        """The same for two files that mean the same."""
+        """Hash that is equal for files with the same meaning."""
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
     @classmethod
     def read(cls, path: PathLike) -> FeatureSet:
-        """Read and check a file; a `FileFormatError` names what is wrong with it."""
+        """Read and check a feature file. Raises `FileFormatError` if it is invalid."""
         return cls.parse(Path(path).read_text(), path)
 
     @classmethod
     def parse(cls, text: str, path: PathLike = "features.toml") -> FeatureSet:
-        """Read and check the text of a file; `path` is for messages."""
+        """Parse and check the text of a feature file; `path` is used in error messages."""
         try:
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise FileFormatError(path, 0, f"not TOML ({error}); mend the file") from None
+            raise FileFormatError(path, 0, f"invalid TOML ({error}): correct the file") from None
         try:
-            return _feature_set(table)
+            return _parse_feature_set(table)
         except ParameterError as error:
             raise FileFormatError(path, 0, str(error)) from None
 
 
-def _feature_set(table: Mapping[str, Any]) -> FeatureSet:
-    _refuse_unknown("the file", table, ("search", "features"))
+def _parse_feature_set(table: Mapping[str, Any]) -> FeatureSet:
+    _check_keys("the file", table, ("search", "features"))
     definitions = table.get("features")
     if not isinstance(definitions, dict) or not definitions:
         raise ParameterError(
-            'no features in it: expected a table [features] with lines like title = { match = "title" }'
+            'no features: expected a table [features] with entries such as title = { match = "title" }'
         )
     search = table.get("search")
     return FeatureSet(
-        tuple(_feature(name, words) for name, words in definitions.items()),
-        None if search is None else _candidates(search),
+        tuple(_parse_feature(name, definition) for name, definition in definitions.items()),
+        None if search is None else _parse_candidates(search),
     )
 
 
-def _candidates(words: Any) -> CandidateQuery:
-    if not isinstance(words, dict):
+def _parse_candidates(table: Any) -> CandidateQuery:
+    if not isinstance(table, dict):
         raise ParameterError("search must be a table: [search]")
-    own = {name: words[name] for name in ("vector", "nearest", "vector_boost") if name in words}
-    rest = {name: value for name, value in words.items() if name not in own}
-    text = _feature("search", rest)
+    options = {name: table[name] for name in ("vector", "nearest", "vector_boost") if name in table}
+    text = _parse_feature("search", {name: value for name, value in table.items() if name not in options})
     if not isinstance(text, TextFeature):
         raise ParameterError("search needs one of match, multi_match, phrase or clause")
-    _check_types("search", CandidateQuery, own)
-    if own.get("nearest", 1) < 1:
-        raise ParameterError(f"search: nearest must be at least 1, got {own['nearest']}")
-    return CandidateQuery(text, **own)
+    hints = typing.get_type_hints(CandidateQuery)
+    for key, value in options.items():
+        _check_type("search", key, value, hints[key])
+    if options.get("nearest", 1) < 1:
+        raise ParameterError(f"search: nearest must be at least 1, got {options['nearest']}")
+    return CandidateQuery(text, **options)
 
 
-def _feature(name: str, words: Any) -> Feature:
+def _parse_feature(name: str, definition: Any) -> Feature:
     if is_reserved(name):
         raise ParameterError(
-            f"{name}: no feature can be called qid, y, doc_id or query.NAME, which are columns of what is logged; "
-            "rename it"
+            f"{name}: the names qid, y, doc_id and query.NAME are reserved for other columns of the log; "
+            "rename the feature"
         )
-    kinds = [kind for kind in KINDS if isinstance(words, dict) and kind in words]
+    kinds = [kind for kind in KINDS if isinstance(definition, dict) and kind in definition]
     if len(kinds) != 1:
-        got = f"got {json.dumps(words, default=str)}" if not kinds else f"got {' and '.join(kinds)}"
-        raise ParameterError(f'{name}: expected exactly one of {", ".join(KINDS)}, as in {{ match = "title" }}; {got}')
+        got = json.dumps(definition, default=str) if not kinds else " and ".join(kinds)
+        raise ParameterError(
+            f'{name}: expected exactly one of {", ".join(KINDS)}, as in {{ match = "title" }}; got {got}'
+        )
+    [kind] = kinds
     cls: type[Any]
-    cls, attribute = KINDS[kinds[0]]
-    settings = {attribute if key == kinds[0] else key: value for key, value in words.items()}
+    cls, attribute = KINDS[kind]
     known = [field.name for field in dataclasses.fields(cls) if field.name not in ("name", attribute)]
-    _refuse_unknown(name, [key for key in words if key != kinds[0]], known)
-    _check_types(name, cls, settings)
-    if settings[attribute] in ("", [], {}):
-        raise ParameterError(f"{name}: {kinds[0]} is empty; name what to ask for")
-    if "max" in settings and settings["max"] <= 0:
-        raise ParameterError(f"{name}: max must be positive, got {settings['max']}")
-    made: Feature = cls(name, **settings)
-    return made
-
-
-def _refuse_unknown(where: str, keys: Any, known: Sequence[str]) -> None:
-    unknown = [key for key in keys if key not in known]
-    if unknown:
-        raise ParameterError(f"{where}: unknown key {unknown[0]!r}; it takes {', '.join(known)}")
-
-
-def _check_types(where: str, cls: type[Any], settings: Mapping[str, Any]) -> None:
+    _check_keys(name, [key for key in definition if key != kind], known)
     hints = typing.get_type_hints(cls)
-    for key, value in settings.items():
-        if not _fits(value, hints[key]):
-            raise ParameterError(f"{where}: {key} must be {_said(hints[key])}, got {value!r}")
+    for key, value in definition.items():
+        _check_type(name, key, value, hints[attribute if key == kind else key])
+    if definition[kind] in ("", [], {}):
+        raise ParameterError(f"{name}: {kind} must not be empty")
+    if "max" in definition and definition["max"] <= 0:
+        raise ParameterError(f"{name}: max must be positive, got {definition['max']}")
+    feature: Feature = cls(name, **{attribute if key == kind else key: value for key, value in definition.items()})
+    if isinstance(feature, RawClause):
+        try:
+            feature.clause("")
+        except DataError as error:
+            raise ParameterError(f"{name}: {error}") from None
+    return feature
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
+    for key in keys:
+        if key not in known:
+            raise ParameterError(f"{where}: unknown key {key!r}; expected {', '.join(known)}")
+
+
+def _check_type(where: str, key: str, value: Any, hint: Any) -> None:
+    if not _has_type(value, hint):
+        raise ParameterError(f"{where}: {key} must be {_describe_type(hint)}, got {value!r}")
+
+
+def _has_type(value: Any, hint: Any) -> bool:
     origin = get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, choice) for choice in get_args(hint))
+        return any(_has_type(value, choice) for choice in get_args(hint))
     if origin is Literal:
         return value in get_args(hint)
     if origin is Sequence:
@@ -211,11 +219,11 @@ def _fits(value: Any, hint: Any) -> bool:
     return type(value) is hint
 
 
-def _said(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     origin = get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_said(choice) for choice in get_args(hint) if choice is not type(None))
+        return " or ".join(_describe_type(choice) for choice in get_args(hint) if choice is not type(None))
     if origin is Literal:
         return " or ".join(repr(choice) for choice in get_args(hint))
-    names = {Sequence: "a list of texts", Mapping: "a table", str: "a text", int: "a whole number", float: "a number"}
+    names = {Sequence: "a list of strings", Mapping: "a table", str: "a string", int: "an integer", float: "a number"}
     return names[origin or hint]

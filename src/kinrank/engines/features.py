@@ -1,7 +1,7 @@
-"""Kinds of features that an engine can be asked for, and what each becomes in a request.
+"""Kinds of features that an engine can compute, and the clause or script of each.
 
-A feature of text is a query clause: its value is the clause's score. A feature of values is a Painless expression over
-the document: its value is what the expression gives. A feature of the query is the same for all its documents.
+The value of a text feature is the score of a query clause. The value of a value feature is the result of a Painless
+expression over the document. A query feature is the same for all documents of a query.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.engines.placeholders import fill_placeholders
 from kinrank.errors import ParameterError
 
 Missing = Literal["zero", "nan"]
 Clause = dict[str, Any]
 
-# BM25 gives a term at most boost * 2.2 * idf, and idf < 28 for as many documents as 500 shards can hold.
-_TERM_SCORE = 64.0
-# What analyzers commonly make a term of: an ideograph, or a run of letters and digits.
+# BM25 scores a term at most boost * 2.2 * idf, and idf < 28 for as many documents as 500 shards can hold.
+_MAX_TERM_SCORE = 64.0
+# Most analyzers produce a term for each ideograph and for each run of letters and digits.
 _TERM = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W_]+")
 
 
 def count_terms(text: str) -> int:
-    """How many terms an analyzer makes of a text, as a rule.
+    """Estimate how many terms an analyzer produces from a text.
 
     Examples
     --------
@@ -39,14 +40,14 @@ def count_terms(text: str) -> int:
 
 @dataclass(frozen=True)
 class Feature(ABC):
-    """A feature by name.
+    """A named feature.
 
     Attributes
     ----------
     name : str
-        Its column.
+        Name of the feature's column.
     missing : {"zero", "nan"}
-        What its value is where a clause does not match or a field is empty: 0, or missing.
+        Value if the clause does not match or the field is empty: 0 or NaN.
     """
 
     name: str
@@ -60,18 +61,18 @@ class TextFeature(Feature):
     Attributes
     ----------
     max : float, optional
-        A score that no document exceeds; see `largest`.
+        Upper bound of the score; see `max_score`.
     """
 
     max: float | None = None
 
     @abstractmethod
     def clause(self, query: str) -> Clause:
-        """The clause in the query language of Elasticsearch and OpenSearch."""
+        """Return the clause in the query language of Elasticsearch and OpenSearch."""
 
-    def largest(self, query: str) -> float:
-        """A bound of its score: what is declared, else what BM25 cannot exceed."""
-        return self.max if self.max is not None else _TERM_SCORE * max(1, count_terms(query)) * self._boost()
+    def max_score(self, query: str) -> float:
+        """Return an upper bound of the score: `max` if set, otherwise the bound of BM25."""
+        return self.max if self.max is not None else _MAX_TERM_SCORE * max(1, count_terms(query)) * self._boost()
 
     def _boost(self) -> float:
         return 1.0
@@ -88,17 +89,19 @@ class Match(TextFeature):
     analyzer: str | None = None
 
     def clause(self, query: str) -> Clause:
-        """As `TextFeature.clause`."""
-        settings = _given(self, "minimum_should_match", "fuzziness", "analyzer")
-        return {"match": {self.field: {"query": query, "operator": self.operator, **settings}}}
+        """Return a ``match`` clause."""
+        options = _without_none(
+            minimum_should_match=self.minimum_should_match, fuzziness=self.fuzziness, analyzer=self.analyzer
+        )
+        return {"match": {self.field: {"query": query, "operator": self.operator, **options}}}
 
 
 @dataclass(frozen=True)
 class MultiMatch(TextFeature):
     """``multi_match``: the terms of the query in several fields, each with its boost (``"title^3"``).
 
-    Not of type cross_fields: it mixes the term statistics of one shard, so that scores depend on a document's shard,
-    also under ``dfs_query_then_fetch``.
+    The type cross_fields is not supported: it combines the term statistics of a single shard, so that scores depend on
+    the shard of a document, even with ``dfs_query_then_fetch``.
     """
 
     fields: Sequence[str] = ()
@@ -109,10 +112,12 @@ class MultiMatch(TextFeature):
     analyzer: str | None = None
 
     def clause(self, query: str) -> Clause:
-        """As `TextFeature.clause`."""
-        settings = _given(self, "tie_breaker", "minimum_should_match", "analyzer")
-        words = {"query": query, "fields": list(self.fields), "type": self.type, "operator": self.operator}
-        return {"multi_match": {**words, **settings}}
+        """Return a ``multi_match`` clause."""
+        options = _without_none(
+            tie_breaker=self.tie_breaker, minimum_should_match=self.minimum_should_match, analyzer=self.analyzer
+        )
+        body = {"query": query, "fields": list(self.fields), "type": self.type, "operator": self.operator}
+        return {"multi_match": {**body, **options}}
 
     def _boost(self) -> float:
         return sum(float(field.partition("^")[2] or 1) for field in self.fields)
@@ -120,76 +125,77 @@ class MultiMatch(TextFeature):
 
 @dataclass(frozen=True)
 class Phrase(TextFeature):
-    """``match_phrase``: the terms of the query beside each other in one field."""
+    """``match_phrase``: the query as a phrase in one field."""
 
     field: str = ""
     slop: int = 0
     analyzer: str | None = None
 
     def clause(self, query: str) -> Clause:
-        """As `TextFeature.clause`."""
-        return {"match_phrase": {self.field: {"query": query, "slop": self.slop, **_given(self, "analyzer")}}}
+        """Return a ``match_phrase`` clause."""
+        options = _without_none(analyzer=self.analyzer)
+        return {"match_phrase": {self.field: {"query": query, "slop": self.slop, **options}}}
 
 
 @dataclass(frozen=True)
 class RawClause(TextFeature):
-    """Any clause, word for word; ``{query}`` in a text of it is the query."""
+    """Any clause, sent as it is, with ``{{text}}`` replaced by the query."""
 
     body: Mapping[str, Any] | None = None
 
     def clause(self, query: str) -> Clause:
-        """As `TextFeature.clause`."""
-        filled: Clause = _fill(self.body, query)
+        """Return the clause with the query filled in."""
+        filled: Clause = fill_placeholders(self.body, {"text": query})
         return filled
 
-    def largest(self, query: str) -> float:
-        """What is declared: nothing is known of the clause."""
+    def max_score(self, query: str) -> float:
+        """Return `max`, which must be set: the score of an arbitrary clause has no known bound."""
         if self.max is None:
             raise ParameterError(
-                f"feature {self.name!r} has a negative weight, and nobody knows how high its clause can score: "
-                "declare max = ... in its definition, or learn non-negative weights"
+                f"feature {self.name!r} has a negative weight, but its clause has no known maximum score: "
+                "set max = ... in its definition, or learn non-negative weights"
             )
-        return super().largest(query)
+        return super().max_score(query)
 
 
 @dataclass(frozen=True)
 class ValueFeature(Feature):
-    """A number that the engine computes from the document, by a Painless expression.
+    """A number that a Painless expression computes from the document.
 
-    The expression may use ``params.query`` (text), ``params.terms`` (how many) and ``params.vector``.
+    The expression can use ``params.query`` (text), ``params.terms`` (number of terms) and ``params.vector``.
     """
 
 
 @dataclass(frozen=True)
 class FieldValue(ValueFeature):
-    """A number of the document: votes, price, age. Missing also where the transform of it is no finite number."""
+    """A numeric field of the document: votes, price, age. Missing if the transformed value is not finite."""
 
     field: str = ""
     transform: Literal["none", "log1p", "sqrt"] = "none"
 
     @property
     def expression(self) -> str:
-        """Its value, 0 where it is missing."""
-        stored = f"doc[{painless_string(self.field)}]"
-        value, missing = f"(double) {stored}.value", f"{stored}.size() == 0"
+        """Painless expression of the value, 0 if it is missing."""
+        doc_value = f"doc[{painless_string(self.field)}]"
+        value, missing = f"(double) {doc_value}.value", f"{doc_value}.size() == 0"
         if self.transform != "none":
             value = f"Math.{self.transform}({value})"
             missing += f" || !Double.isFinite({value})"
         return f"{missing} ? 0 : {value}"
 
-    def values(self, stored: Sequence[float]) -> NDArray[np.float64]:
-        """Its values for what the fields of documents hold; NaN where it is missing."""
-        values = np.array(stored, dtype=np.float64)
+    def values(self, field_values: Sequence[float]) -> NDArray[np.float64]:
+        """Return the transformed values of a field, NaN if missing."""
+        values = np.array(field_values, dtype=np.float64)
         if self.transform != "none":
             with np.errstate(divide="ignore", invalid="ignore"):
-                values = getattr(np, self.transform)(values)
+                values = np.log1p(values) if self.transform == "log1p" else np.sqrt(values)
             values[~np.isfinite(values)] = np.nan
         return values
 
 
 @dataclass(frozen=True)
 class VectorSimilarity(ValueFeature):
-    """The vector of the document compared with the vector of the query: cosine, or Euclidean distance (``l2``)."""
+    """Cosine similarity or Euclidean distance (``l2``) between the vectors of the document and of the query."""
 
     field: str = ""
     similarity: Literal["cosine", "l2"] = "cosine"
@@ -197,36 +203,28 @@ class VectorSimilarity(ValueFeature):
 
 @dataclass(frozen=True)
 class Script(ValueFeature):
-    """A Painless expression of one's own. It must not be negative: engines refuse negative scores."""
+    """A custom Painless expression. Its value must not be negative, since engines reject negative scores."""
 
     source: str = ""
 
 
 @dataclass(frozen=True)
 class QueryLength(Feature):
-    """How long the query is; the same for all of its documents."""
+    """Length of the query, the same for all its documents."""
 
     unit: Literal["words", "characters"] = "words"
 
     def value(self, query: str) -> float:
-        """The length of a query."""
+        """Return the length of a query."""
         return float(len(query.split()) if self.unit == "words" else len(query))
 
 
-def _given(feature: Feature, *names: str) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(feature, name)) is not None}
-
-
-def _fill(body: Any, query: str) -> Any:
-    if isinstance(body, str):
-        return body.replace("{query}", query)
-    if isinstance(body, Mapping):
-        return {key: _fill(value, query) for key, value in body.items()}
-    return [_fill(value, query) for value in body] if isinstance(body, list) else body
+def _without_none(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def painless_string(text: str) -> str:
-    r"""A text as Painless writes it.
+    r"""Return a text as a Painless string literal.
 
     Examples
     --------

@@ -1,82 +1,96 @@
-"""The fields that features ask for, checked against those of the index.
+"""Check the fields that features use against those of the index.
 
-A clause on a field that is not there quietly matches nothing, and a misspelt name would be a column of zeros.
+A clause on an unknown field matches nothing without an error, so a misspelled name would become a column of zeros.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from kinrank.engines.feature_set import FeatureSet
 from kinrank.engines.features import Feature, FieldValue, Match, MultiMatch, Phrase, VectorSimilarity
 from kinrank.errors import EngineRefusedError
 
-_WHOLE = {"long", "integer", "short", "byte", "unsigned_long"}
-_NUMBERS = _WHOLE | {"double", "float", "half_float", "scaled_float"}
-_KINDS = {"a number": _NUMBERS, "a vector": {"dense_vector", "knn_vector"}}
+FieldKind = Literal["a number", "a vector"]
+
+_INTEGERS = {"long", "integer", "short", "byte", "unsigned_long"}
+_TYPES: dict[FieldKind, set[str]] = {
+    "a number": _INTEGERS | {"double", "float", "half_float", "scaled_float"},
+    "a vector": {"dense_vector", "knn_vector"},
+}
 
 
 @dataclass(frozen=True)
 class RequiredField:
-    """A field, who asks for it, and what it must be: "a number", "a vector" or None for anything."""
+    """A field that a feature uses.
+
+    Attributes
+    ----------
+    name : str
+        Name of the field.
+    used_by : str
+        What uses it, for error messages.
+    kind : {"a number", "a vector"}, optional
+        Kind that the field must have.
+    """
 
     name: str
-    who: str
-    kind: str | None = None
+    used_by: str
+    kind: FieldKind | None = None
 
 
 def required_fields(features: FeatureSet) -> list[RequiredField]:
-    r"""The fields that features and candidates ask for; patterns and clauses of one's own are not looked into.
+    r"""Return the fields that features and candidates use, except in field patterns and custom clauses.
 
     Examples
     --------
     >>> required_fields(FeatureSet.parse('[features]\nvotes = { field = "votes" }'))
-    [RequiredField(name='votes', who="feature 'votes'", kind='a number')]
+    [RequiredField(name='votes', used_by="feature 'votes'", kind='a number')]
     """
     named = [(f"feature {feature.name!r}", feature) for feature in features.features]
-    wanted = []
+    required = []
     if features.candidates is not None:
         named.append(("[search]", features.candidates.text))
         if features.candidates.vector is not None:
-            wanted.append(RequiredField(features.candidates.vector, "[search]", "a vector"))
-    return wanted + [field for who, feature in named for field in _wanted(who, feature)]
+            required.append(RequiredField(features.candidates.vector, "[search]", "a vector"))
+    return required + [field for used_by, feature in named for field in _fields_of(used_by, feature)]
 
 
-def check_fields(wanted: Sequence[RequiredField], there: Mapping[str, Mapping[str, Any]], index: str) -> None:
-    """Raise where a field is not there, or is of another kind.
+def check_fields(required: Sequence[RequiredField], field_caps: Mapping[str, Mapping[str, Any]], index: str) -> None:
+    """Raise an error if a field is not in the index or has the wrong type.
 
     Parameters
     ----------
-    wanted
-        What is asked for.
-    there
-        Field to its types, as ``_field_caps`` answers.
+    required
+        Fields to check.
+    field_caps
+        Types by field, as returned by ``_field_caps``.
     index
-        The name of the index, for the message.
+        Name of the index, for error messages.
     """
-    for field in wanted:
-        if field.name not in there:
+    for field in required:
+        if field.name not in field_caps:
             raise EngineRefusedError(
-                f"{field.who} asks for field {field.name!r}, which index {index!r} does not have: mend the "
-                "feature file, or index documents that have it"
+                f"{field.used_by} uses field {field.name!r}, which index {index!r} does not have: correct the feature "
+                "file, or index documents that have the field"
             )
-        types = [kind for kind in there[field.name] if kind != "unmapped"]
-        if field.kind is not None and not _KINDS[field.kind].issuperset(types):
+        types = [name for name in field_caps[field.name] if name != "unmapped"]
+        if field.kind is not None and not _TYPES[field.kind].issuperset(types):
             raise EngineRefusedError(
-                f"{field.who} asks for field {field.name!r} as {field.kind}, but in index {index!r} it is "
-                f"{' and '.join(types)}: name another field, or compute it from this one with a script"
+                f"{field.used_by} uses field {field.name!r} as {field.kind}, but in index {index!r} it is of type "
+                f"{' and '.join(types)}: use another field, or compute the value with a script"
             )
 
 
-def _wanted(who: str, feature: Feature) -> Iterator[RequiredField]:
+def _fields_of(used_by: str, feature: Feature) -> Iterator[RequiredField]:
     if isinstance(feature, Match | Phrase):
-        yield RequiredField(feature.field, who)
+        yield RequiredField(feature.field, used_by)
     elif isinstance(feature, MultiMatch):
-        plain = (field.partition("^")[0] for field in feature.fields)
-        yield from (RequiredField(field, who) for field in plain if "*" not in field)
+        names = (field.partition("^")[0] for field in feature.fields)
+        yield from (RequiredField(name, used_by) for name in names if "*" not in name)
     elif isinstance(feature, FieldValue):
-        yield RequiredField(feature.field, who, "a number")
+        yield RequiredField(feature.field, used_by, "a number")
     elif isinstance(feature, VectorSimilarity):
-        yield RequiredField(feature.field, who, "a vector")
+        yield RequiredField(feature.field, used_by, "a vector")

@@ -1,4 +1,4 @@
-"""Judgments with the text of their queries, as search teams keep them: a table with a line per judged document."""
+"""Read judgments from a table with one row per judged document, and query vectors from Parquet."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kinrank.engines.logger import TEXT
 from kinrank.errors import DataError, FileFormatError
 
 SEPARATORS = {".tsv": "\t", ".csv": ","}
-FORMS = "a table with a header, .tsv or .csv (packed as .gz or .xz), or .parquet"
+FORMATS = ".tsv or .csv with a header (optionally .gz or .xz), or .parquet"
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What the columns of a table of judgments are called; further columns of text belong to the query."""
+class JudgmentColumns:
+    """Names of the columns of a judgment table. Other text columns become query columns."""
 
     qid: str = "qid"
     text: str = "query"
@@ -30,10 +30,14 @@ class Columns:
     y: str = "y"
 
 
-def read_judgments(path: PathLike, columns: Columns | None = None) -> QuerySet:
-    r"""Judged documents of queries, without features; the text of a query is its column "text".
+def read_judgments(path: PathLike, columns: JudgmentColumns | None = None) -> QuerySet:
+    r"""Read judged documents without features. The text of a query becomes the query column "text".
 
-    A document that is judged twice for a query is an error.
+    Raises
+    ------
+    FileFormatError
+        If a column is missing, there are numeric columns besides the grades, or a document is judged twice for a
+        query.
 
     Examples
     --------
@@ -44,46 +48,47 @@ def read_judgments(path: PathLike, columns: Columns | None = None) -> QuerySet:
     >>> judged, judged.query_columns["text"].tolist()
     (QuerySet(1 queries, 2 rows, 0 features, judged), ['alien'])
     """
-    names = columns or Columns()
-    table = _table(Path(path), names)
-    absent = [name for name in (names.qid, names.text, names.doc_id, names.y) if name not in table.column_names]
-    if absent:
-        raise FileFormatError(
-            path, 0, f"no column {absent[0]!r} among {table.column_names}: say what it is called, or add it"
-        )
+    names = columns or JudgmentColumns()
+    table = _read_table(Path(path), names)
+    for name in (names.qid, names.text, names.doc_id, names.y):
+        if name not in table.column_names:
+            raise FileFormatError(
+                path, 0, f"no column {name!r}, got {table.column_names}: name the column that holds it, or add it"
+            )
     table = table.rename_columns([TEXT if name == names.text else name for name in table.column_names])
     judged = QuerySet.from_table(table, qid=names.qid, y=names.y, doc_id=names.doc_id)
     if judged.n_features:
+        name = judged.feature_names[0]
         raise FileFormatError(
             path,
             0,
-            f"column {judged.feature_names[0]!r} is numbers, and features come from the engine: drop it, or "
-            f"name it query.{judged.feature_names[0]} where it belongs to the query",
+            f"column {name!r} is numeric, but features come from the engine: drop it, or rename it query.{name} if it "
+            "belongs to the query",
         )
-    _refuse_twice(judged, path)
+    _check_no_duplicates(judged, path)
     return judged
 
 
 def read_vectors(path: PathLike, judged: QuerySet, qid: str = "qid") -> QuerySet:
-    """The same queries with their vectors, from a Parquet file with the columns qid and "vector" (lists of numbers)."""
-    table = _parquet(Path(path))
+    """Add query vectors from a Parquet file with the columns `qid` and "vector" (lists of numbers)."""
+    table = _read_parquet(Path(path))
     if not {qid, VECTORS} <= set(table.column_names):
         raise FileFormatError(path, 0, f"expected the columns {qid!r} and {VECTORS!r}, got {table.column_names}")
-    flat = table[VECTORS].combine_chunks()
-    lists = np.array(flat.to_pylist(), dtype=object) if flat.null_count else flat.to_numpy(zero_copy_only=False)
+    column = table[VECTORS].combine_chunks()
+    lists = np.array(column.to_pylist(), dtype=object) if column.null_count else column.to_numpy(zero_copy_only=False)
     by_id = dict(zip(table[qid].cast(pa.string()).to_pylist(), lists, strict=True))
     text_ids = judged.replace(qid=judged.qid.astype(np.str_))
     vectors = align_vectors(text_ids, by_id)
     return judged.replace(query_columns={**judged.query_columns, VECTORS: vectors})
 
 
-def _table(path: Path, names: Columns) -> pa.Table:
+def _read_table(path: Path, names: JudgmentColumns) -> pa.Table:
     if path.suffix == ".parquet":
-        return _parquet(path)
+        return _read_parquet(path)
     suffix = path.with_suffix("").suffix if path.suffix in (".gz", ".xz") else path.suffix
     if suffix not in SEPARATORS:
-        raise DataError(f"{path}: its suffix names no form of judgments; expected {FORMS}")
-    # Ids are text however they look; a query is text even where all queries are numbers.
+        raise DataError(f"{path}: unknown format of judgments; expected {FORMATS}")
+    # Ids and queries are text, even if all of them look like numbers.
     text = {name: pa.string() for name in (names.qid, names.text, names.doc_id)}
     try:
         return pacsv.read_csv(
@@ -94,21 +99,21 @@ def _table(path: Path, names: Columns) -> pa.Table:
             convert_options=pacsv.ConvertOptions(column_types=text, strings_can_be_null=False),
         )
     except pa.ArrowInvalid as error:
-        raise FileFormatError(path, 0, f"cannot be read as a table ({error}); expected {FORMS}") from None
+        raise FileFormatError(path, 0, f"cannot be read as a table ({error}); expected {FORMATS}") from None
 
 
-def _parquet(path: Path) -> pa.Table:
+def _read_parquet(path: Path) -> pa.Table:
     try:
         return pq.read_table(path)
     except pa.ArrowInvalid as error:
-        raise FileFormatError(path, 0, f"cannot be read as Parquet ({error}); write it again") from None
+        raise FileFormatError(path, 0, f"cannot be read as Parquet ({error}): write the file again") from None
 
 
-def _refuse_twice(judged: QuerySet, path: PathLike) -> None:
+def _check_no_duplicates(judged: QuerySet, path: PathLike) -> None:
     for query in judged:
         documents = [] if query.doc_id is None else query.doc_id.tolist()
         if len(set(documents)) < len(documents):
-            twice = next(doc_id for doc_id in documents if documents.count(doc_id) > 1)
+            duplicate = next(doc_id for doc_id in documents if documents.count(doc_id) > 1)
             raise FileFormatError(
-                path, 0, f"document {twice!r} is judged twice for query {query.qid[0].item()!r}: keep one judgment"
+                path, 0, f"document {duplicate!r} is judged twice for query {query.qid[0].item()!r}: keep one judgment"
             )

@@ -1,4 +1,4 @@
-"""Features of judged queries logged from an engine: what candidates, which features, and what was missing."""
+"""Log the features of judged queries from an engine."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, ParameterError
 
 TEXT = "text"
-"""The query column that holds what the user typed."""
+"""Name of the query column with the text of the query."""
 
 CandidateSource = Literal["judged", "top", "both"]
 
 
 @dataclass
 class LogCounts:
-    """What was logged, and exactly what was not.
+    """Counts of what was logged and what was left out.
 
     Attributes
     ----------
     queries, documents : int
-        In the result.
+        Logged queries and documents.
     empty_queries : int
-        Queries left out, since none of their candidates is in the index.
+        Queries left out because none of their candidates is in the index.
     absent_documents : int
-        Judged documents left out, since they are not in the index.
+        Judged documents left out because they are not in the index.
     unfound_documents : int
-        Judged documents left out, since they are not among the engine's first and only those are candidates.
+        Judged documents left out because only the engine's top documents are candidates.
     unjudged_documents : int
-        Candidates of the engine that are not judged; they are in the result with grade 0.
+        Logged candidates without a judgment; they have grade 0.
     missing : dict of str to int
-        For each feature the documents of the result that lack it.
+        Number of logged documents without a value, by feature.
     """
 
     queries: int = 0
@@ -78,13 +78,13 @@ class FeatureLogger:
     Parameters
     ----------
     engine
-        Where to.
+        Engine that computes the features.
     candidates : {"judged", "top", "both"}
-        The judged documents, the engine's first ones, or both.
+        Documents to log: the judged ones, the engine's top documents, or both.
     top
-        How many of the engine's first.
+        Number of top documents.
     timeout
-        Seconds that one answer may take.
+        Seconds to wait for a response.
     """
 
     def __init__(
@@ -100,22 +100,22 @@ class FeatureLogger:
         self.timeout = timeout
 
     def log(self, judged: QuerySet, pool: RetryingPool) -> Generator[tuple[QuerySet | None, LogCounts], None, None]:
-        """Log query by query, in the order of `judged`: the query with its features, or None where nothing is left.
+        """Yield each query with its features, or None if no candidate is in the index, and its counts.
 
         Parameters
         ----------
         judged
-            Queries with document ids, grades and the query column "text"; "vector" where features compare vectors.
-            Features they may have are not read.
+            Queries with document ids, grades and the query column "text", and "vector" if features compare vectors.
+            Their features are ignored.
         pool
-            Who asks the engine.
+            Pool that sends the requests.
         """
         if TEXT not in judged.query_columns:
-            raise DataError(f"the queries have no column {TEXT!r}: the engine is asked what the user typed")
+            raise DataError(f"the queries have no column {TEXT!r}, which the engine searches for: add it")
         if judged.doc_id is None:
-            raise DataError("the judged documents have no ids, by which the engine knows them: pass doc_id=")
+            raise DataError("the judged documents have no ids to find them in the index: pass doc_id=")
         for query, logged in zip(judged, pool.map(self._log_one, judged), strict=True):
-            yield (self._as_queries(query, logged) if len(logged.doc_id) else None), logged.counts
+            yield (self._with_features(query, logged) if len(logged.doc_id) else None), logged.counts
 
     def _log_one(self, query: QuerySet) -> _LoggedQuery:
         text = str(query.query_columns[TEXT][0])
@@ -133,19 +133,19 @@ class FeatureLogger:
             else:
                 doc_ids = list(dict.fromkeys(doc_ids + hits))
         logged = self.engine.log(text, doc_ids, vector=vector, timeout=self.timeout)
-        kept = [doc_id for doc_id, there in zip(doc_ids, logged.found.tolist(), strict=True) if there]
+        kept = [doc_id for doc_id, found in zip(doc_ids, logged.found.tolist(), strict=True) if found]
         values = logged.values[logged.found]
         counts.queries = int(bool(kept))
         counts.empty_queries = int(not kept)
         counts.documents = len(kept)
         counts.absent_documents = len(doc_ids) - len(kept)
         counts.unjudged_documents = sum(doc_id not in grade_of for doc_id in kept)
-        lacking = np.isnan(values).sum(axis=0).tolist()
-        counts.missing = dict(zip(self.engine.feature_names, lacking, strict=True))
+        missing = np.isnan(values).sum(axis=0).tolist()
+        counts.missing = dict(zip(self.engine.feature_names, missing, strict=True))
         grades = np.array([grade_of.get(doc_id, 0.0) for doc_id in kept], dtype=np.float32)
         return _LoggedQuery(values, np.array(kept, dtype=np.str_), grades, counts)
 
-    def _as_queries(self, query: QuerySet, logged: _LoggedQuery) -> QuerySet:
+    def _with_features(self, query: QuerySet, logged: _LoggedQuery) -> QuerySet:
         return QuerySet(
             X=logged.values,
             y=logged.grade,
@@ -158,6 +158,6 @@ class FeatureLogger:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the result depends on, beside the engine, its features and the judgments."""
+        """Settings that the result depends on."""
         settings: dict[str, Any] = {"candidates": self.candidates}
         return settings if self.candidates == "judged" else {**settings, "top": self.top}

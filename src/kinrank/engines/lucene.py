@@ -1,4 +1,4 @@
-"""What Elasticsearch and OpenSearch have in common as engines; they differ in their clients and in how they log."""
+"""Shared implementation of the Elasticsearch and OpenSearch engines."""
 
 from __future__ import annotations
 
@@ -17,65 +17,66 @@ from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
 from kinrank.engines.feature_set import FeatureSet
 from kinrank.engines.features import FieldValue, QueryLength, VectorSimilarity
 from kinrank.engines.fields import check_fields, required_fields
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, only, score_shift
+from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter, score_offset
 from kinrank.engines.response_errors import root_cause
 from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
 
-DOCUMENTS_AT_ONCE = 1000
-"""How many documents one request asks the features of."""
+DOCUMENTS_PER_REQUEST = 1000
+"""Maximum number of documents whose features one request computes."""
 
 ADMIN_TIMEOUT = 60.0
-"""Seconds that making, filling and deleting an index may take."""
+"""Timeout in seconds for creating, filling and deleting an index."""
 
-# Term statistics of the whole index: without them the score of a document depends on its shard.
+# Use the term statistics of the whole index: otherwise the score of a document depends on its shard.
 GLOBAL_STATISTICS = {"search_type": "dfs_query_then_fetch"}
 
 
 class HitValues(NamedTuple):
-    """What an engine says of a document: scores by the names of features, values by the names of fields."""
+    """Scores by feature name and field values by field name, for one hit."""
 
     scores: dict[str, float]
-    stored: dict[str, float]
+    fields: dict[str, float]
 
     @classmethod
-    def of(cls, hit: Mapping[str, Any], scores: dict[str, float] | None = None) -> HitValues:
-        """From a hit with ``docvalue_fields``; of several values of a field the first, as scripts see it."""
+    def from_hit(cls, hit: Mapping[str, Any], scores: dict[str, float] | None = None) -> HitValues:
+        """Read a hit with ``docvalue_fields``. A field with several values counts by its first, as in scripts."""
         return cls(scores or {}, {field: float(values[0]) for field, values in hit.get("fields", {}).items()})
 
 
-def feature_matrix(documents: Sequence[HitValues], question: QueryBuilder) -> Float32:
-    """The features of documents, a row each; made column by column, since there are many more documents than kinds."""
-    columns = np.empty((len(question.features.features), len(documents)), dtype=np.float32)
-    for column, feature in zip(columns, question.features.features, strict=True):
+def feature_matrix(documents: Sequence[HitValues], builder: QueryBuilder) -> Float32:
+    """Return the features of documents, one row each."""
+    # Column by column: there are many more documents than features.
+    columns = np.empty((len(builder.features.features), len(documents)), dtype=np.float32)
+    for column, feature in zip(columns, builder.features.features, strict=True):
         if isinstance(feature, QueryLength):
-            column[:] = feature.value(question.query)
+            column[:] = feature.value(builder.query)
         elif isinstance(feature, FieldValue):
-            column[:] = feature.values([said.stored.get(feature.field, np.nan) for said in documents])
+            column[:] = feature.values([document.fields.get(feature.field, np.nan) for document in documents])
         else:
-            scores = np.array([said.scores.get(feature.name, np.nan) for said in documents], dtype=np.float64)
-            column[:] = scores - score_shift(feature) if isinstance(feature, VectorSimilarity) else scores
+            scores = np.array([document.scores.get(feature.name, np.nan) for document in documents], dtype=np.float64)
+            column[:] = scores - score_offset(feature) if isinstance(feature, VectorSimilarity) else scores
         if feature.missing == "zero":
             column[np.isnan(column)] = 0.0
     return np.ascontiguousarray(columns.T)
 
 
 class LuceneEngine(Engine):
-    """Base of `ElasticsearchEngine` and `OpenSearchEngine`.
+    """Base class of `ElasticsearchEngine` and `OpenSearchEngine`.
 
     Parameters
     ----------
     hosts
-        The addresses of its nodes, ``"http://127.0.0.1:9200"``; a request goes to another one where one is gone.
+        Addresses of the nodes, ``"http://127.0.0.1:9200"``. If one is down, requests go to another.
     index
-        The name of the index.
+        Name of the index.
     features
-        What is asked of it; None where only `index` and `health` are wanted.
+        Features to compute. Not needed for `index` and `health`.
     timeout
-        Seconds that an answer may take where a call does not say.
+        Default timeout of a request, in seconds.
     connections
-        How many connections are kept per node; threads beyond that wait.
+        Number of connections to keep per node. Further threads wait.
     client
-        Whatever else the official client takes: ``api_key``, ``basic_auth`` or ``http_auth``, ``ca_certs``...
+        Other options of the official client: ``api_key``, ``basic_auth`` or ``http_auth``, ``ca_certs``...
     """
 
     name: ClassVar[str]
@@ -94,64 +95,66 @@ class LuceneEngine(Engine):
     ) -> None:
         if not index:
             raise ParameterError(
-                f"no index named: the address of an engine ends in it, as in {self.name}+http://host/movies"
+                f"no index given: add it to the end of the engine address, as in {self.name}+http://host/movies"
             )
         self.hosts = [hosts] if isinstance(hosts, str) else list(hosts)
         self.index_name = index
         self.feature_set = features
         self.feature_names = () if features is None else features.names
         self.timeout = timeout
-        self._checking = threading.Lock()
-        self._checked = False
+        self._fields_lock = threading.Lock()
+        self._fields_checked = False
         self.client = self._make_client(connections, client)
 
-    # --- what the two implement -------------------------------------------------------------------------------------
+    # --- implemented by each engine -------------------------------------------------------------------------------
 
     @abstractmethod
-    def _make_client(self, connections: int, settings: dict[str, Any]) -> Any:
-        """The official client. It must not repeat a request but on another node: pauses are the caller's to make."""
+    def _make_client(self, connections: int, options: dict[str, Any]) -> Any:
+        """Create the official client. It may retry on another node only: pauses are up to the caller."""
 
     @abstractmethod
     def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
-        """Send a request and return the decoded answer; errors of the client are raised as ours."""
+        """Send a request and return the decoded response. Raises `EngineError` for errors of the client."""
 
     @abstractmethod
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
-        """Write documents by the client's helper."""
+        """Write documents with the client's bulk helper and return their number."""
 
     @abstractmethod
-    def _log_some(self, question: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
-        """What the engine says of each document there is."""
+    def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
+        """Return scores and field values of the documents that are in the index."""
 
-    # --- the verbs --------------------------------------------------------------------------------------------------
+    # --- the Engine interface -------------------------------------------------------------------------------------
 
     def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
-        """As `Engine.search`."""
-        return self._hits(self._search_body(query, size, vector), timeout)
+        """See `Engine.search`."""
+        return self._search(self._search_body(query, size, vector), timeout)
 
     def search_complete(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
-        """As `Engine.search_complete`."""
+        """See `Engine.search_complete`."""
         params = {**GLOBAL_STATISTICS, "allow_partial_search_results": "false"}
         body = self._search_body(query, size, vector)
-        answer = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
-        return parse_hits(whole(answer, self.name))
+        response = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
+        check_complete(response, self.name)
+        return parse_hits(response)
 
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> LoggedFeatures:
-        """As `Engine.log`."""
-        question = self._question(query, vector)
+        """See `Engine.log`."""
+        builder = self._builder(query, vector)
         self._check_fields(timeout)
-        wanted = list(dict.fromkeys(doc_ids))
-        found: dict[str, HitValues] = {}
-        for first in range(0, len(wanted), DOCUMENTS_AT_ONCE):
-            found |= self._log_some(question, wanted[first : first + DOCUMENTS_AT_ONCE], timeout or self.timeout)
-        there = np.array([doc_id in found for doc_id in doc_ids], dtype=np.bool_)
+        unique = list(dict.fromkeys(doc_ids))
+        documents: dict[str, HitValues] = {}
+        for first in range(0, len(unique), DOCUMENTS_PER_REQUEST):
+            batch = unique[first : first + DOCUMENTS_PER_REQUEST]
+            documents |= self._log_batch(builder, batch, timeout or self.timeout)
+        found = np.array([doc_id in documents for doc_id in doc_ids], dtype=np.bool_)
         values = np.full((len(doc_ids), len(self.feature_names)), np.nan, dtype=np.float32)
-        values[there] = feature_matrix([found[doc_id] for doc_id in doc_ids if doc_id in found], question)
-        return LoggedFeatures(values, there)
+        values[found] = feature_matrix([documents[doc_id] for doc_id in doc_ids if doc_id in documents], builder)
+        return LoggedFeatures(values, found)
 
     def apply_request(
         self,
@@ -163,18 +166,18 @@ class LuceneEngine(Engine):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
     ) -> dict[str, Any]:
-        """As `Engine.apply_request`."""
-        question = self._question(query, vector)
-        among = question.candidates() if doc_ids is None else only(doc_ids)
+        """See `Engine.apply_request`."""
+        builder = self._builder(query, vector)
+        candidates = builder.candidate_query() if doc_ids is None else ids_filter(doc_ids)
         if window is None:
-            return {"query": question.weighted(weights, among), "size": size, "_source": False}
-        again = {
-            "rescore_query": question.weighted(weights, {"match_all": {}}),
+            return {"query": builder.weighted_query(weights, candidates), "size": size, "_source": False}
+        rescore_query = {
+            "rescore_query": builder.weighted_query(weights, {"match_all": {}}),
             "query_weight": 0.0,
             "rescore_query_weight": 1.0,
         }
-        rescore = {"window_size": window, "query": again}
-        return {"query": among, "rescore": rescore, "size": min(size, window), "_source": False}
+        rescore = {"window_size": window, "query": rescore_query}
+        return {"query": candidates, "rescore": rescore, "size": min(size, window), "_source": False}
 
     def apply(
         self,
@@ -187,13 +190,13 @@ class LuceneEngine(Engine):
         window: int | None = None,
         timeout: float | None = None,
     ) -> Hits:
-        """As `Engine.apply`."""
+        """See `Engine.apply`."""
         body = self.apply_request(query, weights, size=size, vector=vector, doc_ids=doc_ids, window=window)
         self._check_fields(timeout)
-        return self._hits(body, timeout)
+        return self._search(body, timeout)
 
     def index(self, documents: Iterable[Document], *, settings: Mapping[str, Any] | None = None) -> int:
-        """As `Engine.index`; `settings` is the body of the request that makes an index: settings and mappings."""
+        """See `Engine.index`; `settings` is the body of the create index request: settings and mappings."""
         if settings is not None and not self._exists():
             self._send("PUT", self._path(""), {}, dict(settings), ADMIN_TIMEOUT)
         actions = ({"_index": self.index_name, "_id": doc_id, "_source": dict(fields)} for doc_id, fields in documents)
@@ -202,49 +205,48 @@ class LuceneEngine(Engine):
         return count
 
     def delete_index(self) -> None:
-        """Delete the index with all its documents, if it is there."""
+        """Delete the index and its documents, if it exists."""
         self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, ADMIN_TIMEOUT)
 
     def health(self) -> Health:
-        """As `Engine.health`."""
+        """See `Engine.health`."""
         version = self._send("GET", "/", {}, None, self.timeout)["version"]["number"]
-        # First: it says at once that an index is not there, where _cluster/health waits and answers 408.
+        # Count first: a missing index is reported at once, whereas _cluster/health waits and responds 408.
         count = self._send("GET", self._path("/_count"), {}, None, self.timeout)["count"]
         cluster = self._send("GET", f"/_cluster/health/{quote(self.index_name)}", {"timeout": "1s"}, None, self.timeout)
         return Health(f"{self.name} {version}", cluster["status"], cluster["number_of_nodes"], count)
 
     def identity(self) -> dict[str, str]:
-        """As `Engine.identity`: an index that was deleted and made again is another one."""
-        answer = self._send("GET", self._path("/_settings/index.uuid"), {}, None, self.timeout)
-        made = sorted(one["settings"]["index"]["uuid"] for one in answer.values())  # several behind an alias
-        return {"engine": self.name, "index": " ".join([self.index_name, *made])}
+        """See `Engine.identity`. An index that was deleted and created again has a new identity."""
+        response = self._send("GET", self._path("/_settings/index.uuid"), {}, None, self.timeout)
+        uuids = sorted(index["settings"]["index"]["uuid"] for index in response.values())  # several for an alias
+        return {"engine": self.name, "index": " ".join([self.index_name, *uuids])}
 
     def close(self) -> None:
-        """As `Engine.close`."""
+        """See `Engine.close`."""
         self.client.close()
 
-    # --- how --------------------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------------
 
-    def _question(self, query: str, vector: ArrayLike | None) -> QueryBuilder:
+    def _builder(self, query: str, vector: ArrayLike | None) -> QueryBuilder:
         if self.feature_set is None:
             raise ParameterError("this engine was opened without features: pass features=FeatureSet.read(file)")
-        return QueryBuilder.of(self.feature_set, self.dialect, query, vector)
+        return QueryBuilder.create(self.feature_set, self.dialect, query, vector)
 
-    def _unreachable(self, why: object) -> EngineUnreachableError:
-        # Whoever searches through a service is told of it: users and passwords of the addresses are not for him.
+    def _unreachable_error(self, reason: object) -> EngineUnreachableError:
+        # Users of a service see this message: keep passwords in the addresses out of it.
         hosts = ", ".join(self.hosts)
         where = f"{self.name} index {self.index_name!r}"
-        return EngineUnreachableError(redact_passwords(f"{where}: none of {hosts} can be reached ({why})"))
+        return EngineUnreachableError(redact_passwords(f"{where}: cannot reach any of {hosts} ({reason})"))
 
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"
 
     def _search_body(self, query: str, size: int, vector: ArrayLike | None) -> dict[str, Any]:
-        return {"query": self._question(query, vector).candidates(), "size": size, "_source": False}
+        return {"query": self._builder(query, vector).candidate_query(), "size": size, "_source": False}
 
-    def _hits(self, body: dict[str, Any], timeout: float | None) -> Hits:
-        answer = self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout)
-        return parse_hits(answer)
+    def _search(self, body: dict[str, Any], timeout: float | None) -> Hits:
+        return parse_hits(self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout))
 
     def _exists(self) -> bool:
         try:
@@ -254,32 +256,31 @@ class LuceneEngine(Engine):
         return True
 
     def _check_fields(self, timeout: float | None) -> None:
-        """Once: every field that is asked for is there. A clause on an unknown field would quietly match nothing."""
-        if self._checked or self.feature_set is None:
+        """Check once that the index has the fields of the features."""
+        if self._fields_checked or self.feature_set is None:
             return
-        with self._checking:
-            wanted = required_fields(self.feature_set)
-            if wanted and not self._checked:
-                names = ",".join(sorted({field.name for field in wanted}))
-                answer = self._send("GET", self._path("/_field_caps"), {"fields": names}, None, timeout or self.timeout)
-                check_fields(wanted, answer["fields"], self.index_name)
-            self._checked = True
+        with self._fields_lock:
+            required = required_fields(self.feature_set)
+            if required and not self._fields_checked:
+                params = {"fields": ",".join(sorted({field.name for field in required}))}
+                response = self._send("GET", self._path("/_field_caps"), params, None, timeout or self.timeout)
+                check_fields(required, response["fields"], self.index_name)
+            self._fields_checked = True
 
 
-def parse_hits(answer: Mapping[str, Any]) -> Hits:
-    """The documents of an answer."""
-    hits = answer["hits"]["hits"]
+def parse_hits(response: Mapping[str, Any]) -> Hits:
+    """Return the hits of a search response."""
+    hits = response["hits"]["hits"]
     return Hits(
         np.array([hit["_id"] for hit in hits], dtype=np.str_),
         np.array([hit["_score"] for hit in hits], dtype=np.float64),
     )
 
 
-def whole(answer: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """The answer to a search, or an error where a shard or the time did not suffice: half a list must not be logged."""
-    failed = answer["_shards"]["failed"]
-    if failed or answer["timed_out"]:
-        failures = answer["_shards"].get("failures") or [{"reason": "out of time"}]
+def check_complete(response: Mapping[str, Any], where: str) -> None:
+    """Raise `EngineBusyError` if shards failed or the search timed out: partial results must not be logged."""
+    failed = response["_shards"]["failed"]
+    if failed or response["timed_out"]:
+        failures = response["_shards"].get("failures") or [{"reason": "timed out"}]
         _, reason = root_cause({"error": failures[0]["reason"]})
-        raise EngineBusyError(f"{where}: only a part of the index has answered ({failed} shards failed: {reason})")
-    return answer
+        raise EngineBusyError(f"{where}: partial response ({failed} shards failed: {reason}); retry later")

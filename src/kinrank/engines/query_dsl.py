@@ -1,12 +1,12 @@
-"""Requests in the query language that Elasticsearch and OpenSearch share: pure, text and numbers in, JSON out.
+"""Build requests in the query language that Elasticsearch and OpenSearch share. Nothing here sends a request.
 
-Per-query weights become a request so that its scores order documents as ``features @ weights`` does:
+Per-query weights become a query whose scores order documents as ``features @ weights`` does:
 
-- a clause of positive weight w is boosted by w;
-- clauses of negative weight are summed with boosts |w| and subtracted from a bound of that sum, the same for every
-  document, since scores must not be negative;
-- values of the document are added by one script, whose text is the same for every query (weights are its parameters),
-  so that it is compiled once. It ends in a map of all numbers to the positive ones that keeps their order.
+- A clause with a positive weight w gets the boost w.
+- Clauses with negative weights are summed with boosts |w| and subtracted from an upper bound of that sum, the same for
+  every document, since scores must not be negative.
+- Values of the document are added by one script. Its text is the same for every query (the weights are parameters),
+  so the engine compiles it once. It ends with an order-preserving map to positive numbers.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from kinrank.engines.features import (
 )
 from kinrank.errors import ParameterError
 
-# x + 1 above 0, 1 / (1 - x) below: rising and continuous. Scores are single precision, in which the 1 swallows what is
-# smaller than 1e-7, so x is enlarged first: its digits are kept from 1e-12 on, and up to 1e26 it is no infinite score.
-_POSITIVE = "x *= 1e12; return x >= 0 ? x + 1 : 1 / (1 - x);"
+# x + 1 above 0, 1 / (1 - x) below: increasing and continuous. Scores are single precision, so that adding 1 loses
+# values below 1e-7. Scaling x first preserves them from 1e-12 on; up to 1e26 the score stays finite.
+_TO_POSITIVE = "x *= 1e12; return x >= 0 ? x + 1 : 1 / (1 - x);"
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where the two engines differ.
+    """Differences between the query languages of the two engines.
 
     Attributes
     ----------
     similarities : dict of str to str
-        Painless expressions; ``{}`` is the name of the field in quotes.
+        Painless expressions by similarity; ``{}`` stands for the quoted field name.
     knn_in_field : bool
-        Whether a knn clause has its settings under the name of the field.
+        Whether the options of a knn clause are nested under the field name.
     """
 
     similarities: dict[str, str] = field(hash=False)
@@ -54,7 +54,7 @@ class Dialect:
 
 @dataclass(frozen=True)
 class QueryBuilder:
-    """What is asked: a query, its vector, and the features there are."""
+    """Builds the clauses of one query."""
 
     features: FeatureSet
     dialect: Dialect
@@ -62,8 +62,8 @@ class QueryBuilder:
     vector: list[float] | None
 
     @classmethod
-    def of(cls, features: FeatureSet, dialect: Dialect, query: str, vector: ArrayLike | None) -> QueryBuilder:
-        """Check the vector, and bring it into JSON's form."""
+    def create(cls, features: FeatureSet, dialect: Dialect, query: str, vector: ArrayLike | None) -> QueryBuilder:
+        """Validate the vector and convert it to a list."""
         if vector is None:
             return cls(features, dialect, query, None)
         numbers = np.asarray(vector, dtype=np.float32)
@@ -73,59 +73,57 @@ class QueryBuilder:
 
     @property
     def params(self) -> dict[str, Any]:
-        """What scripts may use."""
-        words: dict[str, Any] = {"query": self.query, "terms": count_terms(self.query)}
-        return words if self.vector is None else {**words, "vector": self.vector}
+        """Parameters available to scripts."""
+        params: dict[str, Any] = {"query": self.query, "terms": count_terms(self.query)}
+        return params if self.vector is None else {**params, "vector": self.vector}
 
-    def needed_vector(self, who: str) -> list[float]:
-        """The vector, or an error that says who needs it."""
+    def require_vector(self, used_by: str) -> list[float]:
+        """Return the vector, or raise an error that names what uses it."""
         if self.vector is None:
-            raise ParameterError(f"{who} compares vectors: pass vector=, the embedding of the query")
+            raise ParameterError(f"{used_by} compares vectors: pass vector=, the embedding of the query")
         return self.vector
 
-    # --- candidates -----------------------------------------------------------------------------------------------
-
-    def candidates(self) -> Clause:
-        """The engine's own query."""
-        own = self.features.candidates
-        if own is None:
-            raise ParameterError("the feature file has no table [search], so there are no candidates: add it")
-        clause = own.text.clause(self.query)
-        if own.vector is None:
+    def candidate_query(self) -> Clause:
+        """Return the engine's own query, which finds the candidates."""
+        candidates = self.features.candidates
+        if candidates is None:
+            raise ParameterError("the feature file has no [search] table to find candidates with: add one")
+        clause = candidates.text.clause(self.query)
+        if candidates.vector is None:
             return clause
-        nearest = {"boost": own.vector_boost}
-        vector = self.needed_vector("[search]")
+        vector = self.require_vector("[search]")
+        boost = {"boost": candidates.vector_boost}
         if self.dialect.knn_in_field:
-            knn: Clause = {own.vector: {"vector": vector, "k": own.nearest, **nearest}}
+            knn: Clause = {candidates.vector: {"vector": vector, "k": candidates.nearest, **boost}}
         else:
-            knn = {"field": own.vector, "query_vector": vector, "num_candidates": own.nearest, **nearest}
+            knn = {
+                "field": candidates.vector,
+                "query_vector": vector,
+                "num_candidates": candidates.nearest,
+                **boost,
+            }
         return {"bool": {"should": [clause, {"knn": knn}]}}
 
-    # --- features ---------------------------------------------------------------------------------------------------
-
-    def scored(self) -> dict[str, Clause]:
-        """Clauses whose scores are features, by name."""
+    def feature_clauses(self) -> dict[str, Clause]:
+        """Return the clauses whose scores are features, by feature name."""
         clauses = {}
         for feature in self.features.features:
             if isinstance(feature, TextFeature):
                 clauses[feature.name] = feature.clause(self.query)
             elif isinstance(feature, VectorSimilarity):
-                self.needed_vector(f"feature {feature.name!r}")
-                # A cosine may be negative, a score may not; `unscored` takes the 1 away again.
-                script = f"{self._similarity(feature)} + {score_shift(feature)}"
+                self.require_vector(f"feature {feature.name!r}")
+                script = f"{self._similarity(feature)} + {score_offset(feature)}"
                 clauses[feature.name] = self._script_score({"exists": {"field": feature.field}}, script)
             elif isinstance(feature, Script):
                 clauses[feature.name] = self._script_score({"match_all": {}}, feature.source)
         return clauses
 
-    def stored(self) -> list[str]:
-        """Fields whose values are features."""
+    def docvalue_fields(self) -> list[str]:
+        """Return the fields whose values are features."""
         return sorted({feature.field for feature in self.features.features if isinstance(feature, FieldValue)})
 
-    # --- weights ------------------------------------------------------------------------------------------------------
-
-    def weighted(self, weights: ArrayLike, among: Clause) -> Clause:
-        """A query whose scores order the documents that match `among` by the weighted sum of their features."""
+    def weighted_query(self, weights: ArrayLike, candidates: Clause) -> Clause:
+        """Return a query that orders the documents matching `candidates` by the weighted sum of their features."""
         numbers = np.asarray(weights, dtype=np.float64)
         features = self.features.features
         if numbers.shape != (len(features),) or not np.isfinite(numbers).all():
@@ -135,28 +133,29 @@ class QueryBuilder:
         pairs = [(feature, float(weight)) for feature, weight in zip(features, numbers, strict=True)]
         text = [(feature, weight) for feature, weight in pairs if isinstance(feature, TextFeature)]
         should = [_boosted(feature.clause(self.query), weight) for feature, weight in text if weight > 0]
-        against = [(feature, -weight) for feature, weight in text if weight < 0]
-        shift = sum(weight * feature.largest(self.query) for feature, weight in against)
-        if against:
-            should.append(self._subtracted([_boosted(f.clause(self.query), weight) for f, weight in against], shift))
-        summed: Clause = {"bool": {"filter": [among], "should": should}}
+        negative = [(feature, -weight) for feature, weight in text if weight < 0]
+        bound = sum(weight * feature.max_score(self.query) for feature, weight in negative)
+        if negative:
+            boosted = [_boosted(feature.clause(self.query), weight) for feature, weight in negative]
+            should.append(self._subtracted_from(bound, boosted))
+        summed: Clause = {"bool": {"filter": [candidates], "should": should}}
         values = [(feature, weight) for feature, weight in pairs if isinstance(feature, ValueFeature)]
         if not any(weight for _, weight in values):
             return summed
-        terms = "".join(f" + params.weights[{i}] * ({self._value(f)})" for i, (f, _) in enumerate(values))
-        script = f"double x = _score - params.shift{terms}; {_POSITIVE}"
-        return self._script_score(summed, script, shift=shift, weights=[weight for _, weight in values])
+        terms = "".join(f" + params.weights[{i}] * ({self._expression(f)})" for i, (f, _) in enumerate(values))
+        script = f"double x = _score - params.shift{terms}; {_TO_POSITIVE}"
+        return self._script_score(summed, script, shift=bound, weights=[weight for _, weight in values])
 
-    def _subtracted(self, clauses: list[Clause], bound: float) -> Clause:
-        every = {"bool": {"filter": [{"match_all": {}}], "should": clauses}}
-        return self._script_score(every, "Math.max(0, params.bound - _score)", bound=bound)
+    def _subtracted_from(self, bound: float, clauses: list[Clause]) -> Clause:
+        query = {"bool": {"filter": [{"match_all": {}}], "should": clauses}}
+        return self._script_score(query, "Math.max(0, params.bound - _score)", bound=bound)
 
-    def _value(self, feature: ValueFeature) -> str:
-        """A Painless expression of the feature, 0 where it is missing."""
+    def _expression(self, feature: ValueFeature) -> str:
+        """Return a Painless expression of the feature, 0 if it is missing."""
         if isinstance(feature, Script):
             return feature.source
         if isinstance(feature, VectorSimilarity):
-            self.needed_vector(f"feature {feature.name!r}")
+            self.require_vector(f"feature {feature.name!r}")
             return f"doc[{painless_string(feature.field)}].size() == 0 ? 0 : {self._similarity(feature)}"
         if isinstance(feature, FieldValue):
             return feature.expression
@@ -170,13 +169,13 @@ class QueryBuilder:
         return {"script_score": {"query": query, "script": {"source": source, "params": {**used, **params}}}}
 
 
-def only(doc_ids: Sequence[str]) -> Clause:
-    """A filter: only these documents."""
+def ids_filter(doc_ids: Sequence[str]) -> Clause:
+    """Return a filter that matches only these documents."""
     return {"ids": {"values": list(doc_ids)}}
 
 
-def score_shift(feature: VectorSimilarity) -> float:
-    """What is added to a similarity so that it is no negative score."""
+def score_offset(feature: VectorSimilarity) -> float:
+    """Return what is added to a similarity to avoid negative scores. It is subtracted again from logged features."""
     return 1.0 if feature.similarity == "cosine" else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What Elasticsearch and OpenSearch answer when they do not do what they were asked, as errors of ours."""
+"""Convert error responses of Elasticsearch and OpenSearch to kinrank errors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from kinrank.errors import EngineBusyError, EngineError, EngineRefusedError, MissingIndexError
 
 BUSY = (429, 502, 503, 504)
-# A node went, or what it kept of a search went with it. The status is 500 or 404, as of a request that is wrong.
-NODE_GONE = frozenset(
+# A node left, or its search context was lost. The status is 500 or 404, as for an invalid request.
+NODE_LOST = frozenset(
     {
         "connect_transport_exception",
         "node_closed_exception",
@@ -21,7 +21,7 @@ NODE_GONE = frozenset(
 
 
 def response_error(status: int, body: Any, where: str) -> EngineError:
-    """The error for an answer that is not a success.
+    """Return the error for an unsuccessful response.
 
     Examples
     --------
@@ -29,28 +29,26 @@ def response_error(status: int, body: Any, where: str) -> EngineError:
     >>> response_error(404, missing, "engine")
     MissingIndexError('engine: no such index [movies]; check the name, or index the documents first')
     >>> response_error(429, {"error": {"type": "rejected", "reason": "queue is full"}}, "engine")
-    EngineBusyError('engine: has too much to do (429, queue is full); ask again later, or ask less at a time')
+    EngineBusyError('engine: overloaded (429, queue is full); retry later, or send fewer requests at a time')
     """
     kind, reason = root_cause(body)
     if kind == "index_not_found_exception":
         return MissingIndexError(f"{where}: {reason}; check the name, or index the documents first")
     if status in BUSY:
         return EngineBusyError(
-            f"{where}: has too much to do ({status}, {reason}); ask again later, or ask less at a time"
+            f"{where}: overloaded ({status}, {reason}); retry later, or send fewer requests at a time"
         )
-    if not NODE_GONE.isdisjoint(_kinds(body)):
-        return EngineBusyError(f"{where}: has lost a node on the way ({status}, {reason}); ask again later")
+    if not NODE_LOST.isdisjoint(_error_types(body)):
+        return EngineBusyError(f"{where}: lost a node during the request ({status}, {reason}); retry later")
     if status in (401, 403):
-        return EngineRefusedError(
-            f"{where}: not allowed ({status}, {reason}); check the user, the password or the API key"
-        )
-    return EngineRefusedError(f"{where}: refused ({status}, {kind}): {reason}")
+        return EngineRefusedError(f"{where}: access denied ({status}, {reason}); check the user, password or API key")
+    return EngineRefusedError(f"{where}: request rejected ({status}, {kind}): {reason}")
 
 
 def root_cause(body: Any) -> tuple[str, str]:
-    """The type of the innermost error, and what each error on the way to it says.
+    """Return the type of the innermost error and the reasons of all errors that led to it.
 
-    The innermost is often the one that helps, and sometimes a parser's "null".
+    The innermost reason is usually the most helpful one, but it can be a parser's "null".
 
     Examples
     --------
@@ -70,12 +68,12 @@ def root_cause(body: Any) -> tuple[str, str]:
     return str(error.get("type", "error")), ": ".join(dict.fromkeys(reasons))
 
 
-def _kinds(body: Any) -> Iterator[str]:
-    """The types of all errors in an answer: root causes, those of shards, causes of causes."""
+def _error_types(body: Any) -> Iterator[str]:
+    """Yield the types of all errors in a response, at any depth."""
     if isinstance(body, Mapping):
         if "type" in body:
             yield str(body["type"])
         body = list(body.values())
     if isinstance(body, list):
         for inner in body:
-            yield from _kinds(inner)
+            yield from _error_types(inner)

@@ -1,4 +1,4 @@
-"""A long log that can be stopped at any time and goes on where it was: finished parts lie in a folder."""
+"""A feature log that can be stopped at any time and resumed: finished parts are kept in a folder."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ QUERIES_PER_PART = 250
 
 
 class ResumableLog:
-    """The parts of a log, beside the file that it becomes.
+    """A feature log written in parts.
 
-    A part is a fixed slice of the judged queries: its features as Parquet, its counts as JSON. The counts are written
-    last, so a part that has them is whole. What the log depends on is kept, too; another log is refused.
+    A part is a fixed slice of the judged queries: its features as Parquet and its counts as JSON. The counts are
+    written last, so a part with counts is complete. What the log depends on is stored with the parts, and parts of a
+    different log are rejected.
 
     Parameters
     ----------
     out
-        What the log becomes: ``NAME.parquet``, or a folder. The parts lie in ``OUT.parts``.
+        Output: ``NAME.parquet`` or a folder. The parts are kept in ``OUT.parts`` until the log is complete.
     judged
-        The queries to log.
+        Queries to log.
     logger
-        Who logs them.
+        Logger of their features.
     """
 
     def __init__(self, out: PathLike, judged: QuerySet, logger: FeatureLogger) -> None:
@@ -47,14 +48,14 @@ class ResumableLog:
         self.n_parts = -(-len(judged) // QUERIES_PER_PART)
 
     def write(self, pool: RetryingPool, advance: Callable[[int], None]) -> LogCounts:
-        """Log what is not logged yet, put the parts together, and count all of it.
+        """Log the remaining parts, combine all parts into the output and return the total counts.
 
         Parameters
         ----------
         pool
-            Who asks the engine.
+            Pool that sends the requests.
         advance
-            Told the number of queries after each query, those of earlier runs at once.
+            Called with the number of queries done since the last call.
         """
         self._open(pool)
         for part in range(self.n_parts):
@@ -67,12 +68,12 @@ class ResumableLog:
         for part in range(self.n_parts):
             total.add(LogCounts(**json.loads(self._counts_file(part).read_text())))
         if not total.documents:
-            self._remove()  # whoever mends the judgments or the index runs the same command again
+            self._remove()  # so that the same command works once the judgments or the index are corrected
             raise DataError(
-                f"none of the {total.absent_documents:,} candidates is in the index: check that the judgments name "
-                "documents by the ids of the index"
+                f"none of the {total.absent_documents:,} candidates is in the index: check that the judgments use the "
+                "document ids of the index"
             )
-        self._put_together()
+        self._combine()
         self._remove()
         return total
 
@@ -97,21 +98,21 @@ class ResumableLog:
                 )
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob("*part-*"):  # nothing says of which log
-            left.unlink()
+        for file in self.folder.glob("*part-*"):  # of an unknown log
+            file.unlink()
         write_json(asked, self._log_file)
 
     def _remove(self) -> None:
-        # First what says whose the parts are: whatever is left by a stop half-way is nobody's then.
+        # First the file that identifies the log, so that parts left by an interruption are not used again.
         self._log_file.unlink()
         shutil.rmtree(self.folder)
 
     def _write_part(self, part: int, queries: QuerySet, pool: RetryingPool, advance: Callable[[int], None]) -> None:
         counts = LogCounts()
         logged = []
-        with closing(self.logger.log(queries, pool)) as answers:  # a stop in here stops the pool, too
-            for query, counted in answers:
-                counts.add(counted)
+        with closing(self.logger.log(queries, pool)) as results:  # stops the pool if interrupted
+            for query, query_counts in results:
+                counts.add(query_counts)
                 if query is not None:
                     logged.append(query)
                 advance(1)
@@ -119,7 +120,7 @@ class ResumableLog:
             write_parquet(QuerySet.concat(logged), self._part_file(part))
         write_json(asdict(counts), self._counts_file(part))
 
-    def _put_together(self) -> None:
+    def _combine(self) -> None:
         if self.out.suffix != ".parquet":
             write_folder(self._parts(), self.out)
             return

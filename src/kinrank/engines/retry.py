@@ -1,4 +1,4 @@
-"""How a long job asks an engine that is busy, slow or away for a moment: again, later, and less at a time."""
+"""Retry requests to an engine that is overloaded, slow or briefly unreachable, with fewer requests at a time."""
 
 from __future__ import annotations
 
@@ -13,77 +13,79 @@ from typing import TypeVar
 
 from kinrank.errors import EngineBusyError, EngineTimeoutError, EngineUnreachableError, ParameterError
 
-PASSING = (EngineBusyError, EngineTimeoutError, EngineUnreachableError)
-"""Errors that asking again may cure."""
+TRANSIENT_ERRORS = (EngineBusyError, EngineTimeoutError, EngineUnreachableError)
+"""Errors that a retry may resolve."""
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class ConcurrencyLimit:
-    """How many requests may be under way: fewer after each sign of overload, slowly more after each success.
+    """Adaptive limit of requests in flight: halved after each failure, increased slowly after each success.
 
     Parameters
     ----------
-    most
-        Where it starts, and what it never exceeds.
+    maximum
+        Initial limit, which is never exceeded.
 
     Examples
     --------
-    >>> gate = ConcurrencyLimit(8)
-    >>> gate.narrow()
-    >>> gate.width
+    >>> limit = ConcurrencyLimit(8)
+    >>> limit.decrease()
+    >>> limit.value
     4.0
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.width = float(most)
-        self._inside = 0
+    def __init__(self, maximum: int) -> None:
+        self.maximum = maximum
+        self.value = float(maximum)
+        self._in_flight = 0
         self._changed = threading.Condition()
 
     @contextmanager
-    def passing(self) -> Iterator[None]:
-        """Wait until there is room, and take it for the time of the block."""
+    def slot(self) -> Iterator[None]:
+        """Wait for a free slot and hold it within the block."""
         with self._changed:
-            self._changed.wait_for(lambda: self._inside < max(1, int(self.width)))
-            self._inside += 1
+            self._changed.wait_for(lambda: self._in_flight < max(1, int(self.value)))
+            self._in_flight += 1
         try:
             yield
         finally:
             with self._changed:
-                self._inside -= 1
+                self._in_flight -= 1
                 self._changed.notify()
 
-    def narrow(self) -> None:
-        """Half as many from now on, at least one."""
+    def decrease(self) -> None:
+        """Halve the limit, to at least one."""
         with self._changed:
-            self.width = max(1.0, self.width / 2)
+            self.value = max(1.0, self.value / 2)
 
-    def widen(self) -> None:
-        """One more after as many successes as there is room."""
+    def increase(self) -> None:
+        """Increase the limit by one per as many successes as there are slots."""
         with self._changed:
-            self.width = min(float(self.most), self.width + 1 / self.width)
+            self.value = min(float(self.maximum), self.value + 1 / self.value)
             self._changed.notify()
 
 
 class RetryingPool:
-    """Threads that ask an engine, no more at a time than it bears, each question again until it is answered.
+    """Thread pool that retries failed requests and adapts the number of requests in flight.
 
     Parameters
     ----------
     workers
-        How many questions may be under way.
+        Maximum number of requests in flight.
     retry_for
-        Seconds after which a question that is not answered is given up, and its last error raised.
+        Seconds after which a request is no longer retried and its last error is raised.
     first_pause, longest_pause
-        Seconds between two tries, doubled each time; the pause is a random part of it, so that tries do not march in
-        step.
+        Seconds before the first retry, and at most. The pause doubles with each retry and is partly random, so that
+        requests do not retry all at once.
 
     Attributes
     ----------
+    limit : ConcurrencyLimit
+        Current limit of requests in flight.
     retries : int
-        How many times a question was asked again.
+        Number of retries so far.
     """
 
     def __init__(
@@ -95,49 +97,49 @@ class RetryingPool:
         self.retry_for = retry_for
         self.first_pause = first_pause
         self.longest_pause = longest_pause
+        self.limit = ConcurrencyLimit(workers)
         self.retries = 0
-        self._gate = ConcurrencyLimit(workers)
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
 
-    def map(self, ask: Callable[[Item], Answer], items: Iterable[Item]) -> Iterator[Answer]:
-        """The answers, in the order of the items; no more than two questions per worker are taken ahead.
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the results in the order of the items, consuming at most two items per worker ahead.
 
         Examples
         --------
         >>> list(RetryingPool(2).map(lambda x: x * x, [1, 2, 3]))
         [1, 4, 9]
         """
-        waiting: deque[Future[Answer]] = deque()
+        pending: deque[Future[Result]] = deque()
         stop = threading.Event()
         with ThreadPoolExecutor(self.workers) as threads:
             try:
                 for item in items:
-                    if len(waiting) == 2 * self.workers:
-                        yield waiting.popleft().result()
-                    waiting.append(threads.submit(self._ask, ask, item, stop))
-                while waiting:
-                    yield waiting.popleft().result()
+                    if len(pending) == 2 * self.workers:
+                        yield pending.popleft().result()
+                    pending.append(threads.submit(self._call, function, item, stop))
+                while pending:
+                    yield pending.popleft().result()
             finally:
                 stop.set()
                 threads.shutdown(cancel_futures=True)
 
-    def _ask(self, ask: Callable[[Item], Answer], item: Item, stop: threading.Event) -> Answer:
-        give_up = time.monotonic() + self.retry_for
+    def _call(self, function: Callable[[Item], Result], item: Item, stop: threading.Event) -> Result:
+        deadline = time.monotonic() + self.retry_for
         pause = self.first_pause
         while True:
             try:
-                with self._gate.passing():
-                    if stop.is_set():  # nobody waits for the answer any more
+                with self.limit.slot():
+                    if stop.is_set():  # the result is no longer needed
                         raise CancelledError
-                    answer = ask(item)
-            except PASSING:
-                self._gate.narrow()
-                if time.monotonic() + pause > give_up:
+                    result = function(item)
+            except TRANSIENT_ERRORS:
+                self.limit.decrease()
+                if time.monotonic() + pause > deadline:
                     raise
-                with self._counting:
+                with self._lock:
                     self.retries += 1
-                stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
+                stop.wait(random.uniform(pause / 2, pause))  # noqa: S311 - not for cryptography
                 pause = min(2 * pause, self.longest_pause)
             else:
-                self._gate.widen()
-                return answer
+                self.limit.increase()
+                return result

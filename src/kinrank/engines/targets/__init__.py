@@ -1,7 +1,7 @@
-"""Requests that carry weights, for engines that somebody else asks: pure functions to the documented form.
+"""Build requests that carry weights, for engines that kinrank does not connect to.
 
-A target is named in `TARGETS`; ``TARGETS.make("vespa(profile='kin')").request(weights)`` is the request, or the part of
-it that holds the weights. Nothing is sent.
+``TARGETS.make("vespa(profile='kin')").request(weights)`` returns the request, or the part of it that holds the weights,
+in the documented form of the engine. Nothing is sent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from kinrank.registry import Registry
 if TYPE_CHECKING:
     from kinrank.engines.targets.base import Target as Target
     from kinrank.engines.targets.base import value_ranges as value_ranges
-    from kinrank.engines.targets.clauses import fill_clauses as fill_clauses
 
-_HOMES = {"Target": "base", "value_ranges": "base", "fill_clauses": "clauses"}
-
-__all__ = ["TARGETS", "Target", "fill_clauses", "value_ranges"]
+__all__ = ["TARGETS", "Target", "value_ranges"]
 
 TARGETS = Registry(
     "target",
@@ -36,7 +33,7 @@ TARGETS = Registry(
 
 
 def __getattr__(name: str) -> Any:
-    # Names are listed without importing what they stand for, so that the command line's help is quick.
-    if name not in _HOMES:
+    # Lazy, to keep the command line's help fast: it lists the names in TARGETS.
+    if name not in ("Target", "value_ranges"):
         raise AttributeError(f"module 'kinrank.engines.targets' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"kinrank.engines.targets.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module("kinrank.engines.targets.base"), name)

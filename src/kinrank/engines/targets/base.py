@@ -1,4 +1,4 @@
-"""The contract of a target: weights in, a request out."""
+"""Interface of targets: from weights to a request."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """Base of all targets: one documented way to hand weights to a search engine.
+    """Base class of targets: one documented way to send weights to a search engine.
 
-    Its fields are what the request says beside the weights. What the engine does not take is refused, or changed in a
-    way that keeps the order: by a common factor, or by a constant that every document gets.
+    The fields of a target are the other settings of its request. Weights that the engine does not accept are an error,
+    or are changed in a way that keeps the order: by a common factor, or by a constant added to every document.
     """
 
     version: ClassVar[str]
-    """The engine, and the version since when it understands the request."""
+    """The engine and the first version that supports the request."""
 
     documentation: ClassVar[str]
-    """The vendor's page that the request is written after."""
+    """URL of the vendor's documentation of the request."""
 
-    clause: ClassVar[str] = ""
-    """What the engine wants for each feature beside its weight; empty where it knows features by name."""
+    clause_kind: ClassVar[str] = ""
+    """What the engine needs for each feature besides its weight. Empty if it knows features by name."""
 
     allows_negative: ClassVar[bool] = False
-    """Whether weights may be below 0."""
+    """Whether weights can be negative."""
 
     per_query: ClassVar[bool] = True
-    """Whether the weights travel with a query; a model that is uploaded is one for many."""
+    """Whether the weights are sent with a query. If not, they are uploaded as a model for many queries."""
 
     def __post_init__(self) -> None:
-        for setting in fields(self):
-            value, usual = getattr(self, setting.name), setting.default
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if isinstance(usual, int) and not whole:
-                raise ParameterError(f"{setting.name} must be a whole number from 1, got {value!r}")
-            if isinstance(usual, str) and not isinstance(value, str):
-                raise ParameterError(f"{setting.name} must be text, got {value!r}")
+        for field in fields(self):
+            value, default = getattr(self, field.name), field.default
+            positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if isinstance(default, int) and not positive:
+                raise ParameterError(f"{field.name} must be a positive integer, got {value!r}")
+            if isinstance(default, str) and not isinstance(value, str):
+                raise ParameterError(f"{field.name} must be a string, got {value!r}")
 
     @property
     def fuses(self) -> Fuses:
-        """What the engine multiplies with the weights: scores as they are, scores normalized per query, or ranks."""
+        """What the engine multiplies by the weights: raw scores, scores normalized per query, or ranks."""
         return "scores"
 
     def request(
@@ -62,50 +62,51 @@ class Target(ABC):
         ranges: Ranges | None = None,
         inverted: Collection[str] = (),
     ) -> dict[str, Any]:
-        """The body of the request, or the part of it that holds the weights.
+        """Return the body of the request, or the part of it that holds the weights.
 
         Parameters
         ----------
         weights
-            The weight of each feature, for features as they are: a row of `Ranker.weights` with its names.
+            Weight of each feature: a row of `Ranker.weights` by feature name.
         clauses
-            What `clause` says, for each feature.
+            Clause of each feature, as described by `clause_kind`.
         ranges
-            The least and the largest value of each feature among the candidates of the query (`value_ranges`). An
-            engine that normalizes scores divides those that a clause returned by their (largest - least); with
-            `ranges` the weights are multiplied by it, so that the order is that of features as they are, if every
-            clause returns every candidate: ``{"bool": {"must": [{"ids": ...}], "should": [clause]}}``, in the query
-            language of Elasticsearch and OpenSearch. Without, weights are those of normalized scores.
+            Minimum and maximum of each feature among the candidates of the query (`value_ranges`), for engines that
+            normalize scores. These engines divide the scores of a clause by (maximum - minimum); with `ranges` the
+            weights are multiplied by it, which restores the order of the raw features. This requires that every clause
+            returns every candidate, for example
+            ``{"bool": {"must": [{"ids": ...}], "should": [clause]}}`` in Elasticsearch and OpenSearch. Without
+            `ranges`, the weights apply to normalized scores.
         inverted
-            Features whose clause scores a constant minus the feature: their weights change sign. The way for a
-            feature where less is more into an engine that takes no negative weight.
+            Features whose clause scores a constant minus the feature. The sign of their weights is changed, so that
+            engines without negative weights can use features where lower is better.
 
         Raises
         ------
         kinrank.errors.DataError
-            Where the weights cannot be said in this request, or a clause is missing.
+            If the engine does not support the weights, or a clause is missing.
         """
-        own = _checked(weights, inverted)
+        checked = _check_weights(weights, inverted)
         if ranges is not None and self.fuses != "scores":
-            own = {name: weight * _spread(name, ranges) for name, weight in own.items()}
+            checked = {name: weight * _range_width(name, ranges) for name, weight in checked.items()}
         if not self.allows_negative:
-            self._refuse_negative(own)
+            self._check_not_negative(checked)
         given = {} if clauses is None else dict(clauses)
-        if self.clause:
-            self._check_clauses(own, given)
-        return self._request(own, given)
+        if self.clause_kind:
+            self._check_clauses(checked, given)
+        return self._request(checked, given)
 
     @abstractmethod
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        """The request for checked weights, in the order given."""
+        """Return the request for valid weights and clauses."""
 
-    def _refuse_negative(self, weights: Mapping[str, float]) -> None:
+    def _check_not_negative(self, weights: Mapping[str, float]) -> None:
         for name, weight in weights.items():
             if weight < 0:
                 raise DataError(
-                    f"{self.version} takes no negative weight, and {name!r} has {weight:.4g}: learn with "
-                    f"RankRLS(nonnegative=True), or give a clause that scores a constant minus {name!r} and name it in "
-                    "inverted"
+                    f"{self.version} does not support negative weights, and the weight of {name!r} is {weight:.4g}: "
+                    f"learn with RankRLS(nonnegative=True), or pass a clause that scores a constant minus {name!r} and "
+                    "list the feature in inverted"
                 )
 
     def _check_clauses(self, weights: Mapping[str, float], clauses: Mapping[str, Any]) -> None:
@@ -113,12 +114,13 @@ class Target(ABC):
         unknown = [name for name in clauses if name not in weights]
         if missing or unknown:
             raise DataError(
-                f"{self.version} needs {self.clause} for each feature: missing {missing}, without a weight {unknown}"
+                f"{self.version} needs {self.clause_kind} for each feature: missing {missing}, without a weight "
+                f"{unknown}"
             )
 
 
 def value_ranges(feature_names: Sequence[str], X: NDArray[Any]) -> dict[str, tuple[float, float]]:
-    """The least and the largest value of each feature among the candidates of one query; a missing one is 0.
+    """Return the minimum and maximum of each feature among the candidates of one query. Missing values count as 0.
 
     Examples
     --------
@@ -130,37 +132,39 @@ def value_ranges(feature_names: Sequence[str], X: NDArray[Any]) -> dict[str, tup
     return dict(zip(feature_names, bounds, strict=True))
 
 
-def shares(weights: Mapping[str, float], version: str) -> list[float]:
-    """Weights that sum to 1, which ranks alike: only their proportions matter."""
+def normalize_weights(weights: Mapping[str, float], version: str) -> list[float]:
+    """Divide the weights by their sum. The order does not change, since only their proportions matter."""
     total = math.fsum(weights.values())
     if total == 0:
-        raise DataError(f"{version} wants weights that sum to 1, and all are 0: nothing was learned for this query")
+        raise DataError(
+            f"{version} needs weights that sum to 1, but all weights are 0: nothing was learned for this query"
+        )
     return [weight / total for weight in weights.values()]
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise where a setting is none of its choices."""
+    """Raise an error if a setting is not one of its choices."""
     if value not in choices:
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def _checked(weights: Mapping[str, float], inverted: Collection[str]) -> dict[str, float]:
+def _check_weights(weights: Mapping[str, float], inverted: Collection[str]) -> dict[str, float]:
     if not weights:
-        raise DataError("there are no weights: give at least one feature")
+        raise DataError("no weights given: pass at least one feature")
     unknown = [name for name in inverted if name not in weights]
     if unknown:
-        raise DataError(f"inverted names {unknown[0]!r}, which has no weight; there are {', '.join(weights)}")
-    own = {str(name): -float(weight) if name in inverted else float(weight) for name, weight in weights.items()}
-    for name, weight in own.items():
+        raise DataError(f"inverted feature {unknown[0]!r} has no weight; features with a weight: {', '.join(weights)}")
+    signed = {str(name): -float(weight) if name in inverted else float(weight) for name, weight in weights.items()}
+    for name, weight in signed.items():
         if not math.isfinite(weight):
-            raise DataError(f"the weight of {name!r} is {weight}: a weight must be a finite number")
-    return {name: weight + 0.0 for name, weight in own.items()}  # -0.0 becomes 0.0
+            raise DataError(f"the weight of {name!r} must be finite, got {weight}")
+    return {name: weight + 0.0 for name, weight in signed.items()}  # -0.0 becomes 0.0
 
 
-def _spread(name: str, ranges: Ranges) -> float:
+def _range_width(name: str, ranges: Ranges) -> float:
     if name not in ranges:
-        raise DataError(f"ranges lacks {name!r}: give the least and the largest value of every feature")
-    least, largest = ranges[name]
-    if not largest >= least:
-        raise DataError(f"the range of {name!r} must ascend, got {least} to {largest}")
-    return largest - least
+        raise DataError(f"ranges has no entry for {name!r}: give the minimum and maximum of every feature")
+    minimum, maximum = ranges[name]
+    if not maximum >= minimum:
+        raise DataError(f"the maximum of the range of {name!r} is below its minimum, got {minimum} to {maximum}")
+    return maximum - minimum

@@ -11,21 +11,21 @@ from kinrank.errors import ParameterError
 
 @dataclass(frozen=True)
 class LinearRetriever(Target):
-    """The linear retriever of Elasticsearch 8.18: a weighted sum of the scores of other retrievers.
+    """Linear retriever of Elasticsearch 8.18: a weighted sum of the scores of other retrievers.
 
     Parameters
     ----------
     normalizer : {"none", "minmax"}
-        What is done to scores before they are weighed. ``"none"`` ranks by features as they are; with ``"minmax"``
-        every retriever should return every candidate, since scores are scaled over what it returned.
+        Normalization of the scores before they are weighted. ``"none"`` ranks by the raw features. With ``"minmax"``
+        every retriever should return every candidate, since scores are scaled over the documents it returns.
     window : int
-        How many documents each retriever gives; one that it did not give scores 0 there. At least `size`.
+        Number of documents that each retriever returns, at least `size`. Other documents get 0 from it.
     size : int
-        How many hits.
+        Number of hits.
 
     Notes
     -----
-    Weights must not be negative; they are sent as they are.
+    Weights must not be negative. They are sent unchanged.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class LinearRetriever(Target):
     documentation: ClassVar[str] = (
         "https://www.elastic.co/docs/reference/elasticsearch/rest-apis/retrievers/linear-retriever"
     )
-    clause: ClassVar[str] = "a retriever"
+    clause_kind: ClassVar[str] = "a retriever"
 
     normalizer: Literal["none", "minmax"] = "none"
     window: int = 100
@@ -46,7 +46,7 @@ class LinearRetriever(Target):
 
     @property
     def fuses(self) -> Fuses:
-        """Scores as they are, unless a normalizer is set."""
+        """Raw scores, unless a normalizer is set."""
         return "scores" if self.normalizer == "none" else "normalized scores"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Linear models that are uploaded: Solr's learning to rank, and the plugin for Elasticsearch and OpenSearch.
+"""Linear models to upload: Solr's Learning To Rank, and the plugin for Elasticsearch and OpenSearch.
 
-One model serves many queries, so these carry the weights of a global model, or of a type of queries, not of one query.
+One model serves many queries, so the weights are those of a global model or of a class of queries.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from kinrank.engines.targets.base import Target
 
 @dataclass(frozen=True)
 class SolrLinearModel(Target):
-    """A ``LinearModel`` of Solr's learning to rank (since 6.4), to be put to ``/schema/model-store``.
+    """A ``LinearModel`` of Solr's Learning To Rank (since 6.4). PUT it to ``/schema/model-store``.
 
     Parameters
     ----------
     name : str
-        The name of the model.
+        Name of the model.
     store : str, optional
-        The feature store that has the features; Solr's default store where not given.
+        Feature store of the features. Defaults to Solr's default store.
 
     Notes
     -----
-    Weights of any sign are sent as they are.
+    Weights of any sign are sent unchanged.
 
     Examples
     --------
@@ -53,18 +53,18 @@ class SolrLinearModel(Target):
 
 @dataclass(frozen=True)
 class PluginLinearModel(Target):
-    """A ``model/linear`` of the Learning to Rank plugin, to be posted to ``_ltr/_featureset/NAME/_createmodel``.
+    """A ``model/linear`` of the Learning to Rank plugin. POST it to ``_ltr/_featureset/NAME/_createmodel``.
 
-    The plugin 1.0 for Elasticsearch and the one that comes with OpenSearch since 2.19 take the same.
+    Plugin 1.0 for Elasticsearch and the plugin included in OpenSearch since 2.19 accept the same request.
 
     Parameters
     ----------
     name : str
-        The name of the model.
+        Name of the model.
 
     Notes
     -----
-    Lucene allows no negative score, and the model has no constant to lift one, so weights must not be negative.
+    Weights must not be negative: Lucene does not allow negative scores, and the model has no constant term.
 
     Examples
     --------

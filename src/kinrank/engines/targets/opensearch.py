@@ -1,33 +1,33 @@
-"""OpenSearch: a hybrid query whose weights stand in a search pipeline of its own."""
+"""OpenSearch: a hybrid query with its weights in a temporary search pipeline."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kinrank.engines.targets.base import Fuses, Target, shares
+from kinrank.engines.targets.base import Fuses, Target, normalize_weights
 from kinrank.errors import DataError
 
-MOST_QUERIES = 5
+MAX_QUERIES = 5
 
 
 @dataclass(frozen=True)
 class HybridQuery(Target):
-    """The hybrid query of OpenSearch 2.10, with the normalization processor in the request.
+    """Hybrid query of OpenSearch 2.10, with the normalization processor in the request.
 
-    The temporary pipeline is used for this request only, so each query may have weights of its own. Scores are
-    normalized (min-max) per sub-query over what it retrieved; a document that it did not retrieve, or that scores 0
-    there, gets 0, the lowest of the others .001. So sub-queries should return all candidates, with scores above 0.
+    The temporary pipeline applies to this request only, so each query can have its own weights. Scores are min-max
+    normalized over the documents that a sub-query returns. A document that it does not return, or that it scores 0,
+    gets 0; the lowest other score becomes 0.001. So sub-queries should return all candidates, with positive scores.
 
     Parameters
     ----------
     size : int
-        How many hits; also how many documents a sub-query retrieves of each shard: at least as many as candidates.
+        Number of hits, and of documents that a sub-query returns from each shard: at least the number of candidates.
 
     Notes
     -----
-    Weights must lie between 0 and 1 and sum to 1: they are divided by their sum. At most five sub-queries. Documents
-    that differ by less than a thousandth of the range of a feature may change places.
+    OpenSearch requires weights between 0 and 1 that sum to 1, so they are divided by their sum. At most five
+    sub-queries are supported. Documents that differ by less than 0.1% of the range of a feature may swap places.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class HybridQuery(Target):
     documentation: ClassVar[str] = (
         "https://docs.opensearch.org/docs/search-plugins/search-pipelines/normalization-processor"
     )
-    clause: ClassVar[str] = "a sub-query"
+    clause_kind: ClassVar[str] = "a sub-query"
 
     size: int = 10
 
@@ -51,16 +51,16 @@ class HybridQuery(Target):
         return "normalized scores"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        if len(weights) > MOST_QUERIES:
+        if len(weights) > MAX_QUERIES:
             raise DataError(
-                f"{self.version} takes at most {MOST_QUERIES} sub-queries, got {len(weights)}: leave out features of "
-                "weight 0, or learn from fewer"
+                f"{self.version} supports at most {MAX_QUERIES} sub-queries, got {len(weights)}: leave out features "
+                "with weight 0, or learn from fewer features"
             )
         processor = {
             "normalization": {"technique": "min_max"},
             "combination": {
                 "technique": "arithmetic_mean",
-                "parameters": {"weights": shares(weights, self.version)},
+                "parameters": {"weights": normalize_weights(weights, self.version)},
             },
         }
         return {

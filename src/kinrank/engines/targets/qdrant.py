@@ -1,11 +1,11 @@
-"""Qdrant: a formula over the scores of prefetches and payload fields, or weighted ranks."""
+"""Qdrant: a formula over prefetched scores and payload fields, or weighted reciprocal rank fusion."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kinrank.engines.targets.base import Fuses, Target, shares
+from kinrank.engines.targets.base import Fuses, Target, normalize_weights
 from kinrank.errors import DataError
 
 DOCUMENTATION = "https://qdrant.tech/documentation/"
@@ -13,20 +13,20 @@ DOCUMENTATION = "https://qdrant.tech/documentation/"
 
 @dataclass(frozen=True)
 class FormulaQuery(Target):
-    """The formula query of Qdrant 1.14: the weighted sum of prefetched scores and of payload fields.
+    """Formula query of Qdrant 1.14: the weighted sum of prefetched scores and payload fields.
 
-    A clause is a prefetch (an object), whose score is the feature, or the key of a payload field (text). A point
-    that a prefetch did not find scores 0 there, so a prefetch should have a limit as large as the set of candidates, or
-    a filter to them; a point without the field has 0.
+    A clause is a prefetch (an object), whose score is the feature, or the key of a payload field (a string). A point
+    that a prefetch does not return gets 0 from it, so filter each prefetch to the candidates or give it a limit of at
+    least their number. A point without the payload field gets 0.
 
     Parameters
     ----------
     limit : int
-        How many points.
+        Number of points to return.
 
     Notes
     -----
-    Weights of any sign are sent as they are. At least one feature must be a prefetch: it finds the candidates.
+    Weights of any sign are sent unchanged. At least one feature must be a prefetch, to find the candidates.
 
     Examples
     --------
@@ -40,44 +40,45 @@ class FormulaQuery(Target):
 
     version: ClassVar[str] = "Qdrant 1.14"
     documentation: ClassVar[str] = DOCUMENTATION + "search/search-relevance/"
-    clause: ClassVar[str] = "a prefetch or the key of a payload field"
+    clause_kind: ClassVar[str] = "a prefetch or the key of a payload field"
     allows_negative: ClassVar[bool] = True
 
     limit: int = 10
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        found = [name for name in weights if not isinstance(clauses[name], str)]
-        if not found:
+        prefetched = [name for name in weights if not isinstance(clauses[name], str)]
+        if not prefetched:
             raise DataError(f"{self.version} needs at least one prefetch to find points, got payload fields only")
-        variables = {name: f"$score[{found.index(name)}]" if name in found else str(clauses[name]) for name in weights}
+        scores = {name: f"$score[{position}]" for position, name in enumerate(prefetched)}
+        variables = {name: scores.get(name, clauses[name]) for name in weights}
         formula: dict[str, Any] = {
             "formula": {"sum": [{"mult": [weight, variables[name]]} for name, weight in weights.items()]}
         }
-        fields = {variables[name]: 0.0 for name in weights if name not in found}
+        fields = {variables[name]: 0.0 for name in weights if name not in prefetched}
         if fields:
             formula["defaults"] = fields
-        return {"prefetch": [clauses[name] for name in found], "query": formula, "limit": self.limit}
+        return {"prefetch": [clauses[name] for name in prefetched], "query": formula, "limit": self.limit}
 
 
 @dataclass(frozen=True)
 class WeightedRRF(Target):
-    """Weighted reciprocal rank fusion of Qdrant 1.17.
+    """Weighted reciprocal rank fusion (RRF) of Qdrant 1.17.
 
-    A point at position p (from 0) of a prefetch of weight w gets 1 / ((p + 1) / w + k - 1) from it. **Not the order of
-    the weighted sum**: scores are forgotten, only positions count; `FormulaQuery` keeps them. Servers before 1.17
-    ignore the weights without a word.
+    A point at position p (from 0) of a prefetch with weight w gets 1 / ((p + 1) / w + k - 1) from it. **This is not the
+    order of the weighted sum**: RRF uses positions and ignores scores; `FormulaQuery` uses scores. Servers before 1.17
+    ignore the weights without an error.
 
     Parameters
     ----------
     k : int
-        How little the first positions count more than later ones; Qdrant's own default is 2.
+        Constant of RRF; with a larger k the first positions count less. Qdrant's default is 2.
     limit : int
-        How many points.
+        Number of points to return.
 
     Notes
     -----
-    Weights must not be negative. Here their size matters as well as their proportions: they are divided by their mean,
-    so that equal weights are plain reciprocal rank fusion.
+    Weights must not be negative. Not only their proportions matter, so they are divided by their mean: equal weights
+    give plain RRF.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class WeightedRRF(Target):
 
     version: ClassVar[str] = "Qdrant 1.17"
     documentation: ClassVar[str] = DOCUMENTATION + "search/hybrid-queries/"
-    clause: ClassVar[str] = "a prefetch"
+    clause_kind: ClassVar[str] = "a prefetch"
 
     k: int = 2
     limit: int = 10
@@ -99,6 +100,6 @@ class WeightedRRF(Target):
         return "ranks"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        relative = [len(weights) * share for share in shares(weights, self.version)]
+        relative = [len(weights) * share for share in normalize_weights(weights, self.version)]
         prefetches = [clauses[name] for name in weights]
         return {"prefetch": prefetches, "query": {"rrf": {"k": self.k, "weights": relative}}, "limit": self.limit}

@@ -1,4 +1,4 @@
-"""Vespa: weights as an input of the rank profile."""
+"""Vespa: weights as an input of a rank profile."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kinrank.engines.targets.base import Target
 
 @dataclass(frozen=True)
 class QueryInput(Target):
-    """Weights as a mapped tensor in the query, for a rank profile that multiplies its features with it (Vespa 8).
+    """Weights as a mapped tensor in the query, for a rank profile that multiplies its features by it (Vespa 8).
 
-    The rank profile declares the tensor and names the features by the same labels::
+    The rank profile declares the tensor and uses the feature names as labels::
 
         rank-profile kinrank {
             inputs {
@@ -30,13 +30,13 @@ class QueryInput(Target):
     Parameters
     ----------
     profile : str
-        The rank profile.
+        Name of the rank profile.
     tensor : str
-        The name of the input.
+        Name of the input.
 
     Notes
     -----
-    Weights of any sign are sent as they are. Add `yql` and whatever else the query needs to the request.
+    Weights of any sign are sent unchanged. Add `yql` and the other parameters of the query to the request.
 
     Examples
     --------
@@ -52,5 +52,5 @@ class QueryInput(Target):
     tensor: str = "weights"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        # A mapped tensor of one dimension in literal form, every label in quotes, is written as JSON writes an object.
+        # The literal form of a mapped tensor with one dimension and quoted labels is a JSON object.
         return {"ranking": self.profile, f"input.query({self.tensor})": json.dumps(weights, ensure_ascii=False)}
