@@ -1,6 +1,6 @@
-"""Pages of the site that are made, not written: the reference, and the documents at the root of the repository.
+"""Generate pages of the site: the reference, and the documents in the root of the repository.
 
-mkdocs-gen-files runs this at every build. A new module needs no line anywhere: it is found by walking the package.
+mkdocs-gen-files runs this at every build. It finds all modules of the package, so a new module needs no entry.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import mkdocs_gen_files
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "kinrank"
-# Documents that live where people expect them, at the root, and are pages as well.
+# Documents in the root of the repository, and their pages.
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 ASSETS = ["LICENSE"]
 
 
 def modules() -> list[str]:
-    """Dotted names of all public modules that say what they are for."""
+    """Return the names of all public modules with a docstring."""
     names = []
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
@@ -29,7 +29,7 @@ def modules() -> list[str]:
 
 
 def write_root_documents() -> None:
-    """Copy the root documents, with their links pointed at where the pages are."""
+    """Copy the documents and point their links to the pages."""
     for source, page in PAGES.items():
         text = (ROOT / source).read_text().replace("](docs/", "](")
         for other, other_page in PAGES.items():
@@ -42,7 +42,7 @@ def write_root_documents() -> None:
 
 
 def write_reference() -> list[dict[str, str]]:
-    """One page per module; answers the navigation entries."""
+    """Write a page for each module and return the navigation entries."""
     entries = []
     for name in modules():
         page = f"reference/{name}.md"

@@ -1,4 +1,4 @@
-"""Processes of other tests, looked at from outside: who started whom, who is still there."""
+"""Helpers for tests that start processes: wait for a condition, list child processes, check whether one is alive."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def wait_until(what: Callable[[], object], seconds: float = 300.0) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited too long"
+def wait_until(condition: Callable[[], object], seconds: float = 300.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"condition not met within {seconds:g} seconds"
         time.sleep(0.05)
 
 
-def children(process: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def is_alive(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat")
+def is_alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"

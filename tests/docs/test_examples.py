@@ -18,13 +18,13 @@ EXAMPLES = sorted(EXAMPLES_DIR.glob("*.py"))
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=[file.name for file in EXAMPLES])
-def test_an_example_runs_without_a_warning(file: Path, tmp_path: Path):
+def test_example_runs_without_warnings(file: Path, tmp_path: Path):
     done = subprocess.run([sys.executable, "-W", "error", str(file)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
-def test_the_cluster_example_names_options_that_there_are():
+def test_cluster_example_uses_existing_options():
     manifest = yaml.safe_load((EXAMPLES_DIR / "kuberay.yaml").read_text())
     program, verb, *words = manifest["spec"]["entrypoint"].split()
     helped = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "300"})

@@ -63,8 +63,8 @@ def test_one_model_per_true_intent_gains_on_web_search() -> None:
     gains = []
     for held_out in np.unique(fold):
         train, test = queries[fold != held_out], queries[fold == held_out]
-        made = rankers()
-        local, single = made["QC, true intents (oracle)"].fit(train), made["Single RankRLS"].fit(train)
+        by_name = rankers()
+        local, single = by_name["QC, true intents (oracle)"].fit(train), by_name["Single RankRLS"].fit(train)
         gains.append(per_query(local, test) - per_query(single, test))
     paired = compare_paired(np.concatenate(gains), np.zeros(len(queries)))
     assert paired.mean_difference > 0.005
