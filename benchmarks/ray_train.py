@@ -111,9 +111,9 @@ def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
     def on_ray(workers: int) -> tuple[float, float]:
         with cluster(workers) as executor:
             list(executor.map_unordered(math.sqrt, range(workers)))  # workers are there
-            warm = SumTree(plan, open_blocks(data, None, CELLS), JobFolder(folder / "warm", "warm"))
+            warm = SumTree(plan, open_blocks(data, None, CELLS), JobFolder(folder / "warm", {}))
             list(executor.map_unordered(_Warm(warm), range(2 * workers)))
-            tree = SumTree(plan, blocks, JobFolder(folder / "job", "job"))
+            tree = SumTree(plan, blocks, JobFolder(folder / "job", {}))
             done: list[TrainingProgress] = []
             start = time.perf_counter()
             tree.run(executor, done.append)

@@ -12,6 +12,7 @@ import numpy as np
 
 import kinrank
 from kinrank import folder
+from kinrank.data.jobs import changed_keys
 from kinrank.errors import DamagedFolderError
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, Values
@@ -57,7 +58,7 @@ class ResultCache:
             shutil.rmtree(path)  # a kinrank folder, so it is safe to delete, and it would block the next write
             return None
         key = self._key(experiment, task)
-        if {name: meta.get(name) for name in key} != key:
+        if changed_keys(key, {name: meta.get(name) for name in key}):
             return None
         return _read(meta, arrays)
 

@@ -13,7 +13,7 @@ from kinrank.engines.base import Hits, LoggedFeatures
 from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts
 from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
-from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, ParameterError
+from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, JobError, ParameterError
 from tests.engines.toy import ToyEngine, toy_judgments
 from tests.processes import wait_until
 
@@ -101,13 +101,13 @@ def test_parts_of_another_log_raise(tmp_path: Path):
     out = tmp_path / "logged.parquet"
     with pytest.raises(EngineRefusedError, match="gone"):
         write(out, ToyEngine({"text 5": [EngineRefusedError("gone")]}))
-    with pytest.raises(ParameterError, match=r"parts of another log \(settings differ\).*delete the folder"):
+    with pytest.raises(JobError, match=r"another log \(different settings\).*delete the folder"):
         write(out, ToyEngine(), candidates="top")
-    with pytest.raises(ParameterError, match=r"parts of another log \(judgments differ\)"):
+    with pytest.raises(JobError, match=r"another log \(different judgments\)"):
         write(out, ToyEngine(), toy_judgments(6))
     other_index = ToyEngine()
     other_index.index_name = "other-toys"
-    with pytest.raises(ParameterError, match=r"parts of another log \(index differ\)"):
+    with pytest.raises(JobError, match=r"another log \(different index\)"):
         write(out, other_index)
 
 

@@ -203,7 +203,7 @@ def test_what_makes_no_sense_is_refused_before_any_work(judged: Path, tmp_path: 
         Processes(0)
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / "letter.txt").write_text("dear")
-    with pytest.raises(JobError, match="neither empty nor the folder of a job"):
+    with pytest.raises(JobError, match=r"is not empty and has no job\.json of a job"):
         train(judged, tmp_path / "model", SETTINGS, job=tmp_path / "job")
 
 
@@ -220,7 +220,7 @@ def test_the_folder_of_another_job_is_refused(judged: Path, tmp_path: Path) -> N
     settings = {"block_rows": BLOCK_ROWS, "job": tmp_path / "job"}
     with pytest.raises(KeyboardInterrupt):
         train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(1, 5), **settings)
-    with pytest.raises(JobError, match="the folder of another job"):
+    with pytest.raises(JobError, match=r"belongs to another job \(different ranker\)"):
         train(judged, tmp_path / "model", KnnRanker(60, cells=13), **settings)
 
 

@@ -13,7 +13,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.describe import Describer
-from kinrank.errors import DataError, FileFormatError, LeakError, MissingExtraError, ParameterError, StoreError
+from kinrank.errors import DataError, FileFormatError, JobError, LeakError, MissingExtraError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
 from kinrank.rankers.local.choose import choose_neighbors
@@ -155,15 +155,15 @@ def test_without_optuna_the_list_is_all(intents: QuerySet, tmp_path: Path, monke
 def test_trials_of_other_data_or_protocols_do_not_mix(intents: QuerySet, tmp_path: Path):
     study = tmp_path / "study"
     tune(intents, study, Plan(["single"], n_trials=1, folds=2))
-    with pytest.raises(StoreError, match="a study with another data"):
+    with pytest.raises(JobError, match=r"another tuning study \(different data\)"):
         tune(intents[:100], study, Plan(["single"], n_trials=1, folds=2))
-    with pytest.raises(StoreError, match="a study with another validation, measure, seed"):
+    with pytest.raises(JobError, match=r"another tuning study \(different validation, measure, seed\)"):
         tune(intents, study, Plan(["single"], n_trials=1, folds=3, measure=NDCG @ 5, seed=1))
-    with pytest.raises(StoreError, match="a study with another reference, missing"):
+    with pytest.raises(JobError, match=r"another tuning study \(different reference, missing\)"):
         tune(intents, study, Plan(["single"], n_trials=1, folds=2, reference="reference", missing="zero"))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    with pytest.raises(StoreError, match="holds other things than a tuning study"):
+    with pytest.raises(JobError, match=r"is not empty and has no study\.json of a tuning study"):
         tune(intents, tmp_path / "full", Plan(["single"]))
     assert fingerprint(intents) != fingerprint(intents.replace(y=intents.grades[::-1].copy()))
 
@@ -191,7 +191,7 @@ def test_query_columns_are_data_of_a_study(intents: QuerySet, tmp_path: Path):
     vectors = np.random.default_rng(0).standard_normal((160, 4)).astype(np.float32)
     tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2))
     for other in (intents, described(-vectors), described(vectors, "color"), described(vectors.astype(np.float64))):
-        with pytest.raises(StoreError, match="a study with another data"):
+        with pytest.raises(JobError, match=r"another tuning study \(different data\)"):
             tune(other, tmp_path, Plan(["single"], n_trials=1, folds=2))
     assert len(tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2)).trials) == 1
 

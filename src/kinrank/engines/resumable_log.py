@@ -13,12 +13,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from kinrank.data.folder_format import write_folder
+from kinrank.data.jobs import claim_folder
 from kinrank.data.parquet import read_parquet, write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike, write_json, writing
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.retry import RetryingPool
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError
 
 QUERIES_PER_PART = 250
 
@@ -88,19 +89,10 @@ class ResumableLog:
         }
         if self.logger.engine.feature_set is not None:
             asked["definitions"] = self.logger.engine.feature_set.fingerprint
-        if self._log_file.exists():
-            kept = json.loads(self._log_file.read_text())
-            if kept != asked:
-                changed = [name for name in asked if asked[name] != kept.get(name)]
-                raise ParameterError(
-                    f"{self.folder} holds parts of another log ({' and '.join(changed)} differ): finish that one, or "
-                    "delete the folder to start anew"
-                )
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for file in self.folder.glob("*part-*"):  # of an unknown log
-            file.unlink()
-        write_json(asked, self._log_file)
+        if not self._log_file.exists():
+            for left in self.folder.glob("*part-*"):  # of a log whose removal was interrupted
+                left.unlink()
+        claim_folder(self.folder, self._log_file.name, asked, "log")
 
     def _remove(self) -> None:
         # First the file that identifies the log, so that parts left by an interruption are not used again.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import os
 import zipfile
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,9 @@ from pyarrow import fs
 
 from kinrank.arrays import State
 from kinrank.data.filesystems import filesystem_of
+from kinrank.data.jobs import claim_folder, write_atomically
 from kinrank.data.textfile import PathLike
-from kinrank.errors import DamagedFolderError, JobError
-
-_JOB = "job.json"
+from kinrank.errors import DamagedFolderError
 
 
 class JobFolder:
@@ -27,25 +25,14 @@ class JobFolder:
     ----------
     path
         The folder; made where it is not there.
-    key
-        What the job is: a folder of another job is refused.
+    job
+        Everything that the results depend on, as JSON values by name; a folder of another job raises.
     """
 
-    def __init__(self, path: PathLike, key: str) -> None:
+    def __init__(self, path: PathLike, job: Mapping[str, Any]) -> None:
         self.path = os.fspath(path)
         self.filesystem, self.root = filesystem_of(path)
-        self.filesystem.create_dir(self.root, recursive=True)
-        mine = {"kind": "kinrank job", "key": hashlib.sha256(key.encode()).hexdigest()}
-        found = self.filesystem.get_file_info(fs.FileSelector(self.root))
-        if not any(info.base_name == _JOB for info in found):
-            if not all(info.base_name.startswith(".") for info in found):  # what was being written, or a system's own
-                raise JobError(f"{self.path}: neither empty nor the folder of a job; give another folder")
-            self._write(_JOB, json.dumps(mine).encode())
-        elif json.loads(self._read(_JOB)) != mine:
-            raise JobError(
-                f"{self.path}: the folder of another job (other data, settings or kinrank): remove it to start anew, "
-                "or give another folder"
-            )
+        claim_folder(path, "job.json", job, "job")
 
     def names(self) -> set[str]:
         """What is done."""
@@ -57,7 +44,7 @@ class JobFolder:
         buffer = io.BytesIO()
         arrays: dict[str, Any] = dict(state)
         np.savez(buffer, **arrays)
-        self._write(f"{name}.npz", buffer.getbuffer())
+        write_atomically(self.filesystem, f"{self.root}/{name}.npz", buffer.getbuffer())
 
     def read(self, name: str) -> State:
         """A result; the file has checksums of its own, so damage is found."""
@@ -81,10 +68,3 @@ class JobFolder:
         with self.filesystem.open_input_file(f"{self.root}/{file}") as stream:
             content: bytes = stream.read()
         return content
-
-    def _write(self, file: str, content: bytes | memoryview) -> None:
-        """Under another name first: a reader sees all of it or nothing, also where two workers write the same."""
-        partial = f"{self.root}/.{file}.{os.uname().nodename}.{os.getpid()}"
-        with self.filesystem.open_output_stream(partial) as stream:
-            stream.write(content)
-        self.filesystem.move(partial, f"{self.root}/{file}")

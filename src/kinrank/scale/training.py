@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import time
@@ -125,16 +126,14 @@ def train(
         check_is_fitted(ranker)
         ranker.check_features(blocks.feature_names)
         given = ranker.plan_
-    key = repr(
-        (
-            kinrank.__version__,
-            ranker_record(ranker),
-            blocks.fingerprint(),
-            FAN_IN,
-            None if given is None else given.digest(),
-        )
-    )
-    folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, key)
+    identity = {
+        "kinrank": kinrank.__version__,
+        "ranker": ranker_record(ranker),
+        "data": hashlib.sha256(blocks.fingerprint().encode()).hexdigest(),
+        "fan_in": FAN_IN,
+        "plan": None if given is None else given.digest(),
+    }
+    folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
     trained: KnnRanker = clone(ranker)
     trained.n_features_in_, trained.feature_names_ = len(blocks.feature_names), blocks.feature_names
     plan = given or _settled(folder, trained, blocks, worker)

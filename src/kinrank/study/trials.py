@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from kinrank.data.jobs import claim_folder
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import write_json
-from kinrank.errors import StoreError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.persistence import ranker_of
 
@@ -69,8 +69,7 @@ class TrialLog:
 
     def __init__(self, folder: str | Path, protocol: dict[str, Any]) -> None:
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._check(protocol)
+        claim_folder(folder, "study.json", protocol, "tuning study")
         self.trials = self._read()
         if self.best is not None:  # the study may have been killed between a trial and its settings
             write_json(self.best.record, self._settings, indent=2)
@@ -97,21 +96,6 @@ class TrialLog:
     @property
     def _file(self) -> Path:
         return self.folder / "trials.jsonl"
-
-    def _check(self, protocol: dict[str, Any]) -> None:
-        file = self.folder / "study.json"
-        if not file.exists():
-            if any(not file.name.startswith(".") for file in self.folder.iterdir()):  # `writing` begins with a dot
-                raise StoreError(f"{self.folder}: holds other things than a tuning study; name a new folder")
-            write_json(protocol, file, indent=2)
-            return
-        known = json.loads(file.read_bytes())
-        differing = [name for name in protocol if known.get(name) != protocol[name]]
-        if differing:
-            raise StoreError(
-                f"{self.folder}: a study with another {', '.join(differing)}; its trials do not compare with new ones: "
-                "name a new folder, or give what it was begun with"
-            )
 
     def _read(self) -> list[Trial]:
         if not self._file.exists():
