@@ -1,4 +1,4 @@
-"""Every registered learner keeps the contract."""
+"""Every registered learner passes the learner checks."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ MAKERS = {name: partial(make_learner, name) for name in LEARNERS} | {"ranksvm hi
 
 @pytest.mark.parametrize("check", learner_checks(), ids=lambda check: check.__name__)
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_contract(make: partial[Learner], check: LearnerCheck) -> None:
+def test_learner_passes_check(make: partial[Learner], check: LearnerCheck) -> None:
     check(make)

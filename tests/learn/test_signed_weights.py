@@ -1,4 +1,4 @@
-"""Weights that must not be negative, or not positive, wherever RankRLS is summed and solved."""
+"""Sign constraints on weights, in every ranker that uses RankRLS."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ NONNEGATIVE = RankRLS(nonnegative=True)
 
 @pytest.fixture(scope="module")
 def intents() -> QuerySet:
-    """Three intents that want different signs of the same features."""
+    """Return queries of three intents that need different signs of the same features."""
     return make_intents(n_train=200, n_test=20, n_docs=10, n_features=6, seed=0)
 
 
 @pytest.mark.parametrize(
-    # The prior of that check is positive throughout, which these signs do not allow.
+    # The prior of that check is positive, which these signs do not allow.
     "check",
     [check for check in learner_checks() if check is not check_prior_is_the_limit_of_penalty],
     ids=lambda check: check.__name__,
 )
-def test_the_contract_of_learners_holds(check: LearnerCheck) -> None:
+def test_signed_learner_passes_check(check: LearnerCheck) -> None:
     check(partial(RankRLS, nonnegative=True, lower_is_better=["f4", "f5"]))
 
 
@@ -48,10 +48,10 @@ def test_the_contract_of_learners_holds(check: LearnerCheck) -> None:
     ],
     ids=repr,
 )
-def test_every_linear_ranker_keeps_the_sign(ranker, intents: QuerySet) -> None:
+def test_every_linear_ranker_respects_signs(ranker, intents: QuerySet) -> None:
     free = type(ranker)(**(ranker.get_params(deep=False) | {"learner": "rankrls"})).fit(intents)
     weights = ranker.fit(intents).weights(intents)
-    assert free.weights(intents).min() < 0, "the world does not show anything"
+    assert free.weights(intents).min() < 0, "the data need no sign constraint"
     assert weights.min() == 0.0
     assert weights.max() > 0.0
     scores = np.concatenate([query.X @ w for query, w in zip(intents, weights, strict=True)])
@@ -62,7 +62,7 @@ def test_every_linear_ranker_keeps_the_sign(ranker, intents: QuerySet) -> None:
         )
 
 
-def test_lower_is_better_negates_the_feature(intents: QuerySet) -> None:
+def test_lower_is_better_is_like_negating_the_feature(intents: QuerySet) -> None:
     name = intents.feature_names[2]
     signed = RankRLS(nonnegative=True, lower_is_better=[name]).fit(intents).coef_
     flip = np.where(np.arange(6) == 2, -1.0, 1.0)
@@ -73,8 +73,8 @@ def test_lower_is_better_negates_the_feature(intents: QuerySet) -> None:
     assert RankRLS().signs(intents.feature_names) is None
 
 
-def test_a_feature_that_is_not_there_is_named() -> None:
-    with pytest.raises(ParameterError, match="lower_is_better names 'price'; the features are f1, f2"):
+def test_unknown_features_and_bad_signs_raise() -> None:
+    with pytest.raises(ParameterError, match="lower_is_better names the unknown feature 'price': choose from f1, f2"):
         SingleRanker(RankRLS(lower_is_better=["price"])).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1], group=[2])
     with pytest.raises(ParameterError, match=r"a list of feature names, got 'price': write \['price'\]"):
         RankRLS(lower_is_better="price").fit(plain_world())
@@ -82,13 +82,13 @@ def test_a_feature_that_is_not_there_is_named() -> None:
         PairStatistics.from_queries(plain_world()).solve(0.1, None, np.zeros(2, dtype=np.int8))
 
 
-def test_all_neighbors_are_single_whatever_the_pull(intents: QuerySet) -> None:
+def test_all_neighbors_give_the_global_weights_for_any_prior_strength(intents: QuerySet) -> None:
     single = SingleRanker(NONNEGATIVE).fit(intents).weights(intents)
     everyone = KnnRanker(len(intents), learner=NONNEGATIVE, prior="global", prior_strength=3.0).fit(intents)
     np.testing.assert_allclose(everyone.weights(intents), single, atol=1e-9)
 
 
-def test_choosing_k_keeps_the_sign(intents: QuerySet) -> None:
+def test_choosing_k_respects_signs(intents: QuerySet) -> None:
     learner = RankRLS(nonnegative=True)
     ranker = KnnRanker(40, learner=learner).fit(intents[:200])
     choice = choose_neighbors(ranker, intents[200:], [40], prior_strengths=[None, 0.1])
@@ -102,13 +102,13 @@ def test_signs_are_saved(intents: QuerySet, tmp_path: Path) -> None:
     np.testing.assert_array_equal(load(tmp_path / "model").weights(intents), ranker.weights(intents))
 
 
-def test_nothing_learned_is_what_the_signs_allow_of_the_prior() -> None:
+def test_without_pairs_weights_are_the_prior_clipped_to_the_signs() -> None:
     queries = QuerySet.from_arrays([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], y=[1, 1], group=[2])
     signs = np.array([1, -1, 0], dtype=np.int8)
     assert PairStatistics.from_queries(queries).solve(0.1, [-0.7, -0.7, -0.7], signs).tolist() == [[0.0, -0.7, -0.7]]
 
 
-def test_a_constraint_that_nothing_strains_changes_nothing() -> None:
+def test_inactive_constraints_change_nothing() -> None:
     world = plain_world()
     free = RankRLS().fit(world).coef_
     signs = np.sign(free).astype(np.int8)

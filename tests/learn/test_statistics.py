@@ -1,4 +1,4 @@
-"""Statistics add, subtract, weigh and solve."""
+"""Statistics: addition, subtraction, weights and solving."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinrank.learn.ranksvm import RankSVM
 from kinrank.learn.statistics import PairStatistics
 
 
-def test_adding_and_subtracting_queries_is_learning_and_forgetting() -> None:
+def test_adding_and_subtracting_statistics_equals_refitting() -> None:
     world = plain_world()
     each = PairStatistics.from_queries(world)
     without = each.sum() - each[3]
@@ -24,14 +24,14 @@ def test_adding_and_subtracting_queries_is_learning_and_forgetting() -> None:
     np.testing.assert_allclose((without + each[3]).solve(0.01)[0], RankRLS().fit(world).coef_, atol=1e-9)
 
 
-def test_weights_are_repetitions() -> None:
+def test_weights_count_repetitions() -> None:
     each = PairStatistics.from_queries(plain_world())
     twice = each.sum([0, 1, 1, 2])
     weighted = each.sum([0, 1, 2], weights=[1.0, 2.0, 1.0])
     np.testing.assert_allclose(twice.solve(0.1), weighted.solve(0.1))
 
 
-def test_rows_are_positions_or_a_mask() -> None:
+def test_index_is_positions_or_a_mask() -> None:
     each = PairStatistics.from_queries(plain_world())
     mask = np.zeros(len(each), dtype=bool)
     mask[[2, 5]] = True
@@ -39,7 +39,7 @@ def test_rows_are_positions_or_a_mask() -> None:
     assert each[-1].pairs == each.pairs[-1]
     assert len(list(each)) == len(each)
     for wrong in ([len(each)], [-1], [10**5], [0.5], mask[1:]):
-        with pytest.raises(DataError, match="rows "):
+        with pytest.raises(DataError, match="index must "):
             each.sum(wrong)
     for counts in ([0, 2], [3, 2], [9], []):
         with pytest.raises(DataError, match="counts must ascend from 1"):
@@ -48,13 +48,13 @@ def test_rows_are_positions_or_a_mask() -> None:
         each[99]
 
 
-def test_features_too_large_to_square_are_named() -> None:
+def test_features_too_large_to_square_raise() -> None:
     queries = QuerySet.from_arrays([[1e30], [0.0]], y=[1, 0], qid=["shoes", "shoes"])
     with pytest.raises(DataError, match="features of query 'shoes' are missing or too large to square"):
         PairStatistics.from_queries(queries)
 
 
-def test_wrong_weights_and_no_queries() -> None:
+def test_bad_query_weights_raise_and_no_queries_give_zero_weights() -> None:
     world = plain_world()
     with pytest.raises(DataError, match=r"one value per query \(40\)"):
         RankRLS().fit(world, query_weight=np.ones(41))
@@ -63,13 +63,13 @@ def test_wrong_weights_and_no_queries() -> None:
     assert RankRLS().fit(world[:0]).coef_.tolist() == [0.0] * 5
 
 
-def test_nothing_learned_is_the_prior() -> None:
+def test_without_pairs_weights_are_the_prior() -> None:
     queries = QuerySet.from_arrays([[1.0], [2.0]], y=[1, 1], group=[2])
     assert PairStatistics.from_queries(queries).solve(0.01, prior=[0.7]).tolist() == [[0.7]]
     assert RankSVM().fit(queries, prior=[0.7]).coef_.tolist() == [0.7]
 
 
-def test_packed_statistics_are_memory_mapped(tmp_path) -> None:
+def test_statistics_can_be_memory_mapped(tmp_path) -> None:
     each = PairStatistics.from_queries(plain_world())
     folder.write(tmp_path / "s", "statistics", {}, {"gram": each.gram, "moment": each.moment, "pairs": each.pairs})
     _, arrays = folder.read(tmp_path / "s", "statistics")
@@ -78,7 +78,7 @@ def test_packed_statistics_are_memory_mapped(tmp_path) -> None:
     np.testing.assert_array_equal(mapped.sum([5, 2]).solve(0.01), each.sum([5, 2]).solve(0.01))
 
 
-def test_blocks_of_queries_sum_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_in_blocks_equals_fit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = plain_world()
     whole = RankRLS().fit(world, query_weight=np.arange(len(world))).coef_
     monkeypatch.setattr("kinrank.learn.rankrls._QUERIES_AT_ONCE", 7)
@@ -91,7 +91,7 @@ def test_penalty_must_be_positive(learner: type[RankRLS] | type[RankSVM]) -> Non
         learner(penalty=0).fit(plain_world())
 
 
-def test_shapes_are_checked() -> None:
+def test_wrong_shapes_and_settings_raise() -> None:
     each = PairStatistics.from_queries(plain_world(n_features=3))
     other = PairStatistics.from_queries(plain_world(n_features=2))
     with pytest.raises(DataError, match="do not add"):
@@ -108,18 +108,18 @@ def test_shapes_are_checked() -> None:
         pair_weights(each.pairs, "rows", None)
 
 
-def test_subtracting_what_was_never_added_is_noticed() -> None:
+def test_subtracting_a_query_never_added_raises() -> None:
     each = PairStatistics.from_queries(plain_world())
-    with pytest.raises(DataError, match="had not been added"):
+    with pytest.raises(DataError, match="every query subtracted was added before"):
         (each[0] - each.sum([1, 2, 3])).solve(1e-9)
 
 
-def test_unknown_loss() -> None:
+def test_unknown_loss_raises() -> None:
     with pytest.raises(ParameterError, match="loss must be 'squared_hinge' or 'hinge', got 'log'"):
         RankSVM(loss="log").fit(plain_world())
 
 
-def test_lambdamart_wants_whole_grades() -> None:
+def test_lambdamart_with_fractional_grades_raises() -> None:
     queries = QuerySet.from_arrays([[1.0], [2.0]], y=[0.5, 1.0], qid=["shoes", "shoes"])
     with pytest.raises(DataError, match=r"whole grades from 0 to 30, got 0\.5 in query 'shoes'"):
         LambdaMART().fit(queries)

@@ -1,4 +1,4 @@
-"""Step (b) of aTVT: limits, degenerate queries, and that no other line is better."""
+"""Step (b) of aTVT: limits, degenerate queries and optimality."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PENALTIES = st.sampled_from([0.0, 0.01, 0.3, 1.0, 10.0, 1e4, np.inf])
 
 
 def value(transform: TargetTransform, alpha: float, beta: float, h: NDArray, y: NDArray) -> float:
-    """The objective of one query, as METHODS section 4 writes it."""
+    """Return the objective of one query."""
     cost = float(np.sum((y - beta - alpha * h) ** 2))
     if beta:
         cost += transform.beta_penalty * abs(beta) ** transform.p
@@ -26,7 +26,7 @@ def value(transform: TargetTransform, alpha: float, beta: float, h: NDArray, y: 
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[NDArray, NDArray, NDArray]:
-    """Scores and grades of a few queries: with and against the grades, constant, single rows, large and small."""
+    """Draw scores that agree with the grades, contradict them or are constant, at several scales."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=5))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -40,8 +40,8 @@ def problems(draw: st.DrawFn) -> tuple[NDArray, NDArray, NDArray]:
 @pytest.mark.parametrize("p", [1, 2])
 @given(problem=problems(), alpha_penalty=PENALTIES, beta_penalty=PENALTIES)
 @settings(max_examples=60, deadline=None)
-def test_no_line_nearby_is_better(p: int, problem: tuple, alpha_penalty: float, beta_penalty: float) -> None:
-    """The problem is convex, so a minimum nearby is the minimum."""
+def test_solution_is_a_local_minimum(p: int, problem: tuple, alpha_penalty: float, beta_penalty: float) -> None:
+    # The problem is convex, so a local minimum is global.
     scores, grades, offsets = problem
     transform = TargetTransform(p=p, alpha_penalty=alpha_penalty, beta_penalty=beta_penalty)
     alpha, beta = transform.solve(scores, grades, offsets)
@@ -59,7 +59,7 @@ def test_no_line_nearby_is_better(p: int, problem: tuple, alpha_penalty: float, 
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_infinite_penalties_forbid_any_move(p: int) -> None:
+def test_infinite_penalties_fix_alpha_and_beta(p: int) -> None:
     scores, grades, offsets = np.array([0.3, 0.1, 2.0]), np.array([2.0, 0.0, 5.0]), np.array([0, 3])
     none = TargetTransform(p=p, alpha_penalty=np.inf, beta_penalty=np.inf)
     alpha, beta = none.solve(scores, grades, offsets)
@@ -87,7 +87,7 @@ def test_growing_penalties_approach_the_infinite_ones(p: int) -> None:
     assert moved[-1] < 1e-6
 
 
-def test_the_absolute_penalty_leaves_queries_where_they_are() -> None:
+def test_absolute_penalty_keeps_many_queries_at_the_identity() -> None:
     rng = np.random.default_rng(0)
     grades = rng.integers(0, 3, 400).astype(float)
     scores, offsets = 0.8 * grades + 0.5 * rng.standard_normal(400), np.arange(0, 401, 10)
@@ -97,16 +97,16 @@ def test_the_absolute_penalty_leaves_queries_where_they_are() -> None:
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_scores_against_the_grades_stop_at_the_smallest_alpha(p: int) -> None:
+def test_scores_opposed_to_grades_give_the_smallest_alpha(p: int) -> None:
     scores, grades = np.array([2.0, 1.0, 0.0]), np.array([0.0, 1.0, 2.0])
     free = TargetTransform(p=p, alpha_penalty=0.0, beta_penalty=0.0, min_alpha=0.2)
     alpha, beta = free.solve(scores, grades, np.array([0, 3]))
     assert alpha.tolist() == [0.2]
-    assert beta[0] == pytest.approx(0.8)  # solved for that α, not left where it was
+    assert beta[0] == pytest.approx(0.8)  # solved for that α
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_a_constant_score_needs_no_slope(p: int) -> None:
+def test_constant_scores_keep_alpha_at_1(p: int) -> None:
     scores, grades = np.full(7, 0.1), np.arange(7.0)
     alpha, beta = TargetTransform(p=p, alpha_penalty=0.0, beta_penalty=0.0).solve(scores, grades, np.array([0, 7]))
     assert alpha.tolist() == [1.0]
@@ -114,7 +114,7 @@ def test_a_constant_score_needs_no_slope(p: int) -> None:
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_queries_do_not_see_each_other(p: int) -> None:
+def test_queries_are_solved_independently(p: int) -> None:
     rng = np.random.default_rng(1)
     grades, scores, offsets = rng.integers(0, 3, 30).astype(float), rng.standard_normal(30), np.array([0, 4, 20, 30])
     transform = TargetTransform(p=p, alpha_penalty=1.0, beta_penalty=0.5)
@@ -125,18 +125,18 @@ def test_queries_do_not_see_each_other(p: int) -> None:
         np.testing.assert_allclose([alpha[query], beta[query]], np.ravel(own), atol=1e-12)
 
 
-def test_penalty_is_the_one_of_the_objective() -> None:
+def test_penalty_values() -> None:
     alpha, beta = np.array([1.0, 3.0]), np.array([-2.0, 0.0])
     assert TargetTransform(p=2, alpha_penalty=10.0, beta_penalty=0.5).penalty(alpha, beta) == 42.0
     assert TargetTransform(p=1, alpha_penalty=10.0, beta_penalty=0.5).penalty(alpha, beta) == 21.0
 
 
-def test_settings_are_checked() -> None:
+def test_bad_settings_raise() -> None:
     with pytest.raises(ParameterError, match="p must be 1 or 2, got 3"):
         TargetTransform(p=3)
     with pytest.raises(ParameterError, match=r"beta_penalty must be 0 or more .*, got -1"):
         TargetTransform(beta_penalty=-1.0)
     with pytest.raises(ParameterError, match=r"alpha_penalty must be 0 or more .*, got nan"):
         TargetTransform(alpha_penalty=float("nan"))
-    with pytest.raises(ParameterError, match="min_alpha must lie above 0 and not above 1, got 0"):
+    with pytest.raises(ParameterError, match="min_alpha must be above 0 and at most 1, got 0"):
         TargetTransform(min_alpha=0.0)

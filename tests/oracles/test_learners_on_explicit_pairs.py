@@ -1,4 +1,4 @@
-"""Learners that make no pairs against textbook solvers that make them all."""
+"""Learners against textbook solvers on explicit pairs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from sklearn.svm import LinearSVC
 
 from kinrank import QuerySet
@@ -17,7 +18,7 @@ from kinrank.learn.statistics import PairStatistics
 
 
 def explicit_pairs(queries: QuerySet) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Difference vectors of all pairs, and the query of each."""
+    """Return the difference vectors of all pairs, and the query of each."""
     parts, owner = [], []
     for position, query in enumerate(queries):
         better, worse = np.nonzero(query.grades[:, None] > query.grades[None, :])
@@ -28,7 +29,7 @@ def explicit_pairs(queries: QuerySet) -> tuple[NDArray[np.float64], NDArray[np.i
 
 @st.composite
 def judged(draw: st.DrawFn) -> QuerySet:
-    """Small judged queries with ties, single documents and queries without a pair."""
+    """Draw small judged queries with ties, single documents and queries without pairs."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     sizes = draw(st.lists(st.integers(1, 9), min_size=2, max_size=6))
     n_features = draw(st.integers(1, 6))
@@ -40,7 +41,7 @@ def judged(draw: st.DrawFn) -> QuerySet:
 
 @given(judged())
 @settings(max_examples=100, deadline=None)
-def test_statistics_are_those_of_the_pairs(queries: QuerySet) -> None:
+def test_statistics_match_explicit_pairs(queries: QuerySet) -> None:
     pairs, owner = explicit_pairs(queries)
     each = PairStatistics.from_queries(queries)
     for position in range(len(queries)):
@@ -53,7 +54,7 @@ def test_statistics_are_those_of_the_pairs(queries: QuerySet) -> None:
 @pytest.mark.parametrize("balance", ["pairs", "queries"])
 @given(queries=judged(), penalty=st.sampled_from([0.01, 0.1, 1.0]))
 @settings(max_examples=50, deadline=None)
-def test_rankrls_is_least_squares_on_pairs(balance: Balance, queries: QuerySet, penalty: float) -> None:
+def test_rankrls_equals_least_squares_on_pairs(balance: Balance, queries: QuerySet, penalty: float) -> None:
     pairs, owner = explicit_pairs(queries)
     n_features = queries.n_features
     prior = np.linspace(-1.0, 1.0, n_features)
@@ -62,7 +63,7 @@ def test_rankrls_is_least_squares_on_pairs(balance: Balance, queries: QuerySet, 
     system = (pairs * weight[:, None]).T @ pairs / total + penalty * np.eye(n_features)
     expected = np.linalg.solve(system, weight @ pairs / total + penalty * prior)
     fitted = RankRLS(penalty, balance=balance).fit(queries, prior=prior)
-    # Statistics are kept in float32; its rounding is amplified by the condition of the system, and by no more.
+    # Statistics are float32; their rounding is amplified by at most the condition number of the system.
     bound = 4 * np.finfo(np.float32).eps * np.linalg.cond(system) * max(1.0, float(np.linalg.norm(expected)))
     assert np.linalg.norm(fitted.coef_ - expected) <= bound
 
@@ -92,22 +93,19 @@ def test_ranksvm_reaches_the_minimum_of_linear_svc(loss: str, penalty: float) ->
         assert ours.objective_ == pytest.approx(objective(ours.coef_), rel=1e-6)
 
 
-def test_ranksvm_with_prior_is_a_shifted_problem() -> None:
-    """With prior w0 the minimum of λ/2 |w - w0|² + loss, found by a general optimizer on explicit pairs."""
-    from scipy.optimize import minimize
-
+def test_ranksvm_with_prior_matches_a_general_optimizer() -> None:
     rng = np.random.default_rng(3)
     X = rng.standard_normal((60, 4))
     queries = QuerySet.from_arrays(X, rng.integers(0, 3, 60), group=[10] * 6)
     pairs, _ = explicit_pairs(queries)
     prior = np.array([1.0, -1.0, 0.5, 0.0])
 
-    def value_and_slope(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def value_and_gradient(w: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         violation = np.maximum(0.0, 1.0 - pairs @ w)
         value = 0.05 * (w - prior) @ (w - prior) + np.mean(violation**2)
         return float(value), 0.1 * (w - prior) - 2 * (violation @ pairs) / len(pairs)
 
-    expected = minimize(value_and_slope, np.zeros(4), jac=True, method="L-BFGS-B", options={"gtol": 1e-10}).x
+    expected = minimize(value_and_gradient, np.zeros(4), jac=True, method="L-BFGS-B", options={"gtol": 1e-10}).x
     for start in (None, np.full(4, 3.0)):
         fitted = RankSVM(0.1).fit(queries, prior=prior, start=start)
         np.testing.assert_allclose(fitted.coef_, expected, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Our measures equal those of ir-measures (trec_eval, gdeval), scikit-learn and LightGBM where conventions coincide."""
+"""Measures against ir-measures (trec_eval, gdeval), scikit-learn and LightGBM, where conventions coincide."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Judged:
 
 @pytest.fixture(scope="module")
 def judged() -> Judged:
-    """3,000 ragged lists: many ties, single documents, queries where nothing is relevant."""
+    """Return 3,000 ragged lists with many ties, single documents and queries without a relevant one."""
     rng = np.random.default_rng(2008)
     sizes = rng.integers(1, 25, 3000)
     sizes[::10] = 1
     n = int(sizes.sum())
-    # Tie levels are sums of powers of two: trec_eval keeps scores in single precision.
+    # Scores are sums of powers of two because trec_eval keeps scores in single precision.
     scores = rng.integers(-12, 12, n) / 8
     y = rng.choice(5, n, p=[0.6, 0.15, 0.1, 0.1, 0.05])
     y[np.repeat(rng.random(len(sizes)) < 0.1, sizes)] = 0
@@ -58,7 +58,7 @@ def trec(judged: Judged, provider, measures: dict[Measure, object]) -> dict[Meas
     return {ours: values[theirs] for ours, theirs in measures.items()}
 
 
-def test_trec_eval_through_ir_measures(judged: Judged) -> None:
+def test_measures_match_trec_eval(judged: Judged) -> None:
     theirs = trec(
         judged,
         ir_measures.pytrec_eval,
@@ -79,7 +79,7 @@ def test_trec_eval_through_ir_measures(judged: Judged) -> None:
         np.testing.assert_allclose(judged.per_query(measure), expected, rtol=0, atol=1e-9, err_msg=repr(measure))
 
 
-def test_gdeval_through_ir_measures(judged: Judged) -> None:
+def test_measures_match_gdeval(judged: Judged) -> None:
     ours = {
         NDCG(ties="doc_id") @ 10: ir_measures.nDCG(dcg="exp-log2") @ 10,
         ERR(ties="doc_id", max_grade=4) @ 10: ir_measures.ERR @ 10,
@@ -92,8 +92,8 @@ def test_gdeval_through_ir_measures(judged: Judged) -> None:
 
 @pytest.mark.parametrize("k", [None, 1, 3, 10])
 @pytest.mark.parametrize(("gain", "transform"), [("linear", lambda y: y), ("exp2", lambda y: 2.0**y - 1)])
-def test_scikit_learn(judged: Judged, k: int | None, gain: str, transform) -> None:
-    # Another quarter of the lists for each k, as scikit-learn takes a millisecond a list; it refuses lists of one.
+def test_measures_match_scikit_learn(judged: Judged, k: int | None, gain: str, transform) -> None:
+    # A different quarter of the lists for each k: scikit-learn takes a millisecond per list. It rejects lists of one.
     quarter = [i for i in range({None: 0, 1: 1, 3: 2, 10: 3}[k], len(judged.offsets) - 1, 4) if judged.size(i) > 1]
     lists = list(judged)
     for ours, theirs in ((NDCG, ndcg_score), (DCG, dcg_score)):
@@ -102,8 +102,8 @@ def test_scikit_learn(judged: Judged, k: int | None, gain: str, transform) -> No
         np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9)
 
 
-def test_lightgbm(judged: Judged) -> None:
-    """LightGBM's own evaluation of given scores: they go in as init_score, and no tree is grown."""
+def test_ndcg_matches_lightgbm(judged: Judged) -> None:
+    # The scores are passed as init_score, and no tree is grown.
     threads = {"verbosity": -1, "num_threads": 2}
     groups = np.diff(judged.offsets)
     data = lightgbm.Dataset(

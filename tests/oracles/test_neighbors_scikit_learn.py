@@ -1,4 +1,4 @@
-"""Neighbors against scikit-learn's, by count and by radius, on descriptions of real queries too."""
+"""Neighbors against scikit-learn's, by count and by radius, on generated and real data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXACT = [name for name in INDEXES if INDEXES[name].recall == 1.0]
 
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("dim", [2, 46])
-def test_counts_and_radii(name: str, dim: int) -> None:
+def test_neighbors_match_scikit_learn(name: str, dim: int) -> None:
     rng = np.random.default_rng(dim)
     points, queries = rng.standard_normal((2000, dim)), rng.standard_normal((20, dim))
     points, queries = points.astype(np.float32), queries.astype(np.float32)
@@ -36,7 +36,7 @@ def test_counts_and_radii(name: str, dim: int) -> None:
         np.testing.assert_array_equal(indices[offsets[row] : offsets[row + 1]], which[row])
 
 
-def test_principal_components() -> None:
+def test_principal_components_match_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     mixed = rng.standard_normal((500, 6)) @ rng.standard_normal((6, 6))
     queries = QuerySet.from_arrays(mixed, group=[5] * 100)
@@ -48,7 +48,7 @@ def test_principal_components() -> None:
 
 
 @pytest.mark.data("text/mwmbl")
-def test_real_descriptions(data_dir: Path) -> None:
+def test_neighbors_of_real_queries_match_scikit_learn(data_dir: Path) -> None:
     file = np.load(data_dir / "text" / "mwmbl" / "features.npz")
     queries = QuerySet.from_arrays(file["X"], group=np.diff(file["offsets"]))
     points = Describer("summaries", reference=0).fit(queries).transform(queries)

@@ -1,4 +1,4 @@
-"""Weights with signs against SciPy's non-negative least squares, a general solver, and the conditions of optimality."""
+"""Sign-constrained weights against SciPy's nnls, Clarabel and the optimality conditions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kinrank.learn.statistics import PairStatistics
 
 
 class Problem(NamedTuple):
-    """Minimize ½ w'(A/P + λI)w - (b/P + λ w0)'w with the signs asked for."""
+    """Minimize ½ w'(A/P + λI)w - (b/P + λ w0)'w with the given signs."""
 
     statistics: PairStatistics
     penalty: float
@@ -37,7 +37,7 @@ class Problem(NamedTuple):
 
 @st.composite
 def problems(draw: st.DrawFn, free: bool = True) -> Problem:
-    """Features of any scale, some of them copies of others, fewer pairs than features at times."""
+    """Draw features of any scale, sometimes with copies, sometimes with fewer pairs than features."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     features, pairs = draw(st.integers(1, 46)), draw(st.integers(1, 60))
     differences = rng.standard_normal((pairs, features)) * 10.0 ** rng.integers(-2, 3, features)
@@ -53,32 +53,31 @@ def problems(draw: st.DrawFn, free: bool = True) -> Problem:
 
 
 @given(problems())
-def test_the_conditions_of_optimality_hold(problem: Problem) -> None:
+def test_optimality_conditions_hold(problem: Problem) -> None:
     matrix, right = problem.system
     w = problem.solution
     assert np.all(w * problem.signs >= 0)
     gradient = (matrix @ w - right) / (np.abs(matrix) @ np.abs(w) + np.abs(right) + 1e-300)
-    held = (w == 0) & (problem.signs != 0)
-    assert np.abs(gradient[~held]).max(initial=0.0) <= 1e-9
-    assert (gradient * problem.signs)[held].min(initial=0.0) >= -1e-9
+    fixed = (w == 0) & (problem.signs != 0)
+    assert np.abs(gradient[~fixed]).max(initial=0.0) <= 1e-9
+    assert (gradient * problem.signs)[fixed].min(initial=0.0) >= -1e-9
 
 
 @given(problems(free=False))
-def test_scipy_finds_nothing_better(problem: Problem) -> None:
+def test_solution_is_as_good_as_nnls(problem: Problem) -> None:
     matrix, right = problem.system
     unit = np.sqrt(np.diag(matrix))
     root = np.linalg.cholesky(matrix / unit / unit[:, None])
     target = np.linalg.solve(root, right / unit)
-    theirs, missed = nnls(root.T, target, maxiter=1000)
-    # The minimum is flat where features are copies of each other, and SciPy stops at a tolerance of its own: what
-    # counts is how far from the target each ends.
+    theirs, residual = nnls(root.T, target, maxiter=1000)
+    # Copies of features make the minimum flat, and SciPy has its own tolerance, so residuals are compared.
     ours = np.linalg.norm(root.T @ (problem.solution * unit) - target)
-    assert ours <= missed + 1e-9 * max(1.0, float(np.linalg.norm(target)))
-    assert missed - ours <= 1e-6 * max(1.0, float(np.linalg.norm(target)), float(np.abs(theirs).max()))
+    assert ours <= residual + 1e-9 * max(1.0, float(np.linalg.norm(target)))
+    assert residual - ours <= 1e-6 * max(1.0, float(np.linalg.norm(target)), float(np.abs(theirs).max()))
 
 
 @given(problems())
-def test_a_general_solver_finds_nothing_better(problem: Problem) -> None:
+def test_solution_is_as_good_as_clarabel(problem: Problem) -> None:
     matrix, right = problem.system
     unit = np.sqrt(np.diag(matrix))
     scaled, target = matrix / unit / unit[:, None], right / unit

@@ -1,4 +1,4 @@
-"""Requests against the vendors' forms: schemas after their documentation, Qdrant's own client, a GraphQL library."""
+"""Engine requests against JSON schemas of the vendors' documentation, Qdrant's client and a GraphQL library."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def retrievers(request: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-# For each form a change that its engine refuses: a schema that takes it would be no check.
+# A change to each request that its engine would reject, to show that the schema checks it.
 WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "opensearch-hybrid": lambda r: r["query"]["hybrid"]["queries"].extend([{"match_all": {}}] * 4),
     "elasticsearch-linear": lambda r: retrievers(r)[0].update(weight=-1.0),
@@ -47,25 +47,25 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_the_request_has_the_documented_form(name: str) -> None:
+def test_request_matches_the_documented_schema(name: str) -> None:
     validator(name).validate(request_of(name))
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
-def test_another_form_is_noticed(name: str) -> None:
+def test_schema_rejects_an_invalid_request(name: str) -> None:
     request = copy.deepcopy(request_of(name))
     WRONG[name](request)
     assert not validator(name).is_valid(request)
 
 
 @pytest.mark.parametrize("name", ["qdrant-formula", "qdrant-rrf"])
-def test_qdrants_own_client_takes_the_request(name: str) -> None:
+def test_qdrant_client_accepts_the_request(name: str) -> None:
     request = request_of(name)
     parsed = models.QueryRequest.model_validate(request)
     assert parsed.model_dump(mode="json", exclude_unset=True) == request
 
 
-def test_the_text_is_graphql_of_the_documented_operator() -> None:
+def test_weaviate_query_is_valid_graphql() -> None:
     schema = graphql.build_schema((SCHEMAS / "weaviate-hybrid.graphql").read_text())
     document = graphql.parse(request_of("weaviate-hybrid")["query"])
     assert graphql.validate(schema, document) == []

@@ -1,4 +1,4 @@
-"""Step (a) of aTVT against scikit-learn: kernel ridge itself, and ridge on its Nyström features."""
+"""Step (a) of aTVT against scikit-learn: exact kernel ridge, and ridge on Nyström features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def generated(n_rows: int) -> tuple[NDArray, NDArray, NDArray]:
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize(("penalty", "gamma"), [(1.0, None), (0.1, 0.5), (10.0, 2.0)])
-def test_with_every_row_a_landmark_it_is_kernel_ridge(weighted: bool, penalty: float, gamma: float | None) -> None:
+def test_every_row_a_landmark_equals_kernel_ridge(weighted: bool, penalty: float, gamma: float | None) -> None:
     X, target, weight = generated(150)
     given = weight if weighted else None
     theirs = kernel_ridge.KernelRidge(alpha=penalty, kernel="rbf", gamma=gamma).fit(X, target, sample_weight=given)
@@ -32,7 +32,7 @@ def test_with_every_row_a_landmark_it_is_kernel_ridge(weighted: bool, penalty: f
     assert ours.complexity == pytest.approx(penalty * norm, rel=1e-6)
 
 
-def test_with_fewer_landmarks_it_is_ridge_on_their_features(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fewer_landmarks_equal_ridge_on_nystroem_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regressors, "_ROWS_AT_ONCE", 64)
     X, target, weight = generated(300)
     ours = KernelRidge(0.5, 0.5, n_landmarks=40).fit(X, target, weight)
@@ -44,7 +44,7 @@ def test_with_fewer_landmarks_it_is_ridge_on_their_features(monkeypatch: pytest.
     assert ours.complexity == pytest.approx(0.5 * theirs.coef_ @ theirs.coef_, rel=1e-6)
 
 
-def test_repeated_rows_do_no_harm() -> None:
+def test_repeated_rows_equal_row_weights() -> None:
     X, target, _ = generated(60)
     theirs = kernel_ridge.KernelRidge(alpha=1.0, kernel="rbf", gamma=0.5)
     theirs.fit(X, target, sample_weight=np.full(60, 3.0))
@@ -52,7 +52,7 @@ def test_repeated_rows_do_no_harm() -> None:
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), atol=1e-6)
 
 
-def test_landmarks_are_the_same_for_other_targets() -> None:
+def test_landmarks_do_not_depend_on_targets() -> None:
     X, target, weight = generated(200)
     one, other = KernelRidge(n_landmarks=20).fit(X, target), KernelRidge(n_landmarks=20).fit(X, -target, weight)
     np.testing.assert_array_equal(one.landmarks_, other.landmarks_)

@@ -1,4 +1,4 @@
-"""Step (b) of aTVT against other solvers: bounded least squares by SciPy for p = 2, Clarabel for p = 1."""
+"""Step (b) of aTVT against SciPy's bounded least squares for p = 2 and Clarabel for p = 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinrank.learn.target_transform import TargetTransform
 
 
 def generated(seed: int, n_queries: int = 60) -> tuple[NDArray, NDArray, NDArray]:
-    """Queries whose scores agree with the grades, have nothing to do with them, or run against them."""
+    """Return queries whose scores agree with the grades, are unrelated to them, or contradict them."""
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(2, 30, n_queries))])
     query = np.repeat(np.arange(n_queries), np.diff(offsets))
@@ -25,7 +25,7 @@ def generated(seed: int, n_queries: int = 60) -> tuple[NDArray, NDArray, NDArray
 
 
 @pytest.mark.parametrize("penalties", [(0.0, 0.0), (0.1, 2.0), (10.0, 1.0), (1.0, 100.0)])
-def test_squared_penalty_is_bounded_least_squares(penalties: tuple[float, float]) -> None:
+def test_squared_penalty_equals_bounded_least_squares(penalties: tuple[float, float]) -> None:
     scores, grades, offsets = generated(0)
     transform = TargetTransform(p=2, alpha_penalty=penalties[0], beta_penalty=penalties[1])
     alpha, beta = transform.solve(scores, grades, offsets)
@@ -39,8 +39,8 @@ def test_squared_penalty_is_bounded_least_squares(penalties: tuple[float, float]
 
 
 @pytest.mark.parametrize("penalties", [(0.1, 0.1), (0.5, 3.0), (5.0, 0.5), (20.0, 20.0), (1.0, 200.0)])
-def test_absolute_penalty_is_the_quadratic_program(penalties: tuple[float, float]) -> None:
-    """In positive and negative parts, as the paper turns it into a program (section 3.2.2)."""
+def test_absolute_penalty_equals_the_quadratic_program(penalties: tuple[float, float]) -> None:
+    # Split into positive and negative parts, as in the paper (section 3.2.2).
     scores, grades, offsets = generated(1)
     transform = TargetTransform(p=1, alpha_penalty=penalties[0], beta_penalty=penalties[1])
     alpha, beta = transform.solve(scores, grades, offsets)
@@ -53,15 +53,15 @@ def test_absolute_penalty_is_the_quadratic_program(penalties: tuple[float, float
             gap = residual - rows @ x
             return float(gap @ gap + price @ x)
 
-        x = by_clarabel(2.0 * rows.T @ rows, price - 2.0 * rows.T @ (y - h), upper=1.0 - transform.min_alpha)
+        x = solve_with_clarabel(2.0 * rows.T @ rows, price - 2.0 * rows.T @ (y - h), upper=1.0 - transform.min_alpha)
         slope = alpha[query] - 1.0
         ours = program(np.array([max(slope, 0.0), max(-slope, 0.0), max(beta[query], 0.0), max(-beta[query], 0.0)]))
         assert ours == pytest.approx(program(x), rel=1e-7)
         np.testing.assert_allclose([slope, beta[query]], [x[0] - x[1], x[2] - x[3]], atol=1e-3)
 
 
-def by_clarabel(P: NDArray, q: NDArray, upper: float) -> NDArray:
-    """The x ≥ 0 with x_1 ≤ upper that minimizes ½ x'Px + q'x."""
+def solve_with_clarabel(P: NDArray, q: NDArray, upper: float) -> NDArray:
+    """Minimize ½ x'Px + q'x over x ≥ 0 with x_1 ≤ upper."""
     options = clarabel.DefaultSettings()
     options.verbose = False
     options.tol_gap_abs = options.tol_gap_rel = options.tol_feas = 1e-12

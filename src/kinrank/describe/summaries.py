@@ -11,7 +11,7 @@ _WIG_DEPTH = 5  # the documents that Zhou and Croft (2007) average
 
 
 @numba.njit(cache=True, nogil=True)
-def top_rows(X, start, stop, reference, depth):  # type: ignore[no-untyped-def]  # pragma: no cover
+def top_rows(X, start, stop, reference, depth):  # type: ignore[no-untyped-def]
     """The rows of the best `depth` candidates by column `reference`; ties and no reference (-1): as given.
 
     A candidate without a score comes last.
@@ -27,7 +27,7 @@ def top_rows(X, start, stop, reference, depth):  # type: ignore[no-untyped-def] 
 
 
 @numba.njit(cache=True, nogil=True)
-def statistics(X, offsets, reference, depth):  # type: ignore[no-untyped-def]  # pragma: no cover
+def statistics(X, offsets, reference, depth):  # type: ignore[no-untyped-def]
     """Mean, std, max and min of every feature over each query's top documents; NaN where nothing is known.
 
     Only finite values count. The result has shape (queries, 4, features), in the order of `STATISTICS`.
@@ -63,7 +63,7 @@ def statistics(X, offsets, reference, depth):  # type: ignore[no-untyped-def]  #
 
 
 @numba.njit(cache=True, nogil=True)
-def quantiles(X, offsets, reference, depth, share):  # type: ignore[no-untyped-def]  # pragma: no cover
+def quantiles(X, offsets, reference, depth, share):  # type: ignore[no-untyped-def]
     """The quantile `share` of every feature over each query's top documents, between values linearly."""
     n_features = X.shape[1]
     result = np.full((len(offsets) - 1, n_features), np.nan)
@@ -86,7 +86,7 @@ def quantiles(X, offsets, reference, depth, share):  # type: ignore[no-untyped-d
 
 
 @numba.njit(cache=True, nogil=True)
-def predictors(X, offsets, reference, depth):  # type: ignore[no-untyped-def]  # pragma: no cover
+def predictors(X, offsets, reference, depth):  # type: ignore[no-untyped-def]
     """How a query's reference scores fall, in the order of `PREDICTORS`; NaN where they cannot say.
 
     nqc: deviation of the top scores over the size of the mean score (after Shtok et al. 2012).

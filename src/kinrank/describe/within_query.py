@@ -53,7 +53,7 @@ def standardize(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDAr
 
 
 @numba.njit(cache=True, nogil=True)
-def _standings(X, offsets):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _standings(X, offsets):  # type: ignore[no-untyped-def]
     """Sort each feature of each query once; ties are runs of the sorted values."""
     n_features = X.shape[1]
     result = np.full((X.shape[0], 2 * n_features), np.nan, dtype=np.float32)

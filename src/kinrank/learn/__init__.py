@@ -1,4 +1,4 @@
-"""What a model is: learners that turn judged queries into a scoring function, behind one contract."""
+"""Learners: fit a scoring function to judged queries."""
 
 from __future__ import annotations
 

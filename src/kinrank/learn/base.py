@@ -1,4 +1,4 @@
-"""The contract of a learner."""
+"""Base classes of learners."""
 
 from __future__ import annotations
 
@@ -17,85 +17,84 @@ Balance = Literal["pairs", "queries"]
 
 
 class Learner(BaseEstimator, ABC):
-    """Learns to score candidates from judged queries.
+    """Base class of learners, which fit a scoring function to judged queries.
 
-    A learner sees features as they are: scaling and missing values are the ranker's business
-    (`kinrank.learn.prepare`).
+    A learner uses features as given; the ranker scales them and fills missing values (`kinrank.learn.prepare`).
     """
 
     linear: ClassVar[bool] = False
     """Whether the model is one weight per feature, kept in ``coef_``."""
 
     allow_nan: ClassVar[bool] = False
-    """Whether NaN may stand in the features."""
+    """Whether features may be NaN."""
 
     @abstractmethod
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None) -> Self:
-        """Learn from judged queries, each counted `query_weight` times (once where not given)."""
+        """Fit to judged queries, each counted `query_weight` times (default: once)."""
 
     @abstractmethod
     def predict(self, X: NDArray[Any]) -> Float64:
-        """Score rows; higher is better. Scores of different queries need not compare."""
+        """Return a score for each row; higher is better. Scores of different queries may not be comparable."""
 
     @abstractmethod
     def get_state(self) -> State:
-        """The fitted model as plain arrays."""
+        """Return the fitted model as plain arrays."""
 
     @abstractmethod
     def set_state(self, state: State) -> Self:
-        """Take over a fitted model from `get_state`."""
+        """Restore the fitted model from what `get_state` returned."""
 
 
 class LinearLearner(Learner):
-    """A learner whose model is one weight per feature."""
+    """Base class of learners whose model is one weight per feature."""
 
     linear: ClassVar[bool] = True
     coef_: Float64
 
     @abstractmethod
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None, prior: ArrayLike | None = None) -> Self:
-        """Learn weights that are pulled to `prior` (zeros where not given) by the penalty."""
+        """Fit weights; the penalty pulls them towards `prior` (default: zeros)."""
 
     def with_weights(self, weights: Float64) -> Self:
-        """A learner of the same settings, fitted to given weights; made for every query, so quicker than a copy."""
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__, coef_=weights)
-        return twin
+        """Return a fitted learner with these settings and weights; it is made per query, so `clone` is skipped."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__, coef_=weights)
+        return other
 
     def predict(self, X: NDArray[Any]) -> Float64:
-        """``X @ coef_``."""
+        """Return ``X @ coef_``."""
         scores: Float64 = X @ self.coef_
         return scores
 
     def get_state(self) -> State:
-        """The weights."""
+        """Return the weights."""
         return {"coef": self.coef_}
 
     def set_state(self, state: State) -> Self:
-        """Take the weights over."""
+        """Restore the weights."""
         self.coef_ = np.asarray(state["coef"], dtype=np.float64)
         return self
 
 
 def check_penalty(penalty: float) -> float:
-    """The penalty λ, which must be positive: it is what makes the solution unique."""
+    """Return the penalty λ as a float; it must be positive, which makes the solution unique."""
     if not penalty > 0 or not np.isfinite(penalty):
         raise ParameterError(f"penalty must be a positive number, got {penalty!r}; 0.01 is the papers' value")
     return float(penalty)
 
 
 def pair_weights(pairs: NDArray[Any], balance: Balance, query_weight: ArrayLike | None) -> Float64:
-    """What one pair of each query weighs.
+    """Return the weight of one pair of each query.
 
     Parameters
     ----------
     pairs
         Number of pairs of each query.
     balance
-        ``"pairs"``: every pair weighs the same, so long lists count more. ``"queries"``: every query weighs the
-        same, each of its p pairs 1/p.
+        ``"pairs"``: every pair has the same weight, so long lists count more. ``"queries"``: every query has the
+        same weight, and each of its p pairs 1/p of it.
     query_weight
-        A further factor for each query.
+        An additional factor for each query.
     """
     if balance not in ("pairs", "queries"):
         raise ParameterError(f"balance must be 'pairs' or 'queries', got {balance!r}")
@@ -104,7 +103,7 @@ def pair_weights(pairs: NDArray[Any], balance: Balance, query_weight: ArrayLike 
 
 
 def check_query_weight(query_weight: ArrayLike, n_queries: int) -> Float64:
-    """One finite weight per query, none negative."""
+    """Return the query weights as an array; raise unless there is one per query, finite and not negative."""
     factor = np.asarray(query_weight, dtype=np.float64)
     if factor.shape != (n_queries,):
         raise DataError(f"query_weight must have one value per query ({n_queries}), got shape {factor.shape}")
@@ -114,7 +113,7 @@ def check_query_weight(query_weight: ArrayLike, n_queries: int) -> Float64:
 
 
 def check_prior(prior: ArrayLike | None, n_features: int) -> Float64:
-    """The weights w0 that a penalty pulls to."""
+    """Return the prior weights w0 as an array, zeros by default."""
     if prior is None:
         return np.zeros(n_features)
     center = np.array(prior, dtype=np.float64)

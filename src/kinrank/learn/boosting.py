@@ -13,7 +13,7 @@ from kinrank.registry import import_extra
 
 
 class BoosterMixin:
-    """A model that is one LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
+    """Mixin for models that are a LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
 
     allow_nan: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""How well a base ranker agrees with the grades of a query: the b of Hoi and Jin 2008."""
+"""Agreement of base rankers with the grades of each query: the b of Hoi and Jin 2008."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kinrank.arrays import Float64
 def agreement(
     scores: Float64, labels: NDArray[np.int8], offsets: NDArray[np.int64], *, theta: float = 0.5, delta: float = 1.0
 ) -> Float64:
-    """b[i, j] = tr(A_i' R_ij) of each query i and base ranker j (Eqs. 5 and 6).
+    """Return b[i, j] = tr(A_i' R_ij) for each query i and base ranker j (Eqs. 5 and 6).
 
-    A says which document should be before which: 1 for (+1 over -1), θ for (+1 over 0), negative the other way
-    round. R says which is: R~[k, l] = 1 where k is before l, plus δ on the diagonal, columns divided by their sum.
-    Documents with equal scores are not before each other.
+    A holds the order that the grades ask for: 1 for (+1 before -1), θ for (+1 before 0), and negative values for the
+    reverse. R holds the order of the ranker: R~[k, l] = 1 if k is before l, plus δ on the diagonal, with columns
+    divided by their sum. Documents with equal scores are not before each other.
 
     Parameters
     ----------
     scores
         One row per candidate, one column per base ranker.
     labels
-        +1, 0 or -1 of each candidate.
+        +1, 0 or -1 for each candidate.
     offsets
         Query i owns rows ``offsets[i]:offsets[i + 1]``.
     theta, delta
@@ -42,7 +42,7 @@ def agreement(
 
 @numba.njit(cache=True, nogil=True)
 def _agreement(scores: Any, labels: Any, offsets: Any, theta: float, delta: float) -> Any:
-    """Walk down each ranking and count the labels already seen: column l of R is 1 / (documents before l + δ)."""
+    """Go down each ranking and count the labels seen so far: column l of R is 1 / (documents before l + δ)."""
     n_queries, n_rankers = len(offsets) - 1, scores.shape[1]
     b = np.zeros((n_queries, n_rankers))
     seen = np.zeros(3, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What the unjudged candidates of a query say: similar documents should be scored alike (Hoi and Jin 2008, Eq. 9)."""
+"""Graph regularization: similar documents get similar scores (Hoi and Jin 2008, Eq. 9)."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from kinrank.learn.hinge_qp import solve_in_place
 
 @numba.njit(cache=True, nogil=True)
 def smoothness(G: Any, n_neighbors: int) -> Any:
-    """G'LG, where L is the normalized Laplacian of the k-nearest-neighbor graph of the rows of G.
+    """Return G'LG, L being the normalized Laplacian of the k-nearest-neighbor graph of the rows of G.
 
-    Two documents are joined where one is among the k nearest of the other, by Euclidean distance. All documents as
-    near as the k-th are taken, so the graph does not depend on the order of rows.
+    Two documents are connected if one is among the k nearest of the other in Euclidean distance. All documents that
+    tie with the k-th count, so the graph does not depend on the order of rows.
     """
     n, m = G.shape
-    joined = _neighbor_graph(G, min(n_neighbors, n - 1))
+    connected = _neighbor_graph(G, min(n_neighbors, n - 1))
     scaled = np.zeros((n, m))
     for row in range(n):
-        degree = joined[row].sum()
+        degree = connected[row].sum()
         if degree > 0:
             scaled[row] = G[row] / np.sqrt(degree)
     # L = I - D^-1/2 S D^-1/2, so G'LG = G'G - scaled' S scaled.
     matrix = np.zeros((m, m))
-    pulled = np.empty(m)
+    neighbor_sum = np.empty(m)
     for row in range(n):
-        pulled[:] = 0.0
+        neighbor_sum[:] = 0.0
         for other in range(n):
-            if joined[row, other]:
+            if connected[row, other]:
                 for j in range(m):
-                    pulled[j] += scaled[other, j]
+                    neighbor_sum[j] += scaled[other, j]
         for j in range(m):
             for k in range(m):
-                matrix[j, k] += G[row, j] * G[row, k] - scaled[row, j] * pulled[k]
+                matrix[j, k] += G[row, j] * G[row, k] - scaled[row, j] * neighbor_sum[k]
     return 0.5 * (matrix + matrix.T)
 
 
 @numba.njit(cache=True, nogil=True)
 def _neighbor_graph(G: Any, k: int) -> Any:
-    """Which rows are joined; symmetric, none with itself."""
+    """Return the adjacency matrix: symmetric, without self-loops."""
     n, m = G.shape
     columns = np.ascontiguousarray(G.T)
-    joined = np.zeros((n, n), dtype=np.bool_)
+    connected = np.zeros((n, n), dtype=np.bool_)
     distance = np.empty(n)
     nearest = np.empty(k)
     if k < 1:
-        return joined
+        return connected
     for row in range(n):
         distance[:] = 0.0
         for j in range(m):
@@ -66,16 +66,16 @@ def _neighbor_graph(G: Any, k: int) -> Any:
                 nearest[place] = distance[other]
         for other in range(n):
             if distance[other] <= nearest[k - 1]:
-                joined[row, other] = True
-                joined[other, row] = True
-    return joined
+                connected[row, other] = True
+                connected[other, row] = True
+    return connected
 
 
 @numba.njit(cache=True, nogil=True)
 def query_weights(
     G: Any, offsets: Any, gamma: float, n_neighbors: int, B: Any, C: float, w: Any, alpha: Any, eta: Any
 ) -> tuple[Any, Any]:
-    """Weights of each query (Eq. 10) and the residual of each solution, every one started from the shared solution."""
+    """Return the weights of each query (Eq. 10) and their residuals; each solve starts from the shared solution."""
     n_queries, m = len(offsets) - 1, G.shape[1]
     weights = np.empty((n_queries, m))
     residuals = np.empty(n_queries)

@@ -1,4 +1,4 @@
-"""Scores of different rankers made comparable within each query."""
+"""Normalization of base rankers' scores within each query."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Normalize = Literal["minmax", "standard", "none"]
 
 
 def normalize(scores: Float64, offsets: NDArray[np.int64], how: Normalize) -> tuple[Float64, Float64]:
-    """Scores less a constant, times a factor, of each query and ranker.
+    """Shift and scale the scores of each ranker within each query.
 
     Parameters
     ----------
@@ -22,14 +22,14 @@ def normalize(scores: Float64, offsets: NDArray[np.int64], how: Normalize) -> tu
     offsets
         Query i owns rows ``offsets[i]:offsets[i + 1]``.
     how
-        "minmax": to the range 0 to 1. "standard": to mean 0 and standard deviation 1. "none": as they are.
+        "minmax": to the range 0 to 1. "standard": to mean 0 and standard deviation 1. "none": unchanged.
 
     Returns
     -------
     float64 array of shape (rows, rankers)
-        The comparable scores; 0 where a ranker scores all candidates of a query alike, which says nothing.
+        Normalized scores; 0 if a ranker gives all candidates of a query the same score.
     float64 array of shape (queries, rankers)
-        The factors.
+        Scale factors.
 
     Examples
     --------
@@ -43,9 +43,9 @@ def normalize(scores: Float64, offsets: NDArray[np.int64], how: Normalize) -> tu
     rows = np.repeat(np.arange(len(starts)), sizes)
     origin = np.minimum.reduceat(scores, starts)
     width = np.maximum.reduceat(scores, starts) - origin
-    alike = width == 0.0
+    constant = width == 0.0
     if how == "standard":
         origin = origin + np.add.reduceat(scores - origin[rows], starts) / sizes[:, None]
         width = np.sqrt(np.add.reduceat((scores - origin[rows]) ** 2, starts) / sizes[:, None])
-    factor = np.where(alike, 0.0, 1.0 / np.where(alike, 1.0, width))
+    factor = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, width))
     return (scores - origin[rows]) * factor[rows], factor

@@ -32,7 +32,7 @@ class SmoothedProblem(NamedTuple):
     sigma: float
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def method_of_multipliers(
     Q: Any,
     linear: Any,
@@ -90,7 +90,7 @@ def method_of_multipliers(
     return residual, n_steps
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _value_and_gap(problem: SmoothedProblem, constant: float, w: Any, margins: Any, alpha: Any) -> tuple[float, float]:
     """Return the objective at w ≥ 0 and how far it can be above the minimum, by complementary slackness."""
     value = constant + 0.5 * np.dot(w, np.dot(problem.Q, w)) - np.dot(problem.linear, w)
@@ -102,14 +102,14 @@ def _value_and_gap(problem: SmoothedProblem, constant: float, w: Any, margins: A
     return value, gap
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def project(w: Any, eta: Any, out: Any) -> None:
     """Set negative variables, and those whose bound is active (η > 0), to 0."""
     for j in range(len(w)):
         out[j] = 0.0 if eta[j] > 0.0 else max(w[j], 0.0)
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _gradient(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any) -> Any:
     """Return the gradient at w; fill the slopes of the hinges and of the bounds."""
     n, m = problem.B.shape
@@ -125,7 +125,7 @@ def _gradient(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound
     return gradient
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _newton_step(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any, gradient: Any) -> bool:
     """Move w and its margins by one Newton step; return whether they moved."""
     n, m = problem.B.shape
@@ -151,7 +151,7 @@ def _newton_step(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bo
     return moved
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _step_length(
     problem: SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, slope_at_0: float
 ) -> float:
@@ -183,7 +183,7 @@ def _step_length(
     return low
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _slope(problem: SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, t: float) -> float:
     """Return what hinges and bounds add to the slope along the direction, at w + t direction."""
     total = 0.0
@@ -195,7 +195,7 @@ def _slope(problem: SmoothedProblem, w: Any, margins: Any, direction: Any, along
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # pragma: no cover
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def multiply(B: Any, x: Any, out: Any) -> None:
     """Compute B x; the order of each sum is left to the compiler, so that it can vectorize."""
     for i in range(B.shape[0]):
@@ -205,7 +205,7 @@ def multiply(B: Any, x: Any, out: Any) -> None:
         out[i] = total
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _solve_lower(A: Any, rhs: Any) -> Any:
     """Solve A x = rhs by Cholesky; A is positive definite, given by its lower triangle, which is overwritten."""
     m = len(rhs)
@@ -228,7 +228,7 @@ def _solve_lower(A: Any, rhs: Any) -> Any:
     return x
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _largest_difference(a: Any, b: Any) -> float:
     """Return the largest absolute difference, 0 for empty arrays."""
     largest = 0.0

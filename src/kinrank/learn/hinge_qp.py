@@ -80,7 +80,7 @@ def solve_hinge_qp(Q: Float64, B: Float64, C: float = 1.0, *, start: HingeSoluti
     return HingeSolution(w, alpha, eta, float(residual), int(n_steps))
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def solve_in_place(Q: Any, B: Any, C: float, w: Any, alpha: Any, eta: Any) -> tuple[float, int]:
     """Turn w, alpha and eta into the solution; return the residual and the number of Newton steps.
 
@@ -120,7 +120,7 @@ def solve_in_place(Q: Any, B: Any, C: float, w: Any, alpha: Any, eta: Any) -> tu
     return residual, n_steps
 
 
-@numba.njit(cache=True, nogil=True)  # pragma: no cover
+@numba.njit(cache=True, nogil=True)
 def _choose(margins: Any, alpha: Any, C: float, band: float, chosen: Any) -> bool:
     """Choose the hinges near their corner or inconsistent with their multiplier; return whether any is new."""
     found = False

@@ -1,9 +1,9 @@
-"""The solve behind RankRLS: ridge regression from summed statistics, with or without a sign for each weight.
+"""Solver of RankRLS: ridge regression from summed statistics, with or without sign constraints on the weights.
 
 With A = Σ A_q / P + λI and b = Σ b_q / P + λ w0 the weights minimize ½ w'Aw - b'w. Without constraints they are
-A⁻¹b. Where weights must not be negative they are found by block principal pivoting (Júdice and Pires 1994), exact
-and finite: guess which weights are zero, solve for the others, and where a weight came out negative, or a zero one
-wants to grow, move it to the other side. A weight that must not be positive is the same with its feature negated.
+A⁻¹b. Nonnegative weights are found by block principal pivoting (Júdice and Pires 1994), which is exact and finite:
+guess which weights are zero, solve for the others, then free or fix the weights that violate the optimality
+conditions, and repeat. A weight that must not be positive is handled by negating its feature.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-_SLACK = 1e-12  # by how much a sign may be missed, relative to the numbers it is computed from
-_PATIENCE = 3  # exchanges of everything that may pass without progress
-_ROUNDS = 10_000  # an end, since the proof that there is one knows no rounding
+_SLACK = 1e-12  # tolerance of a sign, relative to the numbers it is computed from
+_PATIENCE = 3  # full exchanges allowed without progress
+_ROUNDS = 10_000  # upper bound: the proof of termination assumes exact arithmetic
 
 
 @numba.njit(cache=True, nogil=True)
 def solve_rows(gram, moment, pairs, ridge, center, signs, weights):  # type: ignore[no-untyped-def]
     """Solve each row of statistics; `signs` is 1 (w ≥ 0), -1 (w ≤ 0) or 0 (any) for each feature.
 
-    A row without a pair has learned nothing: its weights are the center, as far as the signs allow.
+    The weights of a row without pairs are the center, set to 0 if it violates a sign.
     """
     features = moment.shape[1]
     system = np.empty((features, features))
@@ -51,7 +51,7 @@ def solve_rows(gram, moment, pairs, ridge, center, signs, weights):  # type: ign
 
 @numba.njit(cache=True, nogil=True)
 def _solve_positive_definite(system, w):  # type: ignore[no-untyped-def]
-    """Replace w by system⁻¹ w, by Cholesky."""
+    """Replace w with system⁻¹ w, by Cholesky."""
     features = len(w)
     lower = np.linalg.cholesky(system)
     for a in range(features):
@@ -66,9 +66,9 @@ def _solve_positive_definite(system, w):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _solve_signed(system, right, signs, w):  # type: ignore[no-untyped-def]
-    """Solve for the best w whose signs are right; changes system and right.
+    """Solve for the best w with the required signs; overwrites system and right.
 
-    They are scaled to a unit diagonal first, so that the slack means the same for a feature in cents and one in years.
+    The system is first scaled to a unit diagonal, so that the tolerance does not depend on the features' units.
     """
     features = len(w)
     unit = np.sqrt(np.diag(system))
@@ -78,55 +78,55 @@ def _solve_signed(system, right, signs, w):  # type: ignore[no-untyped-def]
             system[a, b] /= unit[a] * unit[b]
     w[:] = right
     _solve_positive_definite(system, w)
-    loose = np.ones(features, dtype=np.bool_)  # the others are held at zero
-    wrong = np.empty(features, dtype=np.int64)
+    free = np.ones(features, dtype=np.bool_)  # the others are fixed at zero
+    violations = np.empty(features, dtype=np.int64)
     fewest, patience = features + 1, _PATIENCE
     for _ in range(_ROUNDS):
-        count = _wrong_side(system, right, signs, loose, w, wrong)
+        count = _violations(system, right, signs, free, w, violations)
         if count == 0:
             break
         if count < fewest:
             fewest, patience = count, _PATIENCE
         else:
             patience -= 1
-        # Exchanging all is quick but may go in circles; the last one alone never does (Murty 1974).
+        # Exchanging all is fast but may cycle; exchanging only the last never does (Murty 1974).
         first = 0 if patience >= 0 else count - 1
         for c in range(first, count):
-            loose[wrong[c]] = not loose[wrong[c]]
-        _solve_loose(system, right, loose, w)
+            free[violations[c]] = not free[violations[c]]
+        _solve_free(system, right, free, w)
     else:
-        raise ValueError("no weights of these signs were found")
+        raise ValueError("no weights with these signs were found")
     for a in range(features):
-        # What is left of a wrong sign is within the slack.
+        # A remaining wrong sign is within the tolerance.
         w[a] = w[a] / unit[a] if w[a] * signs[a] >= 0.0 else 0.0
 
 
 @numba.njit(cache=True, nogil=True)
-def _wrong_side(system, right, signs, loose, w, wrong):  # type: ignore[no-untyped-def]
-    """List the weights that break their sign, and the zero ones whose gradient pulls them away from zero."""
+def _violations(system, right, signs, free, w, violations):  # type: ignore[no-untyped-def]
+    """List the free weights with the wrong sign and the fixed ones whose gradient points away from zero."""
     largest = np.max(np.abs(w))
     count = 0
     for a in range(len(w)):
         if signs[a] == 0:
             continue
-        if loose[a]:
-            astray = w[a] * signs[a] < -_SLACK * largest
+        if free[a]:
+            violated = w[a] * signs[a] < -_SLACK * largest
         else:
             gradient, size = -right[a], abs(right[a])
             for b in range(len(w)):
                 gradient += system[a, b] * w[b]
                 size += abs(system[a, b] * w[b])
-            astray = gradient * signs[a] < -_SLACK * size
-        if astray:
-            wrong[count] = a
+            violated = gradient * signs[a] < -_SLACK * size
+        if violated:
+            violations[count] = a
             count += 1
     return count
 
 
 @numba.njit(cache=True, nogil=True)
-def _solve_loose(system, right, loose, w):  # type: ignore[no-untyped-def]
-    """Solve for the loose weights, the others being zero."""
-    index = np.flatnonzero(loose)
+def _solve_free(system, right, free, w):  # type: ignore[no-untyped-def]
+    """Solve for the free weights, with the others at zero."""
+    index = np.flatnonzero(free)
     part = np.empty((len(index), len(index)))
     some = np.empty(len(index))
     for i in range(len(index)):

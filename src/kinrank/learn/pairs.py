@@ -1,8 +1,8 @@
-"""Pairs that are never made: loss, gradient and Hessian products of pairwise hinges over ragged groups.
+"""Pairwise hinge losses without materialized pairs: loss, gradient and Hessian products over ragged groups.
 
-Rows of a query are sorted by grade, best first, so the documents that row i should beat are one stretch from
-``lower[i]`` to the end of its query. The loops over that stretch are branch-free and contiguous; a query's rows stay
-in the first-level cache from scores to gradient, so each function reads the features once.
+Rows of a query are sorted by grade, best first, so the documents that row i should beat are the rows from
+``lower[i]`` to the end of its query. The loops over them are branch-free and contiguous. A query's rows stay in the
+first-level cache from scores to gradient, so each function reads the features once.
 
 Both hinges are one family. With violation t = 1 - (s_i - s_j), m = min(max(t, 0), μ) and scale c, the loss is
 c m (2t - m): quadratic up to μ, linear beyond. μ = ∞, c = 1 is the squared hinge; μ → 0, c = 1/(2μ) the plain one.
@@ -27,16 +27,16 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered; NaN and
 
 @dataclass(frozen=True, eq=False)
 class JudgedPairs:
-    """Judged queries laid out for the pair loops.
+    """Judged queries, sorted for the loops over pairs.
 
     Attributes
     ----------
     X : float32 array
         Rows sorted by grade within each query, best first.
     offsets : int64 array
-        Rows of each query.
+        Query i owns rows ``offsets[i]:offsets[i + 1]``.
     lower : int64 array
-        For each row the first row of its query with a lower grade (the end of the query where there is none).
+        For each row, the first row of its query with a lower grade, or the end of the query if there is none.
     pairs : int64 array
         Number of pairs of each query.
     """
@@ -48,7 +48,7 @@ class JudgedPairs:
 
     @classmethod
     def from_queries(cls, queries: QuerySet) -> JudgedPairs:
-        """Lay the queries out, sorted by grade."""
+        """Sort the rows of each query by grade."""
         grades = queries.grades
         order = np.lexsort((-grades, queries.query_of_row))
         lower, pairs = _lower_rows(grades[order], queries.offsets)
@@ -56,7 +56,7 @@ class JudgedPairs:
 
     @classmethod
     def concat(cls, parts: Sequence[JudgedPairs]) -> JudgedPairs:
-        """The queries of several, one after the other."""
+        """Concatenate the queries of several parts."""
         starts = np.cumsum([0, *(len(part.X) for part in parts)])
         return cls(
             np.concatenate([part.X for part in parts]),
@@ -66,7 +66,7 @@ class JudgedPairs:
         )
 
     def take(self, queries: NDArray[np.int64]) -> JudgedPairs:
-        """Some of the queries."""
+        """Return a subset of the queries."""
         sizes = np.diff(self.offsets)[queries]
         offsets = offsets_of(sizes)
         shift = np.repeat(offsets[:-1] - self.offsets[queries], sizes)
@@ -76,7 +76,7 @@ class JudgedPairs:
 
 @dataclass(frozen=True)
 class Hinge:
-    """One member of the hinge family: quadratic up to `width`, linear beyond, times `scale`."""
+    """A hinge loss: quadratic up to `width`, linear beyond, times `scale`."""
 
     width: float
     scale: float
@@ -85,23 +85,23 @@ class Hinge:
 SQUARED = Hinge(width=np.inf, scale=1.0)
 
 
-def smooth(width: float) -> Hinge:
-    """The plain hinge with its corner rounded: within width / 2 of it everywhere."""
+def smoothed_hinge(width: float) -> Hinge:
+    """Return the plain hinge with a smoothed corner, within width / 2 of it everywhere."""
     return Hinge(width=width, scale=0.5 / width)
 
 
 @dataclass(frozen=True, eq=False)
 class PairObjective:
-    """λ/2 |w - w0|² + Σ_q ω_q Σ_pairs loss, for some of the queries of a `JudgedPairs`.
+    """The objective λ/2 |w - w0|² + Σ_q ω_q Σ_pairs loss, for a subset of the queries of a `JudgedPairs`.
 
     Attributes
     ----------
     pairs
         The judged queries.
     queries
-        Which of them.
+        Positions of the queries used.
     weights
-        ω_q, what one pair of each weighs; they sum to one over all pairs.
+        ω_q, the weight of one pair of each query; they sum to one over all pairs.
     penalty, prior
         λ and w0.
     hinge
@@ -116,18 +116,18 @@ class PairObjective:
     hinge: Hinge
 
     def empty_scores(self) -> Float64:
-        """An array with one place per row of the chosen queries, query after query."""
+        """Return an uninitialized array with one entry per row of the chosen queries."""
         return np.empty(int((self.pairs.offsets[self.queries + 1] - self.pairs.offsets[self.queries]).sum()))
 
     def value_and_gradient(self, w: Float64, scores: Float64) -> tuple[float, Float64]:
-        """At w; `scores` (see `empty_scores`) is filled for `hessian_product`."""
-        away = w - self.prior
-        gradient = self.penalty * away
+        """Return both at w; fill `scores` (from `empty_scores`), which `hessian_product` needs."""
+        difference = w - self.prior
+        gradient = self.penalty * difference
         loss = _loss_gradient(*self._data(), w, self.hinge.width, self.hinge.scale, scores, gradient)
-        return loss + 0.5 * self.penalty * float(away @ away), gradient
+        return loss + 0.5 * self.penalty * float(difference @ difference), gradient
 
     def hessian_product(self, scores: Float64, direction: Float64) -> Float64:
-        """(Generalized) Hessian at the point of `scores`, times a direction."""
+        """Return the (generalized) Hessian at the point of `scores`, times a direction."""
         product = self.penalty * direction
         _hessian_product(*self._data(), scores, direction, self.hinge.width, self.hinge.scale, product)
         return product
@@ -138,7 +138,7 @@ class PairObjective:
 
 @numba.njit(cache=True, nogil=True)
 def _lower_rows(y, offsets):  # type: ignore[no-untyped-def]
-    """Where the lower grades start for each row, and the pairs of each query."""
+    """Return where the lower grades start for each row, and the number of pairs of each query."""
     lower = np.empty(len(y), dtype=np.int64)
     pairs = np.zeros(len(offsets) - 1, dtype=np.int64)
     for q in range(len(offsets) - 1):
@@ -153,7 +153,7 @@ def _lower_rows(y, offsets):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
 def _products(X, start, stop, w, products):  # type: ignore[no-untyped-def]
-    """X[start:stop] @ w."""
+    """Compute X[start:stop] @ w."""
     for i in range(start, stop):
         product = 0.0
         for a in range(len(w)):
@@ -187,15 +187,15 @@ def _loss_gradient(X, offsets, lower, queries, weights, w, width, scale, scores,
         slope = np.zeros(n)
         loss = 0.0
         for i in range(n):
-            needed = 1.0 - own[i]
-            pushed = 0.0
+            base = 1.0 - own[i]
+            own_slope = 0.0
             for j in range(lower[start + i] - start, n):
-                violation = needed + own[j]
+                violation = base + own[j]
                 m = min(max(violation, 0.0), width)
                 loss += m * (2.0 * violation - m)
-                pushed += m
+                own_slope += m
                 slope[j] += m
-            slope[i] -= pushed
+            slope[i] -= own_slope
         slope *= 2.0 * scale * weights[k]
         _add_rows(X, start, stop, slope, gradient)
         total += scale * weights[k] * loss
@@ -213,19 +213,19 @@ def _hessian_product(X, offsets, lower, queries, weights, scores, direction, wid
         done += n
         if weights[k] == 0.0 or lower[start] == stop:
             continue
-        moved = np.empty(n)
-        _products(X, start, stop, direction, moved)
-        bent = np.zeros(n)
+        along = np.empty(n)
+        _products(X, start, stop, direction, along)
+        curvature = np.zeros(n)
         for i in range(n):
-            needed = 1.0 - own[i]
-            here = moved[i]
-            pulled = 0.0
+            base = 1.0 - own[i]
+            along_i = along[i]
+            own_curvature = 0.0
             for j in range(lower[start + i] - start, n):
-                violation = needed + own[j]
+                violation = base + own[j]
                 active = 1.0 if 0.0 < violation < width else 0.0
-                change = active * (here - moved[j])
-                pulled += change
-                bent[j] -= change
-            bent[i] += pulled
-        bent *= 2.0 * scale * weights[k]
-        _add_rows(X, start, stop, bent, product)
+                change = active * (along_i - along[j])
+                own_curvature += change
+                curvature[j] -= change
+            curvature[i] += own_curvature
+        curvature *= 2.0 * scale * weights[k]
+        _add_rows(X, start, stop, curvature, product)

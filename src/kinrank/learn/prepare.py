@@ -1,4 +1,4 @@
-"""From features as they come to features a linear learner can take: missing values filled, scales made equal."""
+"""Feature preparation for linear learners: fill missing values and standardize."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 class Preparer(BaseEstimator):
-    """Fills and scales features, fitted on training rows only.
+    """Fill missing values and scale features.
 
-    A linear model on prepared features is one on raw features too: `raw_weights` says which, up to a constant per
-    query that no ranking notices.
+    A linear model on prepared features is also linear in raw features: `raw_weights` converts its weights, up to a
+    constant per query that does not affect the ranking.
 
     Parameters
     ----------
     scale : {"standard", "none"}
         ``"standard"``: subtract the mean, divide by the standard deviation of the training rows (a constant feature
-        becomes 0). ``"none"``: take features as they are, as the LETOR collections want.
+        becomes 0). ``"none"``: leave features unscaled, as with the LETOR collections.
     missing : {"error", "zero", "mean"}
-        What NaN becomes: an error, 0, or the mean of the feature over training rows.
+        How to handle NaN: raise an error, or replace it with 0 or with the mean of the feature over training rows.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Preparer(BaseEstimator):
         self.missing = missing
 
     def fit(self, queries: QuerySet) -> Self:
-        """Learn means and deviations, block by block, so that the rows may lie on disk."""
+        """Compute means and standard deviations block by block, so that the rows can be memory-mapped."""
         if self.scale not in ("standard", "none"):
             raise ParameterError(f"scale must be 'standard' or 'none', got {self.scale!r}")
         if self.missing not in ("error", "zero", "mean"):
@@ -61,24 +61,24 @@ class Preparer(BaseEstimator):
             self.center_ += self._filled(block).sum(axis=0, dtype=np.float64) / n_rows
         variance = np.zeros(n_features)
         for block in _blocks(queries.X):
-            away = self._filled(block) - self.center_
-            variance += np.einsum("ij,ij->j", away, away) / n_rows
+            centered = self._filled(block) - self.center_
+            variance += np.einsum("ij,ij->j", centered, centered) / n_rows
         deviation = np.sqrt(variance)
-        # Rounding leaves a constant feature a tiny deviation; dividing by it would make noise of it.
+        # Rounding gives a constant feature a tiny deviation; dividing by it would amplify noise.
         constant = deviation <= 1e-6 * np.maximum(np.abs(self.center_), np.finfo(np.float32).tiny)
         self.factor_ = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
         return self
 
     def check(self, X: NDArray[Any], queries: QuerySet | None = None) -> None:
-        """Raise where a row cannot be prepared; `queries` lets the error name the query."""
+        """Raise if a row cannot be prepared; with `queries`, the error names the query."""
         for start, block in zip(range(0, len(X), _ROWS_AT_ONCE), _blocks(X), strict=True):
             bad = ~np.isfinite(block) if self.missing == "error" else np.isinf(block)
             if bad.any():
                 row, column = np.argwhere(bad)[0]
-                raise DataError(_complaint(int(start + row), int(column), float(block[row, column]), queries))
+                raise DataError(_error_message(int(start + row), int(column), float(block[row, column]), queries))
 
     def transform(self, X: NDArray[Any], queries: QuerySet | None = None) -> Float32:
-        """Prepare rows; `queries` lets an error name the query."""
+        """Return prepared rows; with `queries`, errors name the query."""
         self.check(X, queries)
         if self.scale == "none":
             return np.ascontiguousarray(self._filled(X))
@@ -87,19 +87,19 @@ class Preparer(BaseEstimator):
         return prepared
 
     def apply(self, queries: QuerySet) -> QuerySet:
-        """The same queries with prepared features."""
+        """Return the queries with prepared features."""
         return queries.replace(X=self.transform(queries.X, queries))
 
     def raw_weights(self, weights: Float64) -> Float64:
-        """Weights for raw features that rank as `weights` do for prepared ones."""
+        """Return weights for raw features that rank like `weights` on prepared ones."""
         return weights * self.factor_
 
     def get_state(self) -> State:
-        """What was learned."""
+        """Return the fitted arrays."""
         return {"fill": self.fill_, "center": self.center_, "factor": self.factor_}
 
     def set_state(self, state: State) -> Self:
-        """Take over what was learned."""
+        """Restore the fitted arrays."""
         self.fill_, self.center_, self.factor_ = state["fill"], state["center"], state["factor"]
         return self
 
@@ -109,24 +109,24 @@ class Preparer(BaseEstimator):
         return np.where(np.isnan(X), self.fill_.astype(np.float32), X)
 
 
-def _complaint(row: int, column: int, value: float, queries: QuerySet | None) -> str:
-    where = f"row {row}"
+def _error_message(row: int, column: int, value: float, queries: QuerySet | None) -> str:
+    place = f"row {row}"
     feature = f"feature {column}"
     if queries is not None:
         query = int(np.searchsorted(queries.offsets, row, side="right")) - 1
-        # Counted within the query: that holds however the rows were sorted or cut into blocks on their way here.
-        where = f"candidate {row - int(queries.offsets[query]) + 1} of query {queries.qid[query].item()!r}"
+        # Counted within the query, which does not depend on how rows were sorted or split into blocks.
+        place = f"candidate {row - int(queries.offsets[query]) + 1} of query {queries.qid[query].item()!r}"
         feature = f"feature {queries.feature_names[column]!r}"
     if np.isinf(value):
-        return f"{feature} is infinite in {where}: clip it or leave the row out"
+        return f"{feature} is infinite in {place}: clip it or leave the row out"
     return (
-        f"{feature} is missing (NaN) in {where}: pass missing='zero' or missing='mean', "
-        "or use learner='lambdamart', which reads NaN as it is"
+        f"{feature} is missing (NaN) in {place}: pass missing='zero' or missing='mean', "
+        "or use learner='lambdamart', which accepts NaN"
     )
 
 
 def _mean(X: NDArray[Any]) -> Float64:
-    """Of what is not missing; 0 where all is."""
+    """Return the mean of each feature over rows without NaN; 0 if all are NaN."""
     total, count = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for block in _blocks(X):
         total += np.nansum(block, axis=0, dtype=np.float64)
@@ -139,8 +139,8 @@ def _blocks(X: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 @numba.njit(cache=True, nogil=True)
-def _standardize(X, center, factor, prepared):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """(x - center) factor in float64, in one pass and without a table of its own."""
+def _standardize(X, center, factor, prepared):  # type: ignore[no-untyped-def]
+    """Compute (x - center) factor in float64, in one pass and without a temporary array."""
     for row in range(X.shape[0]):
         for column in range(X.shape[1]):
             prepared[row, column] = (np.float64(X[row, column]) - center[column]) * factor[column]

@@ -1,4 +1,4 @@
-"""RankRLS: pairwise least squares, the learner whose statistics add."""
+"""RankRLS: pairwise least squares from additive statistics."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _QUERIES_AT_ONCE = 4096
 
 
 class RankRLS(LinearLearner):
-    """Linear weights by regularized least squares on pairs (METHODS: section 1; Pahikkala et al. 2009).
+    """Linear learner: regularized least squares on pairs (Pahikkala et al. 2009).
 
-    Minimizes λ/2 |w - w0|² + 1/(2P) Σ (1 - w·(x_i - x_j))² over the pairs with y_i > y_j of one query, without
-    ever making a pair.
+    Minimizes λ/2 |w - w0|² + 1/(2P) Σ (1 - w·(x_i - x_j))² over the pairs of one query with y_i > y_j, without
+    materializing pairs.
 
     Parameters
     ----------
     penalty : float
         λ.
     balance : {"pairs", "queries"}
-        Whether every pair or every query weighs the same.
+        Whether every pair or every query has the same weight.
     nonnegative : bool
-        Whether weights must not be negative: what search engines accept as boosts.
+        Whether to require nonnegative weights, which search engines accept as boosts.
     lower_is_better : list of str, optional
-        Features whose weight must not be positive, whatever `nonnegative` says of the others.
+        Features whose weight must not be positive, regardless of `nonnegative`.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class RankRLS(LinearLearner):
     >>> RankRLS().fit(queries).coef_.round(3)
     array([0.663])
 
-    The best of the weights that are not negative is not the best of all with the negative ones cut off:
+    The best nonnegative weights are not the unconstrained weights clipped at 0:
 
     >>> queries = QuerySet.from_arrays([[0.0, 0.0], [2.0, 1.0], [1.0, 1.0]], y=[0, 1, 0], group=[3])
     >>> RankRLS().fit(queries).coef_.round(2), RankRLS(nonnegative=True).fit(queries).coef_.round(2)
@@ -64,7 +64,7 @@ class RankRLS(LinearLearner):
         self.lower_is_better = lower_is_better
 
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None, prior: ArrayLike | None = None) -> Self:
-        """Learn; queries are read block by block, so they may lie on disk."""
+        """Fit; queries are read block by block, so they can be memory-mapped."""
         total = PairStatistics.from_queries(queries[:0]).sum()
         factor = None if query_weight is None else check_query_weight(query_weight, len(queries))
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
@@ -76,7 +76,7 @@ class RankRLS(LinearLearner):
         return self
 
     def signs(self, feature_names: Sequence[str]) -> NDArray[np.int8] | None:
-        """The sign of each weight, as `PairStatistics.solve` takes them; None where any will do."""
+        """Return the required sign of each weight, for `PairStatistics.solve`; None if there are no constraints."""
         if isinstance(self.lower_is_better, str):
             raise ParameterError(
                 f"lower_is_better must be a list of feature names, got {self.lower_is_better!r}: "
@@ -85,7 +85,9 @@ class RankRLS(LinearLearner):
         lower = [] if self.lower_is_better is None else list(self.lower_is_better)
         unknown = [name for name in lower if name not in feature_names]
         if unknown:
-            raise ParameterError(f"lower_is_better names {unknown[0]!r}; the features are {', '.join(feature_names)}")
+            raise ParameterError(
+                f"lower_is_better names the unknown feature {unknown[0]!r}: choose from {', '.join(feature_names)}"
+            )
         if not self.nonnegative and not lower:
             return None
         signs = np.full(len(feature_names), int(self.nonnegative), dtype=np.int8)

@@ -1,4 +1,4 @@
-"""RankSVM: the papers' learner, by Newton's method on pairs that are never made."""
+"""RankSVM: a pairwise hinge loss, minimized by Newton's method."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Balance, LinearLearner, check_penalty, check_prior, pair_weights
-from kinrank.learn.pairs import SQUARED, JudgedPairs, PairObjective, smooth
+from kinrank.learn.pairs import SQUARED, JudgedPairs, PairObjective, smoothed_hinge
 from kinrank.learn.statistics import PairStatistics
 
-# The plain hinge is reached through rounder ones; the last is within 5e-4 of it.
+# The plain hinge is approached through smoothed ones; the last is within 5e-4 of it.
 _WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 
 
 class RankSVM(LinearLearner):
-    """Linear weights by a hinge on pairs (Joachims 2002; the learner of the KNN paper).
+    """Linear learner: hinge loss on pairs (Joachims 2002), as in the KNN paper (Geng et al. 2008).
 
-    Minimizes λ/2 |w - w0|² + (1/P) Σ loss(1 - w·(x_i - x_j)) over the pairs with y_i > y_j of one query. It starts
-    from the RankRLS solution, which is close, and uses its matrix as preconditioner; a few Newton steps remain.
+    Minimizes λ/2 |w - w0|² + (1/P) Σ loss(1 - w·(x_i - x_j)) over the pairs of one query with y_i > y_j. Starts from
+    the RankRLS solution, which is close, and uses its matrix as a preconditioner, so a few Newton steps suffice.
 
     Parameters
     ----------
     penalty : float
         λ; 0.01 in the paper.
     loss : {"squared_hinge", "hinge"}
-        The hinge is minimized with its corner rounded to within 5e-4.
+        ``"hinge"`` is minimized with a smoothed corner, to within 5e-4.
     balance : {"pairs", "queries"}
-        Whether every pair or every query weighs the same.
+        Whether every pair or every query has the same weight.
     tol : float
-        Stop when the gradient has this fraction of its norm at the prior.
+        Stop when the norm of the gradient is this fraction of its norm at the prior.
     max_iter : int
-        Newton steps at the most.
+        Maximum number of Newton steps.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class RankSVM(LinearLearner):
     n_iter_ : int
         Newton steps taken.
     objective_ : float
-        The minimum reached.
+        Value of the objective at `coef_`.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class RankSVM(LinearLearner):
         prior: ArrayLike | None = None,
         start: ArrayLike | None = None,
     ) -> Self:
-        """Learn; `start` replaces the RankRLS solution as the place to start from."""
+        """Fit; `start` replaces the RankRLS solution as the starting point."""
         pairs = JudgedPairs.from_queries(queries)
         weights = pair_weights(pairs.pairs, self.balance, query_weight)
         statistics = PairStatistics.from_queries(queries).sum(weights=weights)
@@ -92,18 +92,18 @@ class RankSVM(LinearLearner):
         prior: ArrayLike | None = None,
         start: ArrayLike | None = None,
     ) -> Self:
-        """Learn from some queries of a prepared set: what a model per query calls.
+        """Fit to a subset of prepared queries, as is done for each query's local model.
 
         Parameters
         ----------
         pairs
             All judged queries.
         index
-            Which of them to learn from.
+            Positions of the queries to learn from.
         weights
-            What one pair of each of those weighs.
+            Weight of one pair of each of these queries.
         statistics
-            Their summed statistics, weighted alike.
+            Their summed statistics, with the same weights.
         prior, start
             As in `fit`.
         """
@@ -116,14 +116,14 @@ class RankSVM(LinearLearner):
             self.coef_ = center
             return self
         w = statistics.solve(penalty, center)[0] if start is None else check_prior(start, len(center)).copy()
-        # The RankRLS matrix bounds the Hessian of the squared hinge (all pairs active) and has its shape.
+        # The RankRLS matrix is an upper bound of the Hessian of the squared hinge, reached if all pairs are active.
         factor = cho_factor(2.0 * statistics.matrix() / total + penalty * np.eye(len(center)), lower=True)
 
         def precondition(residual: Float64) -> Float64:
             solved: Float64 = cho_solve(factor, residual, check_finite=False)
             return solved
 
-        hinges = [SQUARED] if self.loss == "squared_hinge" else [smooth(width) for width in _WIDTHS]
+        hinges = [SQUARED] if self.loss == "squared_hinge" else [smoothed_hinge(width) for width in _WIDTHS]
         queries = np.asarray(index, dtype=np.int64)
         for hinge in hinges:
             objective = PairObjective(pairs, queries, weights / total, penalty, center, hinge)
@@ -137,17 +137,17 @@ class RankSVM(LinearLearner):
         self,
         objective: PairObjective,
         w: Float64,
-        enough: float,
+        tolerance: float,
         precondition: Callable[[Float64], Float64],
         scores: Float64,
     ) -> Float64:
-        """Newton's method, each system solved by conjugate gradients as exactly as the step deserves."""
+        """Minimize by inexact Newton steps, solving each system by conjugate gradients."""
         value, gradient = objective.value_and_gradient(w, scores)
         for _ in range(self.max_iter):
             norm = float(np.linalg.norm(gradient))
-            if norm <= enough:
+            if norm <= tolerance:
                 break
-            step = _conjugate_gradients(objective, scores, gradient, max(0.01 * norm, 0.5 * enough), precondition)
+            step = _conjugate_gradients(objective, scores, gradient, max(0.01 * norm, 0.5 * tolerance), precondition)
             slope = float(gradient @ step)
             length = 1.0
             while length > 1e-10:
@@ -157,7 +157,7 @@ class RankSVM(LinearLearner):
                     break
                 length *= 0.5
             else:
-                # No descent is left at this precision: the scores of the last accepted point stand.
+                # No further descent at this precision: restore the scores of the last accepted point.
                 objective.value_and_gradient(w, scores)
                 break
             w, value, gradient = trial, trial_value, trial_gradient
@@ -170,21 +170,21 @@ def _conjugate_gradients(
     objective: PairObjective,
     scores: Float64,
     gradient: Float64,
-    enough: float,
+    tolerance: float,
     precondition: Callable[[Float64], Float64],
 ) -> Float64:
-    """The Newton step: Hessian · step = -gradient, until the residual's norm is `enough`."""
+    """Solve Hessian · step = -gradient until the norm of the residual is at most `tolerance`."""
     step = np.zeros_like(gradient)
     residual = -gradient
     z = precondition(residual)
     direction = z
     rz = float(residual @ z)
     for _ in range(2 * len(gradient)):
-        bent = objective.hessian_product(scores, direction)
-        alpha = rz / float(direction @ bent)
+        product = objective.hessian_product(scores, direction)
+        alpha = rz / float(direction @ product)
         step += alpha * direction
-        residual = residual - alpha * bent
-        if np.linalg.norm(residual) <= enough:
+        residual = residual - alpha * product
+        if np.linalg.norm(residual) <= tolerance:
             break
         z = precondition(residual)
         rz, previous = float(residual @ z), rz

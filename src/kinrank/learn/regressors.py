@@ -1,4 +1,4 @@
-"""Weighted least squares on rows: what learns h in aTVT, behind one small contract."""
+"""Weighted least-squares regressors, which fit h in aTVT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kinrank.learn.boosting import BoosterMixin
 from kinrank.registry import Registry
 
 _ROWS_AT_ONCE = 1 << 13
-_RANK_TOLERANCE = 1e-10  # of the kernel's largest eigenvalue: below it the landmarks repeat one another
+_RANK_TOLERANCE = 1e-10  # relative to the kernel's largest eigenvalue; below it landmarks are duplicates
 
 REGRESSORS = Registry(
     "regressor",
@@ -31,7 +31,7 @@ REGRESSORS = Registry(
 
 
 def make_regressor(regressor: str | Regressor) -> Regressor:
-    """A regressor of its own for the caller: a fresh one by name, or an unfitted copy of the one given.
+    """Return a new unfitted regressor, from its name or by cloning the one given.
 
     Examples
     --------
@@ -41,54 +41,54 @@ def make_regressor(regressor: str | Regressor) -> Regressor:
     if isinstance(regressor, str):
         made: Regressor = REGRESSORS.make(regressor)
         return made
-    twin: Regressor = clone(regressor)
-    return twin
+    unfitted: Regressor = clone(regressor)
+    return unfitted
 
 
 class Regressor(BaseEstimator, ABC):
-    """Learns a function h of rows by minimizing Σ w (t - h(x))² + λ_h Ω(h)."""
+    """Base class of regressors, which minimize Σ w (t - h(x))² + λ_h Ω(h)."""
 
     allow_nan: ClassVar[bool] = False
-    """Whether NaN may stand in the features."""
+    """Whether features may be NaN."""
 
     @abstractmethod
     def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
-        """Learn targets t of rows with weights w, 1 where not given."""
+        """Fit to targets t of rows with weights w (default: 1)."""
 
     @abstractmethod
     def predict(self, X: NDArray[Any]) -> Float64:
-        """H of each row."""
+        """Return h(x) for each row."""
 
     @property
     @abstractmethod
     def complexity(self) -> float:
-        """λ_h Ω(h) of the fitted h; 0 where the learner bounds h in another way."""
+        """λ_h Ω(h) of the fitted h; 0 if the regressor limits h in another way."""
 
     @abstractmethod
     def get_state(self) -> State:
-        """The fitted model as plain arrays."""
+        """Return the fitted model as plain arrays."""
 
     @abstractmethod
     def set_state(self, state: State) -> Self:
-        """Take over a fitted model from `get_state`."""
+        """Restore the fitted model from what `get_state` returned."""
 
 
 class BoostedTrees(BoosterMixin, Regressor):
     """Gradient boosting of regression trees (Friedman 2001) on squared error, trained by LightGBM.
 
-    Needs ``pip install 'kinrank[lightgbm]'``. Missing features are read as they are. The number and size of the
-    trees bound h; there is no term Ω.
+    Needs ``pip install 'kinrank[lightgbm]'``. NaN features are allowed. The number and size of the trees limit h;
+    there is no term Ω.
 
     Parameters
     ----------
     n_trees, n_leaves, learning_rate, min_rows_in_leaf
         LightGBM's ``num_iterations``, ``num_leaves``, ``learning_rate`` and ``min_data_in_leaf``.
     params : dict, optional
-        Further parameters, in LightGBM's own words.
+        Further LightGBM parameters.
     n_threads : int
-        0 leaves the choice to OpenMP.
+        Number of threads; 0 for OpenMP's default.
     seed : int
-        Training is deterministic for a given seed.
+        Random seed; training is deterministic for a given seed.
 
     Examples
     --------
@@ -111,34 +111,33 @@ class BoostedTrees(BoosterMixin, Regressor):
         super().__init__(n_trees, n_leaves, learning_rate, min_rows_in_leaf, params, n_threads, seed)
 
     def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
-        """Learn from scratch."""
+        """Train from scratch."""
         return self._boost("regression", X, target, weight=weight)
 
     @property
     def complexity(self) -> float:
-        """0: trees are bounded by their number and size."""
+        """Return 0: trees are limited by their number and size."""
         return 0.0
 
 
 class KernelRidge(Regressor):
-    """Least squares in the space of the kernel exp(-γ |x - z|²), h spanned by landmarks.
+    """Kernel ridge regression with the kernel exp(-γ |x - z|²) and h spanned by landmarks.
 
-    Where there are at most `n_landmarks` rows, every row is a landmark: by the representer theorem (Zha et al. 2006,
-    Theorem 1) this is kernel ridge regression itself. Where there are more, h is the best function spanned by a random
-    sample of them (the subset of regressors, or Nyström, method), found exactly: time grows with rows · n_landmarks²,
-    memory with n_landmarks². The sample depends on the rows and the seed alone, so fits to other targets search the
-    same space.
+    With at most `n_landmarks` rows, every row is a landmark, and by the representer theorem (Zha et al. 2006,
+    Theorem 1) this is exact kernel ridge regression. With more rows, h is the best function spanned by a random sample
+    of them (the subset of regressors, or Nyström, method): time grows with rows · n_landmarks², memory with
+    n_landmarks². The sample depends only on the rows and the seed, so fits to other targets use the same landmarks.
 
     Parameters
     ----------
     penalty : float
-        λ_h, the factor of |h|² in the kernel's own norm.
+        λ_h, the factor of |h|² in the kernel's norm.
     gamma : float, optional
-        γ; one over the number of features where not given.
+        γ; defaults to one over the number of features.
     n_landmarks : int
-        The most landmarks there may be.
+        Maximum number of landmarks.
     seed : int
-        For the sample of landmarks.
+        Random seed of the landmark sample.
 
     Attributes
     ----------
@@ -161,7 +160,7 @@ class KernelRidge(Regressor):
         self.seed = seed
 
     def fit(self, X: NDArray[Any], target: Float64, weight: Float64 | None = None) -> Self:
-        """Solve the weighted normal equations, block of rows by block of rows."""
+        """Solve the weighted normal equations, reading rows in blocks."""
         penalty = check_penalty(self.penalty)
         if self.n_landmarks < 1:
             raise ParameterError(f"n_landmarks must be at least 1, got {self.n_landmarks!r}")
@@ -171,7 +170,7 @@ class KernelRidge(Regressor):
         if len(X) > self.n_landmarks:
             rows = np.sort(np.random.default_rng(self.seed).choice(len(X), self.n_landmarks, replace=False))
         self.landmarks_ = X[rows].astype(np.float64)
-        # K = U S U': features K_nm U S^-½ are orthonormal in the kernel's norm, so Ω is their plain squared norm.
+        # K = U S U': features K_nm U S^-½ are orthonormal in the kernel's norm, so Ω is |coefficients|².
         size, vectors = eigh(self._kernel(self.landmarks_))
         kept = size > _RANK_TOLERANCE * size[-1]
         basis = vectors[:, kept] / np.sqrt(size[kept])
@@ -187,7 +186,7 @@ class KernelRidge(Regressor):
         return self
 
     def predict(self, X: NDArray[Any]) -> Float64:
-        """Kernel values times coefficients."""
+        """Return kernel values times coefficients."""
         scores = np.empty(len(X))
         for block in _blocks(len(X)):
             scores[block] = self._kernel(X[block]) @ self.coef_
@@ -199,11 +198,11 @@ class KernelRidge(Regressor):
         return self._complexity
 
     def get_state(self) -> State:
-        """Landmarks, coefficients and λ_h |h|²."""
+        """Return landmarks, coefficients and λ_h |h|²."""
         return {"landmarks": self.landmarks_, "coef": self.coef_, "complexity": np.array(self._complexity)}
 
     def set_state(self, state: State) -> Self:
-        """Take them over."""
+        """Restore landmarks, coefficients and λ_h |h|²."""
         self.landmarks_, self.coef_ = state["landmarks"], state["coef"]
         self._complexity = float(state["complexity"])
         return self

@@ -1,13 +1,14 @@
-"""The statistics of pairwise least squares: per query a matrix, a vector and a count, and they add.
+"""Additive statistics of pairwise least squares: a matrix, a vector and a count per query.
 
-With L_q the Laplacian of query q's pair graph (an edge wherever two grades differ), RankRLS needs of q only
+With L_q the Laplacian of query q's pair graph (an edge between any two documents of different grades), RankRLS
+needs only
 
     A_q = X_q' L_q X_q        the Gram matrix of its pair differences,
     b_q = X_q' (wins - losses)    the sum of its pair differences,
     p_q                       their number,
 
-and any set N of queries is learned by w = (Σ A_q / P + λI)⁻¹ (Σ b_q / P + λ w0), P = Σ p_q. So a local model is a
-sum and a solve, leave-one-out a subtraction, new judgments an addition. Everything fast in kinrank rests on this.
+and the weights for any set of queries are w = (Σ A_q / P + λI)⁻¹ (Σ b_q / P + λ w0), P = Σ p_q. So a local model is
+a sum and a solve, leaving one query out is a subtraction, and new judgments are an addition.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class PairStatistics:
     Attributes
     ----------
     gram : array of shape (n, D (D + 1) / 2)
-        The upper triangle of each A, row by row. float32 as built, which halves memory traffic; float64 in sums.
+        The upper triangle of each A, row by row. float32 per query, which halves memory traffic; float64 in sums.
     moment : array of shape (n, D)
         Each b.
     pairs : float64 array of shape (n,)
-        The number of pairs, or their weight.
+        The number of pairs, or their total weight.
 
     Examples
     --------
@@ -66,7 +67,7 @@ class PairStatistics:
 
     @classmethod
     def from_queries(cls, queries: QuerySet) -> PairStatistics:
-        """The statistics of each judged query."""
+        """Compute the statistics of each judged query."""
         n, features = len(queries), queries.n_features
         gram = np.empty((n, packed_size(features)), dtype=np.float32)
         moment = np.empty((n, features), dtype=np.float32)
@@ -110,7 +111,7 @@ class PairStatistics:
 
     @classmethod
     def concat(cls, parts: list[PairStatistics]) -> PairStatistics:
-        """Rows of several statistics, one after the other."""
+        """Concatenate the rows of several statistics."""
         return cls(
             np.concatenate([part.gram for part in parts]),
             np.concatenate([part.moment for part in parts]),
@@ -118,20 +119,20 @@ class PairStatistics:
         )
 
     def sum(self, index: ArrayLike | None = None, weights: ArrayLike | None = None) -> PairStatistics:
-        """The sum over a set of rows, in float64.
+        """Return the sum over a set of rows, in float64.
 
         Parameters
         ----------
         index
-            The rows; all where not given.
+            Positions of the rows or a mask; all rows by default.
         weights
-            A factor for each of them.
+            A factor for each row summed.
         """
         rows = np.arange(len(self)) if index is None else self._rows(index)
         return self._sums(rows, np.array([0, len(rows)]), weights)
 
     def sums(self, index: NDArray[np.int64], starts: NDArray[np.int64], weights: ArrayLike | None = None) -> Self:
-        """The sums over many sets of rows: set i is ``index[starts[i]:starts[i + 1]]``."""
+        """Return the sums over many sets of rows: set i is ``index[starts[i]:starts[i + 1]]``."""
         return self._sums(self._rows(index), starts, weights)
 
     def _sums(self, rows: NDArray[np.int64], starts: NDArray[np.int64], weights: ArrayLike | None) -> Self:
@@ -144,7 +145,7 @@ class PairStatistics:
         return type(self)(gram, moment, pairs)
 
     def prefix_sums(self, index: ArrayLike, counts: ArrayLike, weights: ArrayLike | None = None) -> PairStatistics:
-        """The sums over the first ``counts[i]`` rows of `index`, for every i in one pass; counts ascend."""
+        """Return the sums over the first ``counts[i]`` rows of `index` for each i; counts must ascend."""
         rows = self._rows(index)
         ends = np.asarray(counts, dtype=np.int64)
         if not len(ends) or ends[0] < 1 or ends[-1] > len(rows) or np.any(np.diff(ends) < 0):
@@ -157,29 +158,31 @@ class PairStatistics:
         return PairStatistics(gram, moment, np.cumsum(self.pairs[rows] * factors)[ends - 1])
 
     def _rows(self, index: ArrayLike) -> NDArray[np.int64]:
-        """Rows from positions or a mask; compiled code looks nowhere else."""
+        """Return validated positions: compiled code does not check bounds."""
         rows = np.asarray(index)
         if rows.dtype == np.bool_ and rows.shape == (len(self),):
             return np.flatnonzero(rows)
         if rows.ndim != 1 or (rows.size and not np.issubdtype(rows.dtype, np.integer)):
-            raise DataError(f"rows are a list of whole numbers or a mask of {len(self)}, got {rows.dtype} {rows.shape}")
+            raise DataError(
+                f"index must be a list of whole numbers or a mask of {len(self)} rows, got {rows.dtype} {rows.shape}"
+            )
         if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
-            raise DataError(f"rows must lie between 0 and {len(self) - 1}, got {rows.min()} to {rows.max()}")
+            raise DataError(f"index must lie between 0 and {len(self) - 1}, got {rows.min()} to {rows.max()}")
         return rows.astype(np.int64)
 
     def solve(self, penalty: float, prior: ArrayLike | None = None, signs: ArrayLike | None = None) -> Float64:
-        """The RankRLS weights of each row: (A / P + λI)⁻¹ (b / P + λ w0), or the best with the signs asked for.
+        """Return the RankRLS weights of each row: (A / P + λI)⁻¹ (b / P + λ w0), or the best with the given signs.
 
-        A row without a pair has learned nothing: its weights are the prior, as far as the signs allow.
+        The weights of a row without pairs are the prior, set to 0 if it violates a sign.
 
         Parameters
         ----------
         penalty
             λ.
         prior
-            w0, zeros where not given.
+            w0; zeros by default.
         signs
-            For each feature 1 (its weight is not negative), -1 (not positive) or 0 (any); any where not given.
+            For each feature 1 (weight must not be negative), -1 (must not be positive) or 0 (any, the default).
 
         Returns
         -------
@@ -194,22 +197,22 @@ class PairStatistics:
             solve_rows(self.gram, self.moment, self.pairs, strength, center, allowed, weights)
         except (np.linalg.LinAlgError, ValueError):
             raise DataError(
-                "the statistics are not those of real pairs (their number or the Gram matrix is negative): was a query "
-                "subtracted that had not been added, or are features so large that they must be scaled?"
+                "the statistics are not those of real pairs (the pair count or the Gram matrix is negative): check "
+                "that every query subtracted was added before, and scale features with very large values"
             ) from None
         return weights
 
     def get_state(self) -> State:
-        """As plain arrays."""
+        """Return the statistics as plain arrays."""
         return {"gram": self.gram, "moment": self.moment, "pairs": self.pairs}
 
     @classmethod
     def from_state(cls, state: State) -> PairStatistics:
-        """What `get_state` gave."""
+        """Restore statistics from what `get_state` returned."""
         return cls(state["gram"], state["moment"], state["pairs"])
 
     def matrix(self, row: int = 0) -> Float64:
-        """One A as a full symmetric matrix."""
+        """Return A of one row as a full symmetric matrix."""
         full = np.zeros((self.n_features, self.n_features))
         full[np.triu_indices(self.n_features)] = self.gram[row]
         return full + np.triu(full, 1).T
@@ -219,24 +222,24 @@ class PairStatistics:
 
 
 def packed_size(n_features: int) -> int:
-    """How many numbers the upper triangle of a Gram matrix has."""
+    """Return the number of entries in the upper triangle of a Gram matrix."""
     return n_features * (n_features + 1) // 2
 
 
 @numba.njit(cache=True, nogil=True)
 def _accumulate(X, y, offsets, gram, moment, pairs):  # type: ignore[no-untyped-def]
-    """Statistics of every query.
+    """Compute the statistics of every query.
 
-    The pair graph joins all documents of different grades, so its Laplacian is diag(n - n_g) - 11' + Σ_g 1_g 1_g',
-    and with rows centered on the query's mean (differences do not notice) the 11' term is gone:
-    A = Σ_i (n - n_g(i)) z_i z_i' + Σ_g s_g s_g', s_g the sum of the rows of grade g. Both sums are outer products
-    of rows, so they go into one table and one BLAS call.
+    The pair graph connects all documents of different grades, so its Laplacian is diag(n - n_g) - 11' + Σ_g 1_g 1_g'.
+    Centering rows on the query's mean leaves differences unchanged and removes the 11' term:
+    A = Σ_i (n - n_g(i)) z_i z_i' + Σ_g s_g s_g', s_g being the sum of the rows of grade g. Both sums are outer
+    products of rows, so they go into one table and one BLAS call.
     """
     features = X.shape[1]
     longest = 0
     for q in range(len(offsets) - 1):
         longest = max(longest, offsets[q + 1] - offsets[q])
-    table = np.empty((2 * longest, features))  # at the most every row is a grade of its own
+    table = np.empty((2 * longest, features))  # at most, every row has a different grade
     factors = np.empty(len(table))
     full = np.empty((features, features))
     center = np.empty(features)
@@ -262,7 +265,7 @@ def _accumulate(X, y, offsets, gram, moment, pairs):  # type: ignore[no-untyped-
             degree = n - (last - first)
             if degree == 0:
                 break
-            same = used + last - first  # the row of s_g comes after the rows of grade g
+            same = used + last - first  # the row of s_g follows the rows of grade g
             table[same] = 0.0
             for position in range(first, last):
                 i = start + by_grade[position]
@@ -290,7 +293,7 @@ def _accumulate(X, y, offsets, gram, moment, pairs):  # type: ignore[no-untyped-
 
 @numba.njit(cache=True, nogil=True)
 def _sum_rows(table, rows, factors, total):  # type: ignore[no-untyped-def]
-    """Add factors[r] · table[rows[r]] to total, four rows at a time: it is read and written a quarter as often."""
+    """Add factors[r] · table[rows[r]] to total, four rows at a time to read and write total less often."""
     fours = len(rows) // 4 * 4
     for r in range(0, fours, 4):
         r0, r1, r2, r3 = table[rows[r]], table[rows[r + 1]], table[rows[r + 2]], table[rows[r + 3]]
@@ -306,7 +309,7 @@ def _sum_rows(table, rows, factors, total):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _prefix_sums(table, rows, factors, ends, sums):  # type: ignore[no-untyped-def]
-    """Sum the first ends[i] rows for every i, each from the one before."""
+    """Sum the first ends[i] rows for each i, starting from the previous sum."""
     done = 0
     for i in range(len(ends)):
         if i > 0:
@@ -317,7 +320,7 @@ def _prefix_sums(table, rows, factors, ends, sums):  # type: ignore[no-untyped-d
 
 @numba.njit(cache=True, nogil=True)
 def _sum_sets(gram, moment, pairs, index, starts, factors, gram_sums, moment_sums, pair_sums):  # type: ignore[no-untyped-def]
-    """Sum rows of all three over each set."""
+    """Sum the rows of all three arrays over each set."""
     for s in range(len(starts) - 1):
         rows, weights = index[starts[s] : starts[s + 1]], factors[starts[s] : starts[s + 1]]
         _sum_rows(gram, rows, weights, gram_sums[s])

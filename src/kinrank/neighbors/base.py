@@ -213,7 +213,7 @@ def _keep_nearest(squares: Float64, candidates: Int64, distances: Float64, indic
 
 
 @numba.njit(cache=True, nogil=True)
-def _within(points, queries, proxies, limits):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _within(points, queries, proxies, limits):  # type: ignore[no-untyped-def]
     """Squared distances and positions of the points whose proxy is within the limit, filled up with infinity."""
     width = 0
     for q in range(len(queries)):
@@ -234,7 +234,7 @@ def _within(points, queries, proxies, limits):  # type: ignore[no-untyped-def]  
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def squared_distances(points, query, candidates):  # type: ignore[no-untyped-def]  # pragma: no cover
+def squared_distances(points, query, candidates):  # type: ignore[no-untyped-def]
     """Squared Euclidean distances from `query` to ``points[candidates]``, in float64."""
     squares = np.empty(len(candidates))
     for c in range(len(candidates)):

@@ -141,7 +141,7 @@ def _assign_flat(points: Float32, centers: Float32) -> Int64:
 
 
 @numba.njit(cache=True, nogil=True)
-def _assign(points, groups, starts, centers, cells, squares):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _assign(points, groups, starts, centers, cells, squares):  # type: ignore[no-untyped-def]
     """Point by point, so that no batch decides a tie."""
     for p in range(len(points)):
         group, _ = _nearest(points[p], groups, 0, len(groups))
@@ -149,7 +149,7 @@ def _assign(points, groups, starts, centers, cells, squares):  # type: ignore[no
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _nearest(point, centers, first, last):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _nearest(point, centers, first, last):  # type: ignore[no-untyped-def]
     """The nearest of some centers, the first of equals, and its squared distance."""
     best, least = first, np.inf
     for c in range(first, last):
