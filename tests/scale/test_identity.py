@@ -9,27 +9,27 @@ import numpy as np
 import pytest
 
 from kinrank.data.blocks import QuerySetBlocks
-from kinrank.data.marks import Marks
+from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
-from kinrank.scale.identity import marks_of, refuse_repeated
+from kinrank.scale.identity import hashes_of, refuse_repeated
 
 N_BLOCKS, N_IDS = 64, 16_384
 
 
-def whole_numbers(block: int) -> Marks:
-    return marks_of(np.arange(block * N_IDS, (block + 1) * N_IDS))
+def whole_numbers(block: int) -> IdHashes:
+    return hashes_of(np.arange(block * N_IDS, (block + 1) * N_IDS))
 
 
-def hashes(block: int) -> Marks:
+def hashes(block: int) -> IdHashes:
     return np.sort(np.random.default_rng(block).integers(1 << 64, size=N_IDS, dtype=np.uint64))
 
 
-@pytest.mark.parametrize("marks", [whole_numbers, hashes])
-def test_a_fraction_of_the_marks_is_held_at_once(marks: Callable[[int], Marks]) -> None:
+@pytest.mark.parametrize("hashes", [whole_numbers, hashes])
+def test_a_fraction_of_the_hashes_is_held_at_once(hashes: Callable[[int], IdHashes]) -> None:
     blocks = QuerySetBlocks(QuerySet.from_arrays(np.zeros((N_BLOCKS, 1)), group=[1] * N_BLOCKS), rows_per_block=1)
     tracemalloc.start()
     try:
-        refuse_repeated(blocks, marks)
+        refuse_repeated(blocks, hashes)
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -38,4 +38,4 @@ def test_a_fraction_of_the_marks_is_held_at_once(marks: Callable[[int], Marks]) 
 
 def test_no_two_whole_numbers_share_a_mark() -> None:
     ids = np.array([-(2**63), 2**63 - 1, 2**62, *range(-5000, 5000)])
-    assert len(np.unique(marks_of(ids))) == len(ids)
+    assert len(np.unique(hashes_of(ids))) == len(ids)

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import kinrank
 from kinrank.arrays import Float64, State
-from kinrank.data.marks import Marks, text_marks
+from kinrank.data.id_hashes import IdHashes, hash_ids
 from kinrank.data.queryset import QuerySet, default_names
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.describe import DESCRIBERS, METRICS
@@ -63,7 +63,7 @@ class Ranker(BaseEstimator, ABC):
     in its row order.
     """
 
-    marks_: Marks | None = None  # of the queries it learned from
+    learned_from_: IdHashes | None = None  # of the queries it learned from
 
     # --- what a ranker implements -------------------------------------------------------------------------------
 
@@ -201,14 +201,14 @@ class Ranker(BaseEstimator, ABC):
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
         """Which of these queries, by id, it has learned from; None where it does not know."""
         check_is_fitted(self)
-        return None if self.marks_ is None else np.isin(text_marks(queries.qid), self.marks_)
+        return None if self.learned_from_ is None else np.isin(hash_ids(queries.qid), self.learned_from_)
 
     def copy(self) -> Self:
         """A fitted ranker that shares what this one has learned, and learns further by itself."""
         check_is_fitted(self)
         other: Self = clone(self)
         other.feature_names_, other.n_features_in_ = self.feature_names_, self.n_features_in_
-        other.marks_ = self.marks_
+        other.learned_from_ = self.learned_from_
         return other.set_state(self.get_state())
 
     def save(self, path: str | os.PathLike[str], *, examples: QuerySet | None = None) -> None:
@@ -225,7 +225,9 @@ class Ranker(BaseEstimator, ABC):
         check_is_fitted(self)
         params = encode(self.get_params(deep=False), PARTS)
         name = RANKERS.name_of(type(self))
-        record = ModelRecord(name, params, self.feature_names_, kinrank.__version__, self.get_state(), self.marks_)
+        record = ModelRecord(
+            name, params, self.feature_names_, kinrank.__version__, self.get_state(), self.learned_from_
+        )
         write_model(path, record, None if examples is None else (examples, self.predict(examples)))
 
     @classmethod
@@ -234,14 +236,14 @@ class Ranker(BaseEstimator, ABC):
         ranker = cls(**decode(record.params, PARTS))
         ranker.feature_names_ = record.feature_names
         ranker.n_features_in_ = len(record.feature_names)
-        ranker.marks_ = record.learned_from
+        ranker.learned_from_ = record.learned_from
         return ranker.set_state(record.arrays)
 
     # --- how ------------------------------------------------------------------------------------------------------
 
     def _remember(self, queries: QuerySet) -> None:
         """Keep what `learned_from` needs, after fitting."""
-        self.marks_ = text_marks(queries.qid)
+        self.learned_from_ = hash_ids(queries.qid)
 
     def _take(
         self,

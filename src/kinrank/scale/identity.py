@@ -9,39 +9,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.blocks import Blocks
-from kinrank.data.marks import Marks, text_marks
+from kinrank.data.id_hashes import IdHashes, hash_ids
 from kinrank.errors import DataError
 
-_BITS = 4  # each of the sixteen passes looks at the marks that begin alike: 0.3 GB for 10^8 queries
+_BITS = 4  # each of the sixteen passes looks at the hashes that begin alike: 0.3 GB for 10^8 queries
 # 2^64 by the golden ratio: numbers in a row begin differently. It is odd, so no two have the same product.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def marks_of(qid: NDArray[Any]) -> Marks:
+def hashes_of(qid: NDArray[Any]) -> IdHashes:
     """64 bits for each id, spread evenly: of whole numbers no two alike, anything else by its hash.
 
     Examples
     --------
-    >>> marks_of(np.array([0, 1])).tolist()
+    >>> hashes_of(np.array([0, 1])).tolist()
     [0, 11400714819323198485]
     """
     if qid.dtype.kind in "iu":
         return qid.astype(np.int64).view(np.uint64) * _FACTOR
-    return text_marks(qid)
+    return hash_ids(qid)
 
 
-def refuse_repeated(blocks: Blocks, marks: Callable[[int], Marks]) -> None:
+def refuse_repeated(blocks: Blocks, hashes: Callable[[int], IdHashes]) -> None:
     """Raise where a query is in more than one place.
 
     Parameters
     ----------
     blocks
-        The data, looked at again only where two marks are equal.
-    marks
-        The marks of a block.
+        The data, looked at again only where two hashes are equal.
+    hashes
+        The hashes of a block.
     """
     for beginning in range(1 << _BITS):
-        parts = [each[each >> np.uint64(64 - _BITS) == beginning] for each in map(marks, range(len(blocks)))]
+        parts = [each[each >> np.uint64(64 - _BITS) == beginning] for each in map(hashes, range(len(blocks)))]
         ends = np.cumsum([len(part) for part in parts])
         together = np.concatenate(parts)
         order = np.argsort(together, kind="stable")
@@ -51,10 +51,10 @@ def refuse_repeated(blocks: Blocks, marks: Callable[[int], Marks]) -> None:
             _compare(blocks, ranked[place], owners.tolist())
 
 
-def _compare(blocks: Blocks, mark: np.uint64, places: Sequence[int]) -> None:
-    """Two ids of one mark: an error if they are one id, as whole numbers are; text may share a mark by chance."""
+def _compare(blocks: Blocks, hashed: np.uint64, places: Sequence[int]) -> None:
+    """Two ids of one hash: an error if they are one id, as whole numbers are; text may share a hash by chance."""
     first, second = (
-        [query for part in blocks.read(block) for query in part.qid[marks_of(part.qid) == mark].tolist()]
+        [query for part in blocks.read(block) for query in part.qid[hashes_of(part.qid) == hashed].tolist()]
         for block in places
     )
     shared = (

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 import kinrank
 from kinrank.arrays import State
 from kinrank.data.blocks import Blocks, FolderBlocks
-from kinrank.data.marks import Marks
+from kinrank.data.id_hashes import IdHashes
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
@@ -30,7 +30,7 @@ from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import ranker_record
 from kinrank.scale.folder import JobFolder
-from kinrank.scale.identity import marks_of, refuse_repeated
+from kinrank.scale.identity import hashes_of, refuse_repeated
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def train(
     plan = given or _settled(folder, trained, blocks, worker)
     tree = SumTree(plan, blocks, folder)
     memory = tree.run(worker, progress or (lambda _: None))
-    refuse_repeated(blocks, tree.marks)
+    refuse_repeated(blocks, tree.hashes)
     trained.take_cells(plan, memory)
     trained.save(model)
     folder.delete()
@@ -223,12 +223,12 @@ class SumTree:
         except DamagedFolderError:
             return self._made(level, piece)
 
-    def marks(self, block: int) -> Marks:
-        """The marks of a block's queries; read, or taken from the data again where they cannot be."""
+    def hashes(self, block: int) -> IdHashes:
+        """The hashes of a block's queries; read, or taken from the data again where they cannot be."""
         try:
-            return self.folder.read(f"ids-{block}")["marks"]
+            return self.folder.read(f"ids-{block}")["hashes"]
         except DamagedFolderError:
-            return self._noted(block, [marks_of(part.qid) for part in self.blocks.read(block)])
+            return self._noted(block, [hashes_of(part.qid) for part in self.blocks.read(block)])
 
     def _made(self, level: int, piece: int) -> State:
         if level == 0:
@@ -243,22 +243,22 @@ class SumTree:
         return made
 
     def _summed(self, block: int) -> State:
-        marks: list[Marks] = []
+        hashes: list[IdHashes] = []
 
         def noted() -> Iterator[QuerySet]:
             for part in self.blocks.read(block):
-                marks.append(marks_of(part.qid))
+                hashes.append(hashes_of(part.qid))
                 yield part
 
         with self.blocks.error_context(block):
             made = self.plan.sums(noted()).pack()
-        self._noted(block, marks)
+        self._noted(block, hashes)
         return made
 
-    def _noted(self, block: int, marks: list[Marks]) -> Marks:
-        """Keep the marks of a block."""
-        together: Marks = np.concatenate([np.empty(0, dtype=np.uint64), *marks])
-        self.folder.write(f"ids-{block}", {"marks": together})
+    def _noted(self, block: int, hashes: list[IdHashes]) -> IdHashes:
+        """Keep the hashes of a block."""
+        together: IdHashes = np.concatenate([np.empty(0, dtype=np.uint64), *hashes])
+        self.folder.write(f"ids-{block}", {"hashes": together})
         return together
 
     def _empty(self) -> CellMemory:

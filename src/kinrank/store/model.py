@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kinrank import folder
 from kinrank.arrays import State
-from kinrank.data.marks import Marks
+from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError
 from kinrank.store.state import nest, unnest
@@ -39,7 +39,7 @@ class ModelRecord:
     arrays
         What it learned.
     learned_from
-        The marks of the queries it learned from (`kinrank.data.marks.text_marks`), where it keeps them.
+        The hashes of the queries it learned from (`kinrank.data.id_hashes.hash_ids`), where it keeps them.
     """
 
     ranker: str
@@ -47,7 +47,7 @@ class ModelRecord:
     feature_names: tuple[str, ...]
     version: str
     arrays: dict[str, NDArray[Any]]
-    learned_from: Marks | None = None
+    learned_from: IdHashes | None = None
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
@@ -72,12 +72,12 @@ def read_model(path: str | os.PathLike[str]) -> ModelRecord:
 def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, Examples | None]:
     """Read a model folder, and the examples stored in it; None where there are none."""
     meta, arrays = folder.read(path, KIND)
-    marks = arrays.pop(_LEARNED_FROM, None)
+    hashes = arrays.pop(_LEARNED_FROM, None)
     examples = unnest(arrays, "examples")
     learned = {name: array for name, array in arrays.items() if not name.startswith("examples.")}
     try:
         record = ModelRecord(
-            meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learned, marks
+            meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learned, hashes
         )
         return record, _examples_of(examples, record.feature_names)
     except (KeyError, TypeError) as error:

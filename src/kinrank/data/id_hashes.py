@@ -1,4 +1,4 @@
-"""Ids of queries as numbers of one size, to compare very many of them."""
+"""Hashes of query ids, to compare many ids in little memory."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Marks = NDArray[np.uint64]
+IdHashes = NDArray[np.uint64]
 
 
-def text_marks(qid: NDArray[Any]) -> Marks:
-    """64 bits for each id, by its hash as text: query 301 of a file is query "301" of a table.
+def hash_ids(qid: NDArray[Any]) -> IdHashes:
+    """Return a 64-bit hash of each id as text, so that query 301 of a file equals query "301" of a table.
 
     Examples
     --------
-    >>> np.array_equal(text_marks(np.array([301, 7])), text_marks(np.array(["301", "7"])))
+    >>> np.array_equal(hash_ids(np.array([301, 7])), hash_ids(np.array(["301", "7"])))
     True
     """
     digests = [hashlib.blake2b(str(each).encode(), digest_size=8).digest() for each in qid.tolist()]
