@@ -29,7 +29,7 @@ def one_fold(fold: int, data: DataFolder) -> TaskResult:
         {
             "RankSVM, train": _seconds(lambda: SingleRanker("ranksvm").fit(train)),
             "SER, train": _seconds(lambda: EnsembleRanker(0.0, normalize="none", orient=False).fit(train)),
-            "SSER, a query": _seconds(lambda: fitted.predict(test)) / len(test),
+            "SSER, per query": _seconds(lambda: fitted.predict(test)) / len(test),
         }
     )
 
