@@ -1,4 +1,4 @@
-"""The application called in this process, without a socket."""
+"""A client that calls the application in this process, without a socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -24,30 +24,37 @@ class Answer:
 
 
 class Client:
-    """Sends requests to an ASGI application, each on the same event loop."""
+    """Sends requests to an ASGI application, all on one event loop."""
 
     def __init__(self, app: Any, key: str | None = None) -> None:
         self.app = app
         self.key = key
         self.runner = asyncio.Runner()
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: str) -> Response:
         return self.send("GET", path, b"", **headers)
 
-    def post(self, path: str, body: Any, **headers: str) -> Answer:
+    def post(self, path: str, body: Any, **headers: str) -> Response:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.send("POST", path, raw, **headers)
 
-    def send(self, method: str, path: str, raw: bytes, **headers: str) -> Answer:
-        return self.runner.run(self.ask(method, path, raw, **headers))
+    def send(self, method: str, path: str, raw: bytes, **headers: str) -> Response:
+        return self.runner.run(self.request(method, path, raw, **headers))
 
-    def together(self, *requests: Any) -> list[Answer]:
-        async def all_of_them() -> list[Answer]:
+    def gather(self, *requests: Any) -> list[Response]:
+        async def run_all() -> list[Response]:
             return await asyncio.gather(*requests)
 
-        return self.runner.run(all_of_them())
+        return self.runner.run(run_all())
 
-    async def ask(self, method: str, path: str, raw: bytes, **headers: str) -> Answer:
+    async def request(self, method: str, path: str, raw: bytes, **headers: str) -> Response:
+        messages = [{"type": "http.request", "body": raw, "more_body": False}]
+        return await self.request_messages(method, path, messages, **headers)
+
+    async def request_messages(
+        self, method: str, path: str, messages: list[dict[str, Any]], **headers: str
+    ) -> Response:
+        """Send a request whose body arrives in these ASGI messages, and then nothing more."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.key is not None:
             named.setdefault("authorization", f"Bearer {self.key}")
@@ -63,20 +70,18 @@ class Client:
             "scheme": "http",
             "headers": [(name.encode(), value.encode()) for name, value in named.items()],
         }
-        parts: list[dict[str, Any]] = []
-        sent = False
+        waiting = iter(messages)
+        sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
-            nonlocal sent
-            if sent:
-                await asyncio.sleep(3600)
-            sent = True
-            return {"type": "http.request", "body": raw, "more_body": False}
+            for message in waiting:
+                return message
+            return await asyncio.Future()  # never
 
         async def send(message: dict[str, Any]) -> None:
-            parts.append(message)
+            sent.append(message)
 
         await self.app(scope, receive, send)
-        started = parts[0]
-        answered = {name.decode(): value.decode() for name, value in started["headers"]}
-        return Answer(started["status"], answered, b"".join(part.get("body", b"") for part in parts[1:]))
+        start = sent[0]
+        received = {name.decode(): value.decode() for name, value in start["headers"]}
+        return Response(start["status"], received, b"".join(message.get("body", b"") for message in sent[1:]))

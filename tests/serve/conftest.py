@@ -1,26 +1,29 @@
-"""A small model, a service over it, and ways to ask it."""
+"""Small models, a service over them, and clients of it."""
 
 from __future__ import annotations
 
 import io
+import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_two_camps
-from kinrank.serve import Candidates, Service, Settings
+from kinrank.serve import CandidateSet, Service, Settings
 from kinrank.serve.keys import KeyRing, Role, add_key
+from tests.processes import wait_until
 
 if TYPE_CHECKING:
     from tests.serve.asgi import Client
-    from tests.serve.engine import ShelfEngine
+    from tests.serve.engine import InMemoryEngine
 
-PATIENT = Settings(deadline=5.0, watch=0.05)  # a busy machine must not decide what a test of answers sees
+PATIENT = Settings(deadline=60.0, watch_interval=0.05)  # results must not depend on the load of the machine
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +41,7 @@ def _models(camps: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def models(_models: Path, tmp_path: Path) -> Path:
-    """A folder with the models knn/ and single/, to be changed at will."""
+    """A folder with the models knn/ and single/; tests may change it."""
     folder = tmp_path / "models"
     shutil.copytree(_models, folder)
     return folder
@@ -53,27 +56,52 @@ def service(models: Path, tmp_path: Path) -> Iterator[Service]:
 
 
 @pytest.fixture
-def up() -> Candidates:
-    """Three candidates of a query that wants high values first."""
-    return Candidates(["a", "b", "c"], np.array([[0.2, 1], [0.9, 1], [0.5, 1]], dtype=np.float32))
+def up() -> CandidateSet:
+    """Three candidates of a query that prefers high values."""
+    return CandidateSet(["a", "b", "c"], np.array([[0.2, 1], [0.9, 1], [0.5, 1]], dtype=np.float32))
 
 
 @pytest.fixture
 def secrets(tmp_path: Path) -> dict[str, str]:
-    """A key of each role; the file is tmp_path / "keys"."""
+    """One key per role; the file is tmp_path / "keys"."""
     return {role.value: add_key(tmp_path / "keys", role.value, role) for role in Role}
 
 
-@pytest.fixture
-def log() -> io.StringIO:
-    return io.StringIO()
+class LogReader:
+    """The log of the clients."""
+
+    def __init__(self) -> None:
+        self.stream = io.StringIO()
+
+    @property
+    def text(self) -> str:
+        return self.stream.getvalue()
+
+    def wait_for(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        """Return all lines of an event as soon as there are `count`."""
+
+        def lines() -> list[dict[str, Any]]:
+            complete = self.text[: self.text.rfind("\n") + 1]
+            return [line for line in map(json.loads, complete.splitlines()) if line["event"] == event]
+
+        wait_until(lambda: len(lines()) >= count)
+        return lines()
 
 
 @pytest.fixture
-def make_client(models: Path, tmp_path: Path, log: io.StringIO) -> Iterator[Callable[..., Client]]:
+def log() -> Iterator[LogReader]:
+    from kinrank.serve.http.logs import JsonLog
+
+    reader = LogReader()
+    writer = JsonLog(reader.stream, logging.getLogger("kinrank")).start()
+    yield reader
+    writer.close()
+
+
+@pytest.fixture
+def make_client(models: Path, tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Applications over the two models, called in this process."""
     from kinrank.serve.http.app import create_app
-    from kinrank.serve.http.logs import JsonLog
     from kinrank.serve.http.metrics import Metrics
     from kinrank.serve.search import Searcher
     from tests.serve.asgi import Client
@@ -81,10 +109,13 @@ def make_client(models: Path, tmp_path: Path, log: io.StringIO) -> Iterator[Call
     closing: list[Callable[[], None]] = []
 
     def make(
-        *, settings: Settings = PATIENT, keys: bool = False, engine: ShelfEngine | None = None, key: str | None = None
+        *,
+        settings: Settings = PATIENT,
+        keys: bool = False,
+        engine: InMemoryEngine | None = None,
+        key: str | None = None,
     ) -> Client:
-        writer = JsonLog(log)
-        metrics = Metrics(writer)
+        metrics = Metrics()
         service = Service(
             {"knn": models / "knn", "single": models / "single"},
             settings=settings,
@@ -94,8 +125,8 @@ def make_client(models: Path, tmp_path: Path, log: io.StringIO) -> Iterator[Call
         service.start()
         ring = KeyRing(tmp_path / "keys") if keys else None
         searcher = None if engine is None else Searcher(service, engine, titles={"d1": "One"}, texts={"0": "zero"})
-        client = Client(create_app(service, metrics=metrics, log=writer, keys=ring, searcher=searcher), key)
-        closing.extend([client.runner.close, service.close, writer.close])
+        client = Client(create_app(service, metrics=metrics, keys=ring, searcher=searcher), key)
+        closing.extend([client.runner.close, service.close])
         return client
 
     yield make

@@ -1,4 +1,4 @@
-"""A small engine in this process that keeps the contract, and can be stopped."""
+"""An engine in this process that can be stopped."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kinrank.engines import Engine, Health, Hits, LoggedFeatures
 from kinrank.errors import EngineUnreachableError, ParameterError
 
 
-class ShelfEngine(Engine):
-    """Documents with a value; it ranks by value ascending, whatever the query, and finds those of the query's camp.
+class InMemoryEngine(Engine):
+    """Documents with one value each, ranked by ascending value for the queries "up" and "down".
 
-    The query is "up" or "down"; the features are those of `kinrank.datasets.make_two_camps`.
+    The features are those of `kinrank.datasets.make_two_camps`.
     """
 
     feature_names = ("value", "camp")
-    apply_params: ClassVar[Mapping[str, str]] = {"search_type": "whole"}
+    apply_params: ClassVar[Mapping[str, str]] = {"search_type": "exact"}
 
     def __init__(self, values: Sequence[float]) -> None:
         self.values = np.array(values, dtype=np.float32)
@@ -57,7 +57,7 @@ class ShelfEngine(Engine):
 
     def health(self) -> Health:
         self._check(self.running)
-        return Health("shelf 1", "green", 1, len(self.values))
+        return Health("memory 1", "green", 1, len(self.values))
 
     def close(self) -> None:
         self.running = False

@@ -1,4 +1,4 @@
-"""Real servers in processes of their own, and clients that keep asking them."""
+"""Real servers in separate processes, and clients that put load on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 class Server:
-    """``kinrank serve`` in a process of its own."""
+    """``kinrank serve`` in a separate process."""
 
     def __init__(self, log: Path, *args: str, **popen: Any) -> None:
         self.port = free_port()
@@ -39,25 +39,25 @@ class Server:
         with log.open("a") as stream:
             self.process = subprocess.Popen(command, stdout=stream, stderr=stream, **popen)
         try:
-            self.wait_until(lambda: self.ask("GET", "/readyz")[0] == 200)
+            self.wait_until(lambda: self.request("GET", "/readyz")[0] == 200)
         except BaseException:
-            self.end()
+            self.stop()
             raise
 
-    def wait_until(self, holds: Callable[[], bool]) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                if holds():
+                if condition():
                     return
             except OSError:
                 pass
-            assert self.process.poll() is None, f"the server has ended:\n{self.log.read_text()[-3000:]}"
-            assert time.monotonic() < end, f"did not happen:\n{self.log.read_text()[-3000:]}"
+            assert self.process.poll() is None, f"the server has exited:\n{self.log.read_text()[-3000:]}"
+            assert time.monotonic() < end, f"the condition did not become true:\n{self.log.read_text()[-3000:]}"
             time.sleep(0.05)
 
-    def ask(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
-        """One request on a connection of its own."""
+    def request(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
+        """Send one request on a new connection."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"} if raw is not None else {}
@@ -65,26 +65,32 @@ class Server:
             headers["Authorization"] = f"Bearer {key}"
         try:
             connection.request(method, path, raw, headers)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
         finally:
             connection.close()
 
     @property
     def workers(self) -> list[int]:
-        """The processes that answer."""
+        """The ids of the worker processes."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
                 command = (folder / "cmdline").read_bytes()
-            except OSError:  # it has ended meanwhile
+            except OSError:  # it has exited meanwhile
                 continue
             if parent == self.process.pid and b"spawn_main" in command:
                 found.append(int(folder.name))
         return sorted(found)
 
-    def end(self) -> int:
+    def model_events(self) -> dict[int, dict[str, Any]]:
+        """Return the last logged model event of every worker."""
+        lines = self.log.read_text().splitlines()
+        events = [json.loads(line) for line in lines if '"event":"model"' in line]
+        return {event["pid"]: event for event in events if event["pid"] in self.workers}
+
+    def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 
@@ -96,18 +102,18 @@ def serving(log: Path, *args: str, **popen: Any) -> Iterator[Server]:
         yield server
     finally:
         if server.process.poll() is None:
-            server.end()
+            server.stop()
 
 
 class Load:
-    """Clients that ask without a pause, as a load balancer passes requests on: a broken connection is tried once more.
+    """Clients that send requests without pause. Like a load balancer, they retry once on a broken connection.
 
     Parameters
     ----------
     port
-        Says which server to ask, before every request.
+        Returns the port of the server to use, before every request.
     check
-        Whether the answers must be those of `UP`.
+        Whether the responses must be those for `UP`.
     """
 
     def __init__(
@@ -130,7 +136,7 @@ class Load:
         self.fallbacks: Counter[str | None] = Counter()
         self.wrong: list[Any] = []
         self.lost: list[str] = []
-        self.repeated = 0
+        self.retries = 0
         self._threads = [threading.Thread(target=self._run) for _ in range(4)]
 
     def __enter__(self) -> Load:
@@ -147,9 +153,9 @@ class Load:
     def answered(self) -> int:
         return sum(self.statuses.values())
 
-    def wait_for(self, more: int) -> None:
-        """Until so many further requests are answered."""
-        target, end = self.answered + more, time.monotonic() + PATIENCE
+    def wait_for(self, count: int) -> None:
+        """Wait until this many further requests have a response."""
+        target, end = self.answered + count, time.monotonic() + PATIENCE
         while self.answered < target:
             assert time.monotonic() < end, (self.statuses, self.lost)
             time.sleep(0.02)
@@ -157,30 +163,30 @@ class Load:
     def _run(self) -> None:
         connections: dict[int, http.client.HTTPConnection] = {}
         while not self._stop.is_set():
-            for turn in (1, 2):
+            for attempt in (1, 2):
                 port = self._port()
                 connection = connections.setdefault(port, http.client.HTTPConnection("127.0.0.1", port, timeout=30))
                 try:
                     connection.request("POST", self._path, self._body, self._headers)
-                    answer = connection.getresponse()
-                    self._note(answer.status, json.loads(answer.read()))
+                    response = connection.getresponse()
+                    self._record(response.status, json.loads(response.read()))
                     break
                 except (OSError, http.client.HTTPException) as error:
                     connection.close()
                     with self._lock:
-                        self.repeated += 1
-                        if turn == 2:
+                        self.retries += 1
+                        if attempt == 2:
                             self.lost.append(repr(error))
         for connection in connections.values():
             connection.close()
 
-    def _note(self, status: int, said: Any) -> None:
+    def _record(self, status: int, body: Any) -> None:
         with self._lock:
             self.statuses[status] += 1
             if status == 200 and self._check:
-                self.fallbacks[said["fallback"]] += 1
-                if sorted(said["ids"]) != sorted(RANKED) or (said["fallback"] is None and said["ids"] != RANKED):
-                    self.wrong.append(said)
+                self.fallbacks[body["fallback"]] += 1
+                if sorted(body["ids"]) != sorted(RANKED) or (body["fallback"] is None and body["ids"] != RANKED):
+                    self.wrong.append(body)
 
 
 def one_thread() -> dict[str, str]:

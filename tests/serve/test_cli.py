@@ -1,4 +1,4 @@
-"""The verbs serve and key: what they refuse before anything listens."""
+"""The commands serve and key."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kinrank.serve import Service
 from kinrank.serve.http import run as server
 from kinrank.serve.http.run import Options
 from kinrank.serve.keys import KeyRing, Role
-from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
+from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 
 
 def run(*args: object) -> Result:
     return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
-def test_a_key_is_printed_once(tmp_path: Path):
+def test_key_prints_the_key_once(tmp_path: Path):
     done = run("key", tmp_path / "keys", "ops", "--role", "admin")
     found = KeyRing(tmp_path / "keys").find(done.stdout.strip())
     assert found is not None
@@ -32,31 +32,31 @@ def test_a_key_is_printed_once(tmp_path: Path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["nowhere"], "is not there"),
+        (["nowhere"], "does not exist"),
         (["{model}", "--host", "0.0.0.0"], "there are no keys"),
         (["a={model}", "a={model}"], "two models are called 'a'"),
-        (["../x={model}"], "the name of a model has letters"),
+        (["../x={model}"], "a model name consists of"),
         (["{model}", "--deadline", "0"], "deadline must be positive"),
         (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is not an engine address"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
     ],
 )
-def test_what_cannot_be_served_is_told_at_once(models: Path, tmp_path: Path, args: list[str], message: str):
+def test_invalid_options_fail_before_serving(models: Path, tmp_path: Path, args: list[str], message: str):
     done = run("serve", *(arg.format(model=models / "knn", folder=tmp_path) for arg in args))
     assert done.exit_code == 2
     assert message in done.stderr
 
 
-def test_settings_of_the_engines_client_reach_it(models: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[Options] = []
-    monkeypatch.setattr(server, "run", asked.append)
+def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.MonkeyPatch):
+    passed: list[Options] = []
+    monkeypatch.setattr(server, "run", passed.append)
     address = "elasticsearch+http://127.0.0.1:9/movies"
     done = run("serve", models / "knn", "--engine", address, "--set", "api_key=abc", "--set", "max_retries=0")
-    assert (done.exit_code, asked[0].client) == (0, {"api_key": "abc", "max_retries": 0})
-    # As a worker process reads them.
-    options = msgspec.json.decode(msgspec.json.encode(asdict(asked[0])), type=Options)
-    searcher = server._searcher(Service(options.models), options)
+    assert (done.exit_code, passed[0].client) == (0, {"api_key": "abc", "max_retries": 0})
+    # Worker processes read them from JSON.
+    options = msgspec.json.decode(msgspec.json.encode(asdict(passed[0])), type=Options)
+    searcher = server.make_searcher(Service(options.models), options)
     assert searcher is not None
     assert searcher.engine.client._headers["authorization"] == "ApiKey abc"
     searcher.close()

@@ -1,4 +1,4 @@
-"""A hundred servers killed while they take judgments: what was acknowledged is there."""
+"""A hundred servers killed while they store judgments: acknowledged judgments are kept."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from kinrank.serve.journal import Journal
 from kinrank.serve.keys import Role, add_key
-from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
+from tests.processes import wait_until
+from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 
 ROUNDS = 100
 BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "grades": [0, 2, 1]}
@@ -24,9 +24,9 @@ BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "gra
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_acknowledged_judgments_are_there_after_kill_9(models: Path, tmp_path: Path):
+def test_acknowledged_judgments_survive_sigkill(models: Path, tmp_path: Path):
     key = add_key(tmp_path / "keys", "ops", Role.ADMIN)
-    command = [sys.executable, "-m", "tests.serve.rounds", models / "knn", tmp_path / "keys", tmp_path / "j"]
+    command = [sys.executable, "-m", "tests.serve.forking_server", models / "knn", tmp_path / "keys", tmp_path / "j"]
     root = Path(__file__).parents[2]
     acknowledged: list[str] = []
     learned = 0
@@ -39,16 +39,16 @@ def test_acknowledged_judgments_are_there_after_kill_9(models: Path, tmp_path: P
             port, child = map(int, parent.stdout.readline().split())
             learned = judgments_learned(port, key)
             assert learned >= len(acknowledged)
-            acknowledged += judge_until_it_dies(port, key, number, child)
+            acknowledged += judge_until_killed(port, key, number, child)
         parent.stdin.close()
     texts, _ = Journal(tmp_path / "j" / "default.log").read()
-    there = {json.loads(text)["qid"] for text in texts}
+    stored = {json.loads(text)["qid"] for text in texts}
     assert len(acknowledged) >= ROUNDS
-    assert set(acknowledged) <= there
+    assert set(acknowledged) <= stored
 
 
-def judge_until_it_dies(port: int, key: str, number: int, child: int) -> list[str]:
-    """One after the other. The server is killed a little later every time, so that every moment of a request is hit."""
+def judge_until_killed(port: int, key: str, number: int, child: int) -> list[str]:
+    """Send judgments until the server is killed, a little later in every round to hit every stage of a request."""
     kept: list[str] = []
     killer = threading.Timer(0.0003 * number, os.kill, (child, signal.SIGKILL))
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -61,9 +61,9 @@ def judge_until_it_dies(port: int, key: str, number: int, child: int) -> list[st
                 json.dumps({"queries": [{"qid": qid, **BODY}]}),
                 {"Authorization": f"Bearer {key}"},
             )
-            answer = connection.getresponse()
-            answer.read()
-            assert answer.status == 200
+            response = connection.getresponse()
+            response.read()
+            assert response.status == 200
             kept.append(qid)
             if turn == 0:
                 killer.start()
@@ -76,16 +76,20 @@ def judge_until_it_dies(port: int, key: str, number: int, child: int) -> list[st
 
 
 def judgments_learned(port: int, key: str) -> int:
-    """As soon as it answers."""
-    end = time.monotonic() + 60
-    while True:
+    """Return the number of learned judgments as soon as the server responds."""
+    learned: list[int] = []
+
+    def ask() -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         try:
             connection.request("GET", "/v1/model", headers={"Authorization": f"Bearer {key}"})
-            said = json.loads(connection.getresponse().read())
-            return int(said["models"]["default"]["loaded"]["judgments_learned"])
+            models = json.loads(connection.getresponse().read())["models"]
+            learned.append(models["default"]["loaded"]["judgments_learned"])
         except (OSError, http.client.HTTPException):
-            assert time.monotonic() < end
-            time.sleep(0.005)
+            return False
         finally:
             connection.close()
+        return True
+
+    wait_until(ask)
+    return learned[0]

@@ -1,4 +1,4 @@
-"""What is deployed is what was locked."""
+"""The lock file and the container."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ def normalized(requirement: str) -> str:
     return re.split(r"[\[<>=~!; ]", requirement)[0].lower().replace("_", "-")
 
 
-def test_the_lock_pins_every_dependency_by_hash():
+def test_lock_pins_every_dependency_by_hash():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = {
+    required = {
         normalized(line)
         for line in [*project["dependencies"], *extras["serve"], *extras["engines"], *extras["lightgbm"]]
     }
     lock = (ROOT / "deploy" / "requirements.lock").read_text()
     entries = re.split(r"\n(?=\w)", lock.strip())
     pinned = {normalized(entry): entry for entry in entries}
-    assert wanted <= pinned.keys()
+    assert required <= pinned.keys()
     assert all(re.match(r"[\w.-]+==\S+ ", entry) and "--hash=sha256:" in entry for entry in entries)
 
 
-def test_the_container_serves_as_documented():
+def test_container_is_hardened_and_has_probes():
     docker = (ROOT / "deploy" / "Dockerfile").read_text()
     cluster = (ROOT / "deploy" / "kubernetes.yaml").read_text()
     assert "--require-hashes" in docker

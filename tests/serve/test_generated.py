@@ -1,4 +1,4 @@
-"""Requests nobody would write: generated from the OpenAPI document, and broken at random."""
+"""Requests generated from the OpenAPI document, and valid requests mutated at random."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from kinrank.serve import Service, Settings
 from kinrank.serve.journal import Journal
 from kinrank.serve.keys import Role, add_key
 from tests.serve.asgi import Client
-from tests.serve.engine import ShelfEngine
+from tests.serve.engine import InMemoryEngine
 from tests.serve.servers import one_thread, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -28,9 +27,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.alone]
 CASES = 10_000
 MUTANTS = 100_000
 ADMIN = ("/v1/judgments", "/v1/model/reload")
-ANSWERS = {200, 401, 404, 405, 408, 409, 413, 415, 422, 502, 503}
+STATUSES = {200, 400, 401, 404, 405, 408, 409, 413, 415, 422, 502, 503}
 
-# Requests generated for each path; matrices are slow to generate, so there are fewer of them.
+# Number of generated requests by path; matrices are slow to generate, so there are fewer of them.
 GENERATED = {
     "/v1/rank": (Role.QUERY, 1200),
     "/v1/weights": (Role.QUERY, 1200),
@@ -40,7 +39,7 @@ GENERATED = {
     "/v1/model/reload": (Role.ADMIN, 3600),
 }
 
-# Bodies that are right, which mutation makes wrong.
+# Valid bodies to mutate.
 _ROWS = [[0.2, 1.0], [0.9, 1.0], [0.5, 1.0]]
 _RANK = {"ids": ["a", "b", "c"], "features": _ROWS}
 SEEDS = [
@@ -57,7 +56,7 @@ _TOKENS = [b"null", b"-1", b"1e999", b"NaN", b"{}", b"[]", b'""', b"\x00", b"\xf
 
 
 def mutated(raw: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, dropped, doubled or replaced by what parsers trip over."""
+    """Change, drop, repeat or replace some bytes."""
     body = bytearray(raw)
     for _ in range(rng.randint(1, 4)):
         place = rng.randrange(len(body) + 1)
@@ -75,45 +74,44 @@ def mutated(raw: bytes, rng: random.Random) -> bytes:
     return bytes(body)
 
 
-def test_mutated_bodies_are_answered(
+def test_mutated_bodies_get_a_documented_status(
     make_client: Callable[..., Client], secrets: dict[str, str], models: Path, tmp_path: Path
 ):
-    client = make_client(settings=Settings(deadline=30.0, watch=3600), keys=True, engine=ShelfEngine([0.3, 0.9, 0.1]))
+    client = make_client(
+        settings=Settings(deadline=30.0, watch_interval=3600), keys=True, engine=InMemoryEngine([0.3, 0.9, 0.1])
+    )
     packed = {**_RANK, "features": np.array(_ROWS, dtype="<f4").tobytes()}
     seeds = [(path, json.dumps(body).encode(), "application/json") for path, body in SEEDS]
     seeds.append(("/v1/rank", msgspec.msgpack.encode(packed), "application/msgpack"))
     rng = random.Random(0)
     statuses: Counter[int] = Counter()
-    slowest = 0.0
 
     async def send_some(count: int) -> None:
-        nonlocal slowest
         for _ in range(count):
             path, raw, kind = rng.choice(seeds)
             key = secrets["admin" if path in ADMIN else "query"]
-            start = time.perf_counter()
-            answer = await client.ask("POST", path, mutated(raw, rng), content_type=kind, authorization=f"Bearer {key}")
-            slowest = max(slowest, time.perf_counter() - start)
-            statuses[answer.status] += 1
+            headers = {"content_type": kind, "authorization": f"Bearer {key}"}
+            response = await client.request("POST", path, mutated(raw, rng), **headers)
+            statuses[response.status] += 1
 
-    async def all_of_them() -> None:
+    async def send_all() -> None:
         await asyncio.gather(*(send_some(MUTANTS // 8) for _ in range(8)))
 
-    client.runner.run(all_of_them())
-    assert set(statuses) <= ANSWERS, statuses
+    client.runner.run(send_all())
+    assert set(statuses) <= STATUSES, statuses
     assert statuses.total() == MUTANTS
-    assert statuses[200] > 1000  # some mutants live
+    assert statuses[200] > 1000  # some mutants are valid
     assert statuses[422] > 50_000
-    assert slowest < 30
     page = client.get("/metrics", authorization=f"Bearer {secrets['query']}").body.decode()
     assert "kinrank_errors_total{" not in page
-    learned_by_any_service(models, tmp_path / "judgments")
+    assert 'reason="late"' not in page
+    check_learned_after_restart(models, tmp_path / "judgments")
 
 
-def learned_by_any_service(models: Path, judgments: Path) -> None:
-    """What was acknowledged is learned, all of it, by a service that starts on the same journal, and again."""
+def check_learned_after_restart(models: Path, judgments: Path) -> None:
+    """Every stored judgment is learned by a service that starts with the same journal."""
     kept = {json.loads(text)["qid"] for text in Journal(judgments / "knn.log").read()[0]}
-    assert len(kept) > 1  # some mutants have an id of their own
+    assert len(kept) > 1  # some mutants have a new query id
     for _ in range(2):
         with Service({"knn": models / "knn"}, settings=Settings(deadline=30.0), judgments=judgments) as service:
             slot = service.slots["knn"]
@@ -121,7 +119,7 @@ def learned_by_any_service(models: Path, judgments: Path) -> None:
             assert kept <= {str(qid) for qid in slot.current.ranker.qid_.tolist()}
 
 
-def test_generated_requests_are_answered(models: Path, tmp_path: Path):
+def test_generated_requests_get_a_documented_status(models: Path, tmp_path: Path):
     keys = {role: add_key(tmp_path / "keys", role.value, role) for role in Role}
     args = [f"knn={models / 'knn'}", f"single={models / 'single'}", "--keys", str(tmp_path / "keys")]
     args += ["--judgments", str(tmp_path / "j"), "--deadline", "5000", "--in-flight", "1000", "--drain", "0.1"]
@@ -132,12 +130,11 @@ def test_generated_requests_are_answered(models: Path, tmp_path: Path):
     log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     requests = [line for line in log if line["event"] == "request"]
     assert len(requests) >= CASES
-    assert {line["status"] for line in requests} <= ANSWERS
+    assert {line["status"] for line in requests} <= STATUSES
     assert "error" not in {line["event"] for line in log}
 
 
 def run_schemathesis(port: int, key: str, path: str, most: int, folder: Path) -> None:
-    """Every finding is a failure."""
     command = [Path(sys.executable).parent / "schemathesis", "run", f"http://127.0.0.1:{port}/openapi.json"]
     command += ["--header", f"Authorization: Bearer {key}", "--include-path", path, "--max-examples", str(most)]
     command += ["--checks", "not_a_server_error,response_schema_conformance,content_type_conformance", "--seed", "1"]

@@ -1,4 +1,4 @@
-"""Team-draft interleaving is fair."""
+"""Team-draft interleaving."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORDERS = st.integers(1, 12).flatmap(
 
 
 @given(orders=ORDERS, seed=st.text())
-def test_each_pick_is_the_best_left_and_turns_are_even(orders: tuple[list[str], list[str]], seed: str):
+def test_each_pick_is_the_best_left_and_turns_alternate(orders: tuple[list[str], list[str]], seed: str):
     ids, teams = team_draft(*orders, seed)
     assert sorted(ids) == sorted(orders[0])
     for place, (document, team) in enumerate(zip(ids, teams, strict=True)):
@@ -21,7 +21,7 @@ def test_each_pick_is_the_best_left_and_turns_are_even(orders: tuple[list[str], 
         assert abs(teams[: place + 1].count(0) - teams[: place + 1].count(1)) <= 1
 
 
-def test_the_same_seed_gives_the_same_list_and_both_may_begin():
+def test_seed_fixes_the_list_and_either_ranking_may_start():
     first, second = ["a", "b", "c"], ["c", "b", "a"]
     assert team_draft(first, second, "r") == team_draft(first, second, "r")
     leaders = [team_draft(first, second, str(seed))[1][0] for seed in range(400)]

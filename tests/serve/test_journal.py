@@ -1,4 +1,4 @@
-"""What was acknowledged is there; what was not leaves nothing behind."""
+"""The journal keeps acknowledged records and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")))
 
 @given(appended=st.lists(TEXTS, max_size=5), data=st.data())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_journal_cut_anywhere_holds_whole_records_and_goes_on(tmp_path: Path, appended: list[list[str]], data):
+def test_truncated_journal_keeps_complete_records_and_accepts_more(tmp_path: Path, appended: list[list[str]], data):
     file = tmp_path / "log"
     file.unlink(missing_ok=True)
     journal = Journal(file)
@@ -32,13 +32,13 @@ def test_a_journal_cut_anywhere_holds_whole_records_and_goes_on(tmp_path: Path, 
     ends = [0, *(i + 1 for i, byte in enumerate(raw) if byte == ord("\n"))]
     cut = data.draw(st.integers(0, len(raw)))
     file.write_bytes(raw[:cut])
-    whole = sum(end <= cut for end in ends) - 1
-    assert journal.read()[0] == written[:whole]
+    complete = sum(end <= cut for end in ends) - 1
+    assert journal.read()[0] == written[:complete]
     journal.append(["after"])
-    assert journal.read()[0] == [*written[:whole], "after"]
+    assert journal.read()[0] == [*written[:complete], "after"]
 
 
-def test_reading_goes_on_where_it_stopped(tmp_path: Path):
+def test_reading_continues_from_a_position(tmp_path: Path):
     journal = Journal(tmp_path / "log")
     journal.append(["one", "two"])
     texts, end = journal.read()
@@ -48,7 +48,7 @@ def test_reading_goes_on_where_it_stopped(tmp_path: Path):
 
 
 @pytest.mark.parametrize("byte", [0, 5, 9, 12])
-def test_a_changed_byte_is_found(tmp_path: Path, byte: int):
+def test_changed_byte_raises(tmp_path: Path, byte: int):
     journal = Journal(tmp_path / "log")
     journal.append(["some text", "more"])
     raw = bytearray(journal.path.read_bytes())
@@ -70,18 +70,18 @@ for round in range(100):
         journal.append([f"record {round} " + "x" * 100] * 3)
         kept += 3
     except NotKeptError as error:
-        assert "nothing of this was kept" in str(error), error
+        assert "nothing was kept" in str(error), error
         break
 else:
-    sys.exit("the file never became full")
+    sys.exit("the file did not fill up")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
-journal.append(["there is room again"])
+journal.append(["there is space again"])
 print(kept)
 """
 
 
-def test_a_full_disk_loses_nothing_and_is_survived(tmp_path: Path):
-    limit = 5_000  # bytes that the process may write to one file: the kernel then refuses as a full disk does
+def test_full_disk_loses_no_record(tmp_path: Path):
+    limit = 5_000  # maximum file size of the process: beyond it, writes fail as on a full disk
     done = subprocess.run(
         [sys.executable, "-c", FILL, str(tmp_path / "log")],
         capture_output=True,
@@ -92,22 +92,23 @@ def test_a_full_disk_loses_nothing_and_is_survived(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     texts, _ = Journal(tmp_path / "log").read()
     assert len(texts) == int(done.stdout) + 1
-    assert texts[-1] == "there is room again"
+    assert texts[-1] == "there is space again"
 
 
-def append_many(path: str, who: int) -> None:
+def append_many(path: str, writer: int) -> None:
     journal = Journal(path)
     for turn in range(50):
-        journal.append([f"{who} {turn}"])
+        journal.append([f"{writer} {turn}"])
 
 
-def test_processes_append_side_by_side(tmp_path: Path):
+def test_processes_append_concurrently(tmp_path: Path):
     context = get_context("spawn")
-    writers = [context.Process(target=append_many, args=(str(tmp_path / "log"), who)) for who in range(3)]
+    writers = [context.Process(target=append_many, args=(str(tmp_path / "log"), number)) for number in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join(60)
     texts, _ = Journal(tmp_path / "log").read()
-    for who in range(3):
-        assert [text for text in texts if text.startswith(f"{who} ")] == [f"{who} {turn}" for turn in range(50)]
+    for number in range(3):
+        expected = [f"{number} {turn}" for turn in range(50)]
+        assert [text for text in texts if text.startswith(f"{number} ")] == expected

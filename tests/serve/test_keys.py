@@ -1,4 +1,4 @@
-"""Keys are kept as digests and found by themselves only."""
+"""Keys are stored as hashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinrank.errors import FileFormatError, ParameterError
 from kinrank.serve.keys import KeyRing, Role, add_key
 
 
-def test_a_key_is_found_by_itself_only_and_is_not_in_the_file(tmp_path: Path):
+def test_key_is_found_only_by_its_secret_which_is_not_in_the_file(tmp_path: Path):
     secret = add_key(tmp_path / "keys", "web", Role.QUERY)
     ring = KeyRing(tmp_path / "keys")
     found = ring.find(secret)
@@ -23,25 +23,25 @@ def test_a_key_is_found_by_itself_only_and_is_not_in_the_file(tmp_path: Path):
     assert stat.S_IMODE((tmp_path / "keys").stat().st_mode) == 0o600
 
 
-def test_keys_come_and_go_without_a_restart(tmp_path: Path):
+def test_keys_are_added_and_revoked_without_a_restart(tmp_path: Path):
     first = add_key(tmp_path / "keys", "one", Role.QUERY)
     ring = KeyRing(tmp_path / "keys")
     second = add_key(tmp_path / "keys", "two", Role.ADMIN)
     ring.refresh()
     assert ring.find(second) is not None
     lines = (tmp_path / "keys").read_text().splitlines()
-    (tmp_path / "keys").write_text("# the first one has left\n" + lines[1] + "\n")
+    (tmp_path / "keys").write_text("# the first one was revoked\n" + lines[1] + "\n")
     ring.refresh()
     assert ring.find(first) is None
     assert ring.find(second) is not None
 
 
-def test_wrong_files_and_names_are_refused(tmp_path: Path):
+def test_invalid_files_and_names_raise(tmp_path: Path):
     (tmp_path / "keys").write_text("web query notadigest\n")
     with pytest.raises(FileFormatError, match="line 1: expected NAME ROLE SHA256"):
         KeyRing(tmp_path / "keys")
     with pytest.raises(ParameterError, match="letters, digits"):
         add_key(tmp_path / "others", "a b", Role.QUERY)
     add_key(tmp_path / "others", "web", Role.QUERY)
-    with pytest.raises(ParameterError, match="has a key 'web' already"):
+    with pytest.raises(ParameterError, match="already has a key 'web'"):
         add_key(tmp_path / "others", "web", Role.ADMIN)

@@ -1,4 +1,4 @@
-"""The page at / and search, with a real engine, real movies and a real browser."""
+"""The page at / and search, with a real engine, the MSRD movies and a browser."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kinrank import KnnRanker, QuerySet
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import EngineUnreachableError
 from tests.engines.servers import ADDRESSES
-from tests.serve.asgi import Client  # noqa: F401 - what these tests need is not in the core
+from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.servers import Load, Server, one_thread, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.data("text/msrd"), pytest.mark.engine]
@@ -49,7 +49,7 @@ FIELDS = ("title", "overview", "actors", "characters", "director", "votes", "rat
 
 
 class Forwarder(socketserver.ThreadingTCPServer):
-    """A way to the engine that can be cut: to a client, an engine that is stopped and started."""
+    """A TCP proxy in front of the engine; cutting it looks like a stopped engine."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -105,7 +105,7 @@ class World:
 
 @pytest.fixture(scope="module")
 def world(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A slice of MSRD in an index of its own, features asked of the engine, and a model fitted on them."""
+    """A part of MSRD in a new index, its features logged by the engine, and a model fitted on them."""
     folder = tmp_path_factory.mktemp("movies")
     (folder / "features.toml").write_text(FEATURES)
     texts, judged = read_judgments(data_dir / "text" / "msrd")
@@ -118,7 +118,7 @@ def world(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         pytest.fail(f"{error}: scripts/engine start elasticsearch, or run -m 'not engine'")
     rows, grades, qid = [], [], []
     for query, documents in judged.items():
-        # The candidates that the service will see: a query is known by what the engine finds for it.
+        # Fit on the candidates that the service will see.
         found = engine.search(texts[query], size=100, timeout=30.0).doc_id.tolist()
         rows.append(engine.features(texts[query], found, timeout=30.0))
         grades += [documents.get(doc, 0.0) for doc in found]
@@ -171,45 +171,45 @@ def server(world: World) -> Iterator[Server]:
 
 def test_search_ranks_the_engines_candidates(server: Server, world: World):
     query = next(iter(world.queries.values()))
-    status, found = server.ask("POST", "/v1/search", {"query": query, "size": 10, "window": 50, "explain": True})
+    status, found = server.request("POST", "/v1/search", {"query": query, "size": 10, "window": 50, "explain": True})
     assert status == 200, found
     assert found["fallback"] is None
     assert found["engine_ids"]
     assert len(found["ids"]) == len(found["engine_ids"])
     assert {near["text"] for near in found["explanation"]["neighbors"]} <= set(world.queries.values())
-    status, weights = server.ask("POST", "/v1/weights", {"query": query, "size": 10})
+    status, weights = server.request("POST", "/v1/weights", {"query": query, "size": 10})
     assert status == 200
     assert {"title", "title_all", "votes", "rating"} < weights["weights"].keys()
     assert weights["request"]
 
 
-def test_an_engine_stopped_and_started_under_load(world: World, tmp_path: Path):
+def test_stopped_engine_is_reported_and_used_again_under_load(world: World, tmp_path: Path):
     host, _, index = world.address.rpartition("/")
     target = int(host.rpartition(":")[2])
-    way = Forwarder.started(0, target)
-    port = way.server_address[1]
+    proxy = Forwarder.started(0, target)
+    port = proxy.server_address[1]
     body = json.dumps({"query": next(iter(world.queries.values())), "size": 3}).encode()
     address = f"elasticsearch+http://127.0.0.1:{port}/{index}"
     with serving(tmp_path / "log", *arguments(world, address), env=one_thread()) as server:
         with Load(lambda: server.port, path="/v1/search", body=body, check=False) as load:
             load.wait_for(10)
             assert set(load.statuses) == {200}
-            way.cut()
-            server.wait_until(lambda: server.ask("POST", "/v1/search", body)[0] == 503)
+            proxy.cut()
+            server.wait_until(lambda: server.request("POST", "/v1/search", body)[0] == 503)
             load.wait_for(20)
-            again = Forwarder.started(port, target)
-            server.wait_until(lambda: server.ask("POST", "/v1/search", body)[0] == 200)
+            proxy = Forwarder.started(port, target)
+            server.wait_until(lambda: server.request("POST", "/v1/search", body)[0] == 200)
             load.wait_for(20)
-        again.cut()
+        proxy.cut()
     assert load.lost == []
     assert set(load.statuses) == {200, 503}
 
 
-def test_the_page_in_a_browser(server: Server, world: World, tmp_path: Path):
-    """The page shows both orders, the neighbors and the weights; KINRANK_PAGE_PICTURE keeps a picture of it."""
+def test_page_in_a_browser(server: Server, world: World, tmp_path: Path):
+    """The page shows both orders, the neighbors and the weights; KINRANK_PAGE_PICTURE names a file for a screenshot."""
     browser = shutil.which("chromium")
     if browser is None:
-        pytest.fail("chromium is not there: apt-get install chromium")
+        pytest.fail("chromium is not installed: apt-get install chromium")
     query = os.environ.get("KINRANK_PAGE_QUERY") or next(iter(world.queries.values()))
     picture = Path(os.environ.get("KINRANK_PAGE_PICTURE", tmp_path / "page.png"))
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
@@ -223,7 +223,7 @@ def test_the_page_in_a_browser(server: Server, world: World, tmp_path: Path):
         timeout=300,
     )
     page = done.stdout
-    _, found = server.ask("POST", "/v1/search", {"query": query, "size": 10, "explain": True})
+    _, found = server.request("POST", "/v1/search", {"query": query, "size": 10, "explain": True})
     assert picture.stat().st_size > 10_000
     assert page.count("<li data-id=") == len(found["ids"]) + len(found["engine_ids"])
     for near in found["explanation"]["neighbors"]:

@@ -1,9 +1,9 @@
-"""The service without HTTP: it ranks as the ranker does, and always answers."""
+"""The service without HTTP: it ranks as the ranker does, and every query gets a result."""
 
 from __future__ import annotations
 
 import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +13,20 @@ import kinrank
 import kinrank.serve.models
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import ParameterError, RefusedModelError, UnableModelError, UnknownModelError
-from kinrank.serve import Candidates, Fallback, Ranking, Service, Settings
+from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
+from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
-from tests.serve.told import Told, eventually
+from tests.serve.observers import PATIENCE, Deliveries, RecordingObserver
 
 
-def ask(query: QuerySet) -> Candidates:
-    return Candidates([f"d{row}" for row in range(query.n_rows)], np.asarray(query.X))
+def to_candidates(query: QuerySet) -> CandidateSet:
+    return CandidateSet([f"d{row}" for row in range(query.n_rows)], np.asarray(query.X))
 
 
-def test_it_ranks_as_the_ranker_does(service: Service, models: Path, camps: QuerySet):
+def test_service_ranks_as_the_ranker_does(service: Service, models: Path, camps: QuerySet):
     ranker = kinrank.load(models / "knn")
     for query in camps[:10]:
-        ranking = service.rank(ask(query))
+        ranking = service.rank(to_candidates(query))
         scores = ranker.predict(query)
         assert ranking.ids == [f"d{row}" for row in np.argsort(-scores, kind="stable")]
         np.testing.assert_allclose(ranking.scores, np.sort(scores)[::-1])
@@ -33,121 +34,118 @@ def test_it_ranks_as_the_ranker_does(service: Service, models: Path, camps: Quer
         assert ranking.novelty is not None
 
 
-def test_many_at_once_are_ranked_as_one_by_one(service: Service, camps: QuerySet):
-    queries = [ask(query) for query in camps]
-    alone = [service.rank(query) for query in queries]
-    answers: dict[int, Ranking] = {}
+def test_batches_are_ranked_like_single_queries(service: Service, camps: QuerySet):
+    queries = [to_candidates(query) for query in camps]
+    single = [service.rank(query) for query in queries]
+    batched: dict[int, Ranking] = {}
     done = threading.Event()
 
     def deliver(place: int, ranking: Ranking) -> None:
-        answers[place] = ranking
-        if len(answers) == len(queries):
+        batched[place] = ranking
+        if len(batched) == len(queries):
             done.set()
 
     for place, query in enumerate(queries):
-        service.submit(query, None, lambda ranking, place=place: deliver(place, ranking))
-    assert done.wait(10)
-    for place, ranking in enumerate(alone):
-        assert answers[place].ids == ranking.ids
-        np.testing.assert_allclose(answers[place].scores, ranking.scores)
+        service.submit(query, None, partial(deliver, place))
+    assert done.wait(PATIENCE)
+    for place, ranking in enumerate(single):
+        assert batched[place].ids == ranking.ids
+        np.testing.assert_allclose(batched[place].scores, ranking.scores)
 
 
-def test_features_by_name_in_any_order(service: Service, up: Candidates):
-    swapped = Candidates(up.ids, up.features[:, ::-1], ("camp", "value"))
+def test_named_features_may_be_in_any_order(service: Service, up: CandidateSet):
+    swapped = CandidateSet(up.ids, up.features[:, ::-1], ("camp", "value"))
     assert service.rank(swapped).ids == service.rank(up).ids == ["b", "c", "a"]
 
 
 @pytest.mark.parametrize(
     ("candidates", "reason"),
     [
-        (Candidates(["a", "b"], np.float32([[1, 2, 3], [4, 5, 6]])), Fallback.UNKNOWN_FEATURE),
-        (Candidates(["a", "b"], np.float32([[1], [2]]), ("price",)), Fallback.UNKNOWN_FEATURE),
-        (Candidates(["a", "b"], np.float32([[1], [2]]), ("value",)), Fallback.NOT_FINITE),
-        (Candidates(["a", "b"], np.float32([[1, np.nan], [2, 1]])), Fallback.NOT_FINITE),
-        (Candidates(["a", "b"], np.float32([[1, np.inf], [2, 1]])), Fallback.NOT_FINITE),
-        (Candidates(["a", "b"], np.float32([[1e6, 1], [2e6, 1]])), Fallback.FAR),
+        (CandidateSet(["a", "b"], np.float32([[1, 2, 3], [4, 5, 6]])), Fallback.UNKNOWN_FEATURE),
+        (CandidateSet(["a", "b"], np.float32([[1], [2]]), ("price",)), Fallback.UNKNOWN_FEATURE),
+        (CandidateSet(["a", "b"], np.float32([[1], [2]]), ("value",)), Fallback.NOT_FINITE),
+        (CandidateSet(["a", "b"], np.float32([[1, np.nan], [2, 1]])), Fallback.NOT_FINITE),
+        (CandidateSet(["a", "b"], np.float32([[1, np.inf], [2, 1]])), Fallback.NOT_FINITE),
+        (CandidateSet(["a", "b"], np.float32([[1e6, 1], [2e6, 1]])), Fallback.NOVEL),
     ],
 )
-def test_what_cannot_be_ranked_stays_in_the_engines_order(service: Service, candidates: Candidates, reason: Fallback):
+def test_queries_that_cannot_be_ranked_stay_in_the_engines_order(
+    service: Service, candidates: CandidateSet, reason: Fallback
+):
     ranking = service.rank(candidates)
     assert (ranking.ids, ranking.scores, ranking.fallback) == (["a", "b"], None, reason)
     assert ranking.detail
 
 
-def test_one_bad_query_does_not_spoil_its_batch(service: Service, up: Candidates):
-    bad = Candidates(["x", "y"], np.float32([[np.nan, 1], [1, 1]]))
-    answers: list[Ranking] = []
-    done = threading.Semaphore(0)
+def test_bad_query_does_not_affect_the_rest_of_its_batch(service: Service, up: CandidateSet):
+    bad = CandidateSet(["x", "y"], np.float32([[np.nan, 1], [1, 1]]))
+    deliveries = Deliveries()
     for candidates in (up, bad, up):
-        service.submit(candidates, None, lambda ranking: (answers.append(ranking), done.release()))
-    for _ in range(3):
-        assert done.acquire(timeout=10)
-    by_first = {ranking.ids[0]: ranking.fallback for ranking in answers}
+        service.submit(candidates, None, deliveries)
+    by_first = {ranking.ids[0]: ranking.fallback for ranking in deliveries.wait(3)}
     assert by_first == {"b": None, "x": Fallback.NOT_FINITE}
 
 
-def test_no_model_and_an_unknown_model_leave_the_engines_order(tmp_path: Path, up: Candidates):
+def test_missing_and_unknown_models_leave_the_engines_order(tmp_path: Path, up: CandidateSet):
     service = Service({"later": tmp_path / "later"}, settings=PATIENT)
     service.start(strict=False)
     assert not service.ready
     assert service.rank(up).fallback == Fallback.NO_MODEL
-    assert service.rank(up, model="nobody").fallback == Fallback.NO_MODEL
+    assert service.rank(up, model="unknown").fallback == Fallback.NO_MODEL
     assert service.weights(up).fallback == Fallback.NO_MODEL
     service.close()
 
 
-def test_a_model_that_comes_later_is_taken(tmp_path: Path, camps: QuerySet, up: Candidates):
+def test_model_that_appears_later_is_loaded(tmp_path: Path, camps: QuerySet, up: CandidateSet):
     service = Service({"later": tmp_path / "later"}, settings=PATIENT)
     service.start(strict=False)
     KnnRanker(5).fit(camps).save(tmp_path / "later", examples=camps[:2])
-    eventually(lambda: service.ready)
+    wait_until(lambda: service.ready)
     assert service.rank(up).ids == ["b", "c", "a"]
     service.close()
 
 
-def test_late_is_answered_in_time_and_a_full_backlog_at_once(models: Path, up: Candidates):
-    settings = Settings(deadline=0.05, backlog=2)
-    with Service({"knn": models / "knn"}, settings=Settings(deadline=5.0)) as patient:
+def test_deadline_and_backlog_limit_the_wait_for_a_model_that_hangs(models: Path, up: CandidateSet):
+    with Service({"knn": models / "knn"}, settings=PATIENT) as patient:
         served = patient.slots["knn"].current
-    service = Service({"knn": models / "knn"}, settings=settings)
+    service = Service({"knn": models / "knn"}, settings=Settings(deadline=0.05, backlog=2))
     service.start(strict=False)
     service.slots["knn"].current = served
-    stuck = threading.Event()
-    service.submit(up, None, lambda _: stuck.wait(2))  # a model that hangs
-    time.sleep(0.2)
-    start = time.perf_counter()
-    assert service.rank(up).fallback == Fallback.LATE
-    assert 0.05 <= time.perf_counter() - start < 1.5
-    assert service.rank(up).fallback == Fallback.LATE
-    ranking = service.rank(up)
-    assert (ranking.fallback, ranking.detail) == (Fallback.LATE, "too many queries wait")
-    stuck.set()
+    hanging, release = threading.Event(), threading.Event()
+
+    def hang(_: Ranking) -> None:
+        hanging.set()
+        release.wait(PATIENCE)
+
+    service.submit(up, None, hang, expires=np.inf)
+    assert hanging.wait(PATIENCE)
+    for detail in ("not ranked within 50 ms", "not ranked within 50 ms", "too many queries are waiting"):
+        ranking = service.rank(up)
+        assert (ranking.fallback, ranking.detail) == (Fallback.LATE, detail)
+    release.set()
     service.close()
 
 
-def test_two_models_take_turns(service: Service, up: Candidates):
-    answers: list[Ranking] = []
-    done = threading.Event()
-    service.submit_interleaved(up, ("knn", "single"), "r1", lambda ranking: (answers.append(ranking), done.set()))
-    assert done.wait(10)
-    assert sorted(answers[0].ids) == ["a", "b", "c"]
-    assert set(answers[0].teams or []) == {"knn", "single"}
-    done.clear()
-    service.submit_interleaved(up, ("knn", "nobody"), "r1", lambda ranking: (answers.append(ranking), done.set()))
-    assert done.wait(10)
-    assert (answers[1].ids, answers[1].teams, answers[1].fallback) == (up.ids, None, Fallback.NO_MODEL)
+def test_two_models_are_interleaved(service: Service, up: CandidateSet):
+    deliveries = Deliveries()
+    service.submit_interleaved(up, ("knn", "single"), "r1", deliveries)
+    service.submit_interleaved(up, ("knn", "unknown"), "r1", deliveries)
+    interleaved, failed = sorted(deliveries.wait(2), key=lambda ranking: ranking.fallback is not None)
+    assert sorted(interleaved.ids) == ["a", "b", "c"]
+    assert set(interleaved.teams or []) == {"knn", "single"}
+    assert (failed.ids, failed.teams, failed.fallback) == (up.ids, None, Fallback.NO_MODEL)
 
 
-def test_weights_rank_as_the_ranking_does(service: Service, up: Candidates):
+def test_weights_reproduce_the_ranking(service: Service, up: CandidateSet):
     weights = service.weights(up).weights
     assert weights is not None
     scores = up.features @ [weights["value"], weights["camp"]]
     assert [up.ids[i] for i in np.argsort(-scores)] == service.rank(up).ids
 
 
-def test_weights_that_would_rank_otherwise_are_not_given(tmp_path: Path, camps: QuerySet, up: Candidates):
+def test_weights_that_would_change_the_ranking_are_refused(tmp_path: Path, camps: QuerySet, up: CandidateSet):
     KnnRanker(5, missing="mean").fit(camps).save(tmp_path / "mean")
-    holes = Candidates(up.ids, np.where([[True], [False], [False]], [np.nan, 1.0], up.features).astype(np.float32))
+    holes = CandidateSet(up.ids, np.where([[True], [False], [False]], [np.nan, 1.0], up.features).astype(np.float32))
     with Service({"mean": tmp_path / "mean"}, settings=PATIENT) as service:
         assert service.weights(up).weights is not None
         refused = service.weights(holes)
@@ -156,7 +154,7 @@ def test_weights_that_would_rank_otherwise_are_not_given(tmp_path: Path, camps: 
         assert service.rank(holes).fallback is None
 
 
-def test_a_model_without_weights_says_so(tmp_path: Path, camps: QuerySet, up: Candidates):
+def test_model_without_weights_raises(tmp_path: Path, camps: QuerySet, up: CandidateSet):
     KnnRanker(5, learner="lambdamart", scale="none").fit(camps).save(tmp_path / "trees")
     with (
         Service({"trees": tmp_path / "trees"}, settings=PATIENT) as service,
@@ -165,82 +163,102 @@ def test_a_model_without_weights_says_so(tmp_path: Path, camps: QuerySet, up: Ca
         service.weights(up)
 
 
-def test_the_explanation_names_the_neighbors_that_decided(service: Service, up: Candidates, camps: QuerySet):
-    said = service.explain(up)
-    assert said is not None
+def test_explanation_lists_neighbors_of_the_same_camp(service: Service, up: CandidateSet, camps: QuerySet):
+    explanation = service.explain(up)
+    assert explanation is not None
     camp = dict(zip(camps.qid.tolist(), camps.query_columns["camp"].tolist(), strict=True))
-    assert {camp[int(neighbor["qid"])] for neighbor in said["neighbors"]} == {1}
-    assert said["weights"].keys() == said["global_weights"].keys() == {"value", "camp"}
+    assert {camp[int(neighbor.qid)] for neighbor in explanation.neighbors} == {1}
+    assert explanation.weights.keys() == explanation.global_weights.keys() == {"value", "camp"}
 
 
-def test_names_and_models_are_checked(tmp_path: Path):
+def test_invalid_names_and_missing_models_raise(tmp_path: Path):
     with pytest.raises(ParameterError, match="at least one model"):
         Service({})
     with pytest.raises(ParameterError, match="letters, digits"):
         Service({"../up": tmp_path})
-    with pytest.raises(RefusedModelError, match="is not there"):
+    with pytest.raises(RefusedModelError, match="does not exist"):
         Service({"a": tmp_path / "nothing"}).start()
 
 
 # --- swaps ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_changed_folder_is_taken_and_a_damaged_one_refused(service: Service, models: Path, camps: QuerySet, up):
+def test_changed_folder_is_loaded_and_damaged_one_refused(
+    service: Service, models: Path, camps: QuerySet, up: CandidateSet
+):
     before = service.slots["knn"].current
     KnnRanker(7).fit(camps).save(models / "knn", examples=camps[:5])
-    eventually(lambda: service.slots["knn"].current is not before)
-    taken = service.slots["knn"].current
-    broken = models / "knn" / "examples.scores.npy"
-    raw = bytearray(broken.read_bytes())
+    wait_until(lambda: service.slots["knn"].current is not before)
+    loaded = service.slots["knn"].current
+    damaged = models / "knn" / "examples.scores.npy"
+    raw = bytearray(damaged.read_bytes())
     raw[-1] ^= 1
     (models / "new").write_bytes(raw)
-    (models / "new").rename(broken)
-    eventually(lambda: service.slots["knn"].refusal is not None)
+    (models / "new").rename(damaged)
+    wait_until(lambda: service.slots["knn"].refusal is not None)
     assert "has changed since it was written" in str(service.slots["knn"].refusal)
-    assert service.slots["knn"].current is taken
+    assert service.slots["knn"].current is loaded
     assert service.rank(up).ids == ["b", "c", "a"]
     with pytest.raises(RefusedModelError, match="has changed since"):
         service.reload("knn")
-    with pytest.raises(UnknownModelError, match="no model of this name"):
-        service.reload("nobody")
+    with pytest.raises(UnknownModelError, match="unknown model name; this service has: knn, single"):
+        service.reload("unknown")
 
 
-def test_a_model_that_scores_otherwise_than_when_written_is_refused(service: Service, models: Path, camps: QuerySet):
+def test_model_that_does_not_reproduce_its_scores_is_refused(service: Service, models: Path, camps: QuerySet):
     before = service.slots["knn"].current
-    honest = KnnRanker(5).fit(camps)
-    turned = KnnRanker(5).fit(camps.replace(y=4 - camps.grades))
-    turned.predict = honest.predict  # type: ignore[method-assign] - so that its examples do not fit it
-    turned.save(models / "knn", examples=camps[:5])
-    with pytest.raises(RefusedModelError, match="scores its stored examples otherwise"):
+    original = KnnRanker(5).fit(camps)
+    reversed_ = KnnRanker(5).fit(camps.replace(y=4 - camps.grades))
+    reversed_.predict = original.predict  # type: ignore[method-assign] - so that its stored scores are wrong
+    reversed_.save(models / "knn", examples=camps[:5])
+    with pytest.raises(RefusedModelError, match="does not reproduce the scores of its stored examples"):
         service.reload("knn")
     assert service.slots["knn"].current is before
 
 
-def test_a_slow_model_is_refused(models: Path, camps: QuerySet):
+def test_slow_model_is_refused(models: Path):
     service = Service({"knn": models / "knn"}, settings=Settings(deadline=1e-6))
     with pytest.raises(RefusedModelError, match=r"the deadline is 0\.0 ms"):
         service.start()
 
 
-def test_a_model_that_was_slow_once_is_tried_again(models: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kinrank.serve.models, "SLOW_PAUSE", 0.3)
-    told = Told()
-    service = Service({"knn": models / "knn"}, settings=Settings(deadline=1e-6, watch=0.01), observer=told)
+def test_slow_model_is_retried_until_it_is_fast_enough(models: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kinrank.serve.models, "SLOW_PAUSE", 0.0)
+    observer = RecordingObserver()
+    checks: list[None] = []
+    service = Service(
+        {"knn": models / "knn"},
+        settings=Settings(deadline=1e-6, watch_interval=0.01),
+        observer=observer,
+        watch=[lambda: checks.append(None)],
+    )
     service.start(strict=False)
     slot = service.slots["knn"]
     assert "the deadline is" in str(slot.refusal)
-    eventually(lambda: told.models.count(("knn", "refused")) >= 3)
-    slot._deadline = 5.0  # the machine has breath again
-    eventually(lambda: service.ready)
+    wait_until(lambda: observer.models.count(("knn", "refused")) >= 3)
+    slot.deadline = PATIENT.deadline  # the machine is no longer busy
+    wait_until(lambda: service.ready)
     assert slot.refusal is None
-    tries = len(told.models)
-    assert told.models[-1] == ("knn", "taken")
-    time.sleep(0.5)
-    assert len(told.models) == tries  # and then left alone
+    assert observer.models[-1] == ("knn", "loaded")
+    n_events, n_checks = len(observer.models), len(checks)
+    wait_until(lambda: len(checks) >= n_checks + 5)
+    assert len(observer.models) == n_events  # not loaded again
     service.close()
 
 
-def test_a_kin_ranker_is_served_with_all_it_can_say(tmp_path: Path, camps: QuerySet, up: Candidates):
+def test_unexpected_error_while_loading_is_reported(models: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(kinrank.serve.models, "from_record", fail)
+    observer = RecordingObserver()
+    with pytest.raises(RefusedModelError, match="knn: broken"):
+        Service({"knn": models / "knn"}, observer=observer).start()
+    assert observer.models == [("knn", "refused")]
+    assert observer.errors == ["load: broken"]
+
+
+def test_kin_ranker_is_served_with_novelty_and_explanation(tmp_path: Path, camps: QuerySet, up: CandidateSet):
     ranker = KinRanker(n_neighbors=10).fit(camps)
     ranker.save(tmp_path / "kin", examples=camps[:5])
     with Service({"kin": tmp_path / "kin"}, settings=PATIENT) as service:
@@ -248,15 +266,15 @@ def test_a_kin_ranker_is_served_with_all_it_can_say(tmp_path: Path, camps: Query
         scores = ranker.predict(up.features)
         assert ranking.ids == [up.ids[i] for i in np.argsort(-scores, kind="stable")]
         assert ranking.novelty is not None
-        said = service.explain(up)
-        assert said is not None
-        assert len(said["neighbors"]) == 10
-        assert sum(said["shares"].values()) == pytest.approx(1)
+        explanation = service.explain(up)
+        assert explanation is not None
+        assert len(explanation.neighbors) == 10
+        assert sum(explanation.shares.values()) == pytest.approx(1)
         with pytest.raises(UnableModelError, match="no weights"):
             service.weights(up)
 
 
-def test_a_single_model_is_served_too(service: Service, up: Candidates, models: Path):
+def test_single_ranker_is_served_without_novelty(service: Service, up: CandidateSet, models: Path):
     ranking = service.rank(up, model="single")
     scores = SingleRanker.predict(kinrank.load(models / "single"), up.features)
     assert ranking.ids == [up.ids[i] for i in np.argsort(-scores, kind="stable")]

@@ -38,8 +38,11 @@ def serve(
         str | None, typer.Option(metavar="FILE", help="Lines ID<tab>TEXT: judged queries, on the page.")
     ] = None,
     deadline: Annotated[float, typer.Option(metavar="MS", help="Milliseconds that a ranking may take.")] = 50.0,
-    far: Annotated[
-        float, typer.Option(help="Leave queries to the engine that are this far from all judged ones; 1 is usual.")
+    max_novelty: Annotated[
+        float,
+        typer.Option(
+            help="Keep the engine's order for queries with a higher novelty; 99% of judged queries are below 1."
+        ),
     ] = 3.0,
     in_flight: Annotated[int, typer.Option(help="Requests per process at a time; more are shed with 503.")] = 128,
     drain: Annotated[float, typer.Option(metavar="S", help="Seconds to go on answering after SIGTERM.")] = 5.0,
@@ -64,7 +67,7 @@ def serve(
             texts=texts,
             open_to_all=open_to_all,
             drain_seconds=drain,
-            settings=Settings(deadline=deadline / 1000, far=far, in_flight=in_flight),
+            settings=Settings(deadline=deadline / 1000, max_novelty=max_novelty, in_flight=in_flight),
         )
     )
 

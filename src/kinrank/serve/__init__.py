@@ -1,4 +1,4 @@
-"""The service: ranking live traffic beside the engine, without HTTP (`kinrank.serve.http` puts that over it)."""
+"""The ranking service, independent of any transport. `kinrank.serve.http` exposes it over HTTP."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kinrank.serve.messages import Candidates as Candidates
+    from kinrank.serve.messages import CandidateSet as CandidateSet
+    from kinrank.serve.messages import Explanation as Explanation
     from kinrank.serve.messages import Fallback as Fallback
-    from kinrank.serve.messages import Judged as Judged
+    from kinrank.serve.messages import JudgedQuery as JudgedQuery
+    from kinrank.serve.messages import QueryWeights as QueryWeights
     from kinrank.serve.messages import Ranking as Ranking
-    from kinrank.serve.messages import Weights as Weights
     from kinrank.serve.observer import Observer as Observer
     from kinrank.serve.service import Service as Service
     from kinrank.serve.settings import Settings as Settings
 
-# Looked up on first use: keys and journals are handled without loading a ranker.
+# Imported on first use: managing keys and journals does not load a ranker.
 _PUBLIC = {
-    "Candidates": "kinrank.serve.messages",
+    "CandidateSet": "kinrank.serve.messages",
+    "Explanation": "kinrank.serve.messages",
     "Fallback": "kinrank.serve.messages",
-    "Judged": "kinrank.serve.messages",
+    "JudgedQuery": "kinrank.serve.messages",
     "Observer": "kinrank.serve.observer",
+    "QueryWeights": "kinrank.serve.messages",
     "Ranking": "kinrank.serve.messages",
     "Service": "kinrank.serve.service",
     "Settings": "kinrank.serve.settings",
-    "Weights": "kinrank.serve.messages",
 }
 
 __all__ = [*_PUBLIC]

@@ -6,34 +6,36 @@ from random import Random
 
 
 def team_draft(first: list[str], second: list[str], seed: str) -> tuple[list[str], list[int]]:
-    """One list of both: in every round a coin says who picks first, and each picks its best document still left.
+    """Interleave two rankings of the same documents.
+
+    In every round a coin decides which ranking picks first; each picks its best document that is still left.
 
     Parameters
     ----------
     first, second
         The same documents in two orders.
     seed
-        The same seed gives the same list, so that a repeated request shows what it showed.
+        Seed of the coin. The same seed gives the same list, so a repeated request shows the same result.
 
     Returns
     -------
     list of str
-        The documents.
+        The interleaved documents.
     list of int
-        0 or 1 each: who placed it. A click on it is a point for that team.
+        0 or 1 per document: the ranking that placed it. A click on it is a point for that ranking.
 
     Examples
     --------
     >>> team_draft(["a", "b", "c", "d"], ["d", "a", "c", "b"], seed="r1")
     (['d', 'a', 'c', 'b'], [1, 0, 1, 0])
     """
-    coin = Random(seed)  # noqa: S311 - a fair coin, no secret
+    coin = Random(seed)  # noqa: S311 - not used for security
     rankings = (iter(first), iter(second))
-    shown: dict[str, int] = {}
-    while len(shown) < len(first):
+    placed: dict[str, int] = {}
+    while len(placed) < len(first):
         leader = coin.getrandbits(1)
         for team in (leader, 1 - leader):
-            pick = next((document for document in rankings[team] if document not in shown), None)
+            pick = next((document for document in rankings[team] if document not in placed), None)
             if pick is not None:
-                shown[pick] = team
-    return list(shown), list(shown.values())
+                placed[pick] = team
+    return list(placed), list(placed.values())

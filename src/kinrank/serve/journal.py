@@ -1,8 +1,8 @@
-"""A log of judgments that is only ever appended to: what was acknowledged is there after any crash.
+"""An append-only log of judgments. An acknowledged record survives any crash.
 
-A record is a line: the CRC-32 of the text in eight hex digits, a space, the text, a newline. The text is JSON, which
-holds no newline, so a line without its end was cut off while it was written, and was never acknowledged.
-Several processes may append and read at the same time; a lock on the file keeps them apart.
+A record is one line: the CRC-32 of the text as eight hex digits, a space, the text, a newline. The text is JSON, which
+contains no newline, so a line without a newline was cut off while it was written and was never acknowledged. Several
+processes may append and read at the same time; a file lock keeps them apart.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _CHUNK = 1 << 16
 
 
 class Journal:
-    """Lines of text in a file, each acknowledged only when it is on disk.
+    """A file of text lines, each acknowledged only when it is on disk.
 
     Parameters
     ----------
     path
-        The file; made where it is not there.
+        The file. It is created if it does not exist.
 
     Examples
     --------
@@ -46,31 +46,31 @@ class Journal:
         _sync_folder(self.path.parent)
 
     def append(self, texts: Sequence[str]) -> None:
-        """Write lines and wait until they are on disk; all of them are kept, or none.
+        """Write all texts or none, and wait until they are on disk.
 
         Raises
         ------
         NotKeptError
-            Where the disk does not take them; the file is then as it was.
+            The disk does not accept them. The file is unchanged.
         """
         record = b"".join(_line(text) for text in texts)
         with self._locked(fcntl.LOCK_EX) as descriptor:
-            end = _mend(descriptor)
+            end = _repair(descriptor)
             try:
                 os.lseek(descriptor, end, os.SEEK_SET)
                 _write(descriptor, record)
                 os.fsync(descriptor)
             except OSError as error:
                 os.ftruncate(descriptor, end)
-                raise NotKeptError(f"{self.path}: {error.strerror}; nothing of this was kept, ask again") from error
+                raise NotKeptError(f"{self.path}: {error.strerror}; nothing was kept, try again") from error
 
     def read(self, start: int = 0) -> tuple[list[str], int]:
-        """The lines from a position on, and the position after them.
+        """Return the texts from position `start` on, and the position after them.
 
         Raises
         ------
         DamagedFolderError
-            Where a line that was once whole has changed.
+            A complete line was changed after it was written.
         """
         with self._locked(fcntl.LOCK_SH) as descriptor:
             size = os.fstat(descriptor).st_size
@@ -79,19 +79,19 @@ class Journal:
             with open(descriptor, "rb", closefd=False) as stream:
                 stream.seek(start)
                 raw = stream.read(size - start)
-        whole = raw[: raw.rfind(b"\n") + 1]
+        complete = raw[: raw.rfind(b"\n") + 1]
         texts = []
-        at = start
-        for line in whole.split(b"\n")[:-1]:
+        position = start
+        for line in complete.split(b"\n")[:-1]:
             text = line[9:]
             if line[:9] != b"%08x " % zlib.crc32(text):
                 raise DamagedFolderError(
-                    f"{self.path}: the record at byte {at} has changed since it was written; restore the file from a "
-                    "copy, or cut it there and send again what follows"
+                    f"{self.path}: the record at byte {position} has changed since it was written; restore the file "
+                    "from a copy, or truncate it there and send the judgments after it again"
                 )
             texts.append(text.decode())
-            at += len(line) + 1
-        return texts, at
+            position += len(line) + 1
+        return texts, position
 
     @contextmanager
     def _locked(self, kind: int) -> Iterator[int]:
@@ -100,7 +100,7 @@ class Journal:
             fcntl.flock(descriptor, kind)
             yield descriptor
         finally:
-            os.close(descriptor)  # gives the lock back, as the end of the process does
+            os.close(descriptor)  # releases the lock, as the end of the process does
 
 
 def _line(text: str) -> bytes:
@@ -114,8 +114,8 @@ def _write(descriptor: int, raw: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _mend(descriptor: int) -> int:
-    """Cut off a line that has no end, which a killed process left, and say where the file ends."""
+def _repair(descriptor: int) -> int:
+    """Remove an incomplete last line, left by a killed process, and return the end of the file."""
     size = os.fstat(descriptor).st_size
     end = size
     while end:

@@ -1,4 +1,4 @@
-"""API keys: hashed at rest, compared in constant time, one role each."""
+"""API keys: stored as hashes, compared in constant time, one role each."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from kinrank.errors import FileFormatError, ParameterError
 
-_PREFIX = "kr_"  # so that a key in the wrong place is recognized, by people and by scanners for secrets
+_PREFIX = "kr_"  # lets people and secret scanners recognize a leaked key
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9_-]{1,64}) (?P<role>query|admin) (?P<digest>[0-9a-f]{64})\Z")
 
 
 class Role(StrEnum):
-    """What a key is for. Neither includes the other: the key of a web tier cannot change models."""
+    """What a key permits. Neither role includes the other: the key of a web tier cannot change models."""
 
     QUERY = "query"
     ADMIN = "admin"
@@ -27,16 +27,16 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Key:
-    """A key as it is kept: never itself.
+    """A stored API key. Only its hash is kept.
 
     Attributes
     ----------
     name : str
-        Whose it is; goes into logs.
+        Name of the owner; it appears in logs.
     role : Role
-        What it may do.
+        What the key permits.
     digest : str
-        Its SHA-256. A key has 256 random bits, so it needs no slow hash.
+        SHA-256 of the key. A key has 256 random bits, so a slow hash is not needed.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Key:
 
 
 class KeyRing:
-    """The keys of a file: lines ``NAME ROLE SHA256``, ``#`` for comments.
+    """The keys of a file with lines ``NAME ROLE SHA256`` and ``#`` comments.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class KeyRing:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again where it has changed; keys come and go without a restart."""
+        """Read the file again if it has changed, so that keys are added and revoked without a restart."""
         stat = self.path.stat()
         seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         if seen != self._seen:
@@ -72,22 +72,22 @@ class KeyRing:
             self._seen = seen
 
     def find(self, secret: str) -> Key | None:
-        """The key that a caller shows, or None; takes as long for any."""
-        shown = digest_of(secret)
+        """Return the stored key for a secret, or None. The time taken does not depend on the secret."""
+        given = digest_of(secret)
         found = None
         for key in self._keys:
-            if hmac.compare_digest(key.digest, shown):
+            if hmac.compare_digest(key.digest, given):
                 found = key
         return found
 
 
 def add_key(path: str | os.PathLike[str], name: str, role: Role) -> str:
-    """Make a key, add its digest to a file and return it: it is kept nowhere else."""
+    """Create a key, add its hash to a file and return the key. It is stored nowhere else."""
     file = Path(path)
     if not _NAME.match(name):
-        raise ParameterError(f"the name of a key has letters, digits, '-' and '_', at most 64, got {name!r}")
+        raise ParameterError(f"a key name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
     if file.exists() and any(key.name == name for key in _read(file)):
-        raise ParameterError(f"{file} has a key {name!r} already: delete its line first, or choose another name")
+        raise ParameterError(f"{file} already has a key {name!r}: delete its line first, or choose another name")
     secret = _PREFIX + secrets.token_urlsafe(32)
     descriptor = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     with open(descriptor, "a", encoding="ascii") as stream:
@@ -96,7 +96,7 @@ def add_key(path: str | os.PathLike[str], name: str, role: Role) -> str:
 
 
 def digest_of(secret: str) -> str:
-    """The SHA-256 of a key."""
+    """Return the SHA-256 of a key."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -108,6 +108,7 @@ def _read(path: Path) -> list[Key]:
             continue
         match = _LINE.match(text)
         if match is None:
-            raise FileFormatError(path, number, "expected NAME ROLE SHA256, role query or admin: see kinrank key")
+            problem = "expected NAME ROLE SHA256 with role query or admin, as written by kinrank key"
+            raise FileFormatError(path, number, problem)
         keys.append(Key(match["name"], Role(match["role"]), match["digest"]))
     return keys

@@ -1,4 +1,4 @@
-"""What a service is asked and what it answers, whatever carries it."""
+"""Requests to the service and its results, independent of the transport."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kinrank.errors import DataError
 
 
 class Fallback(StrEnum):
-    """Why an answer is in the engine's order."""
+    """Why a result is in the engine's order. The values appear in responses and metric labels."""
 
     NO_MODEL = "no-model"
     LATE = "late"
-    FAR = "far-query"
+    NOVEL = "novel-query"
     NOT_FINITE = "not-finite"
     UNKNOWN_FEATURE = "unknown-feature"
     MODEL_ERROR = "model-error"
@@ -28,31 +28,31 @@ class Fallback(StrEnum):
 
 
 class UnknownFeatureError(DataError):
-    """Features that the model was not fitted on."""
+    """The candidates have features that the model was not fitted on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
-    """A query: its candidates in the engine's order, with their features.
+class CandidateSet:
+    """The candidates of one query in the engine's order, with their features.
 
     Attributes
     ----------
     ids : list of str
-        The documents.
+        Document ids.
     features : float32 array of shape (candidates, features)
-        NaN where a value is missing.
+        NaN marks a missing value.
     feature_names : tuple of str, or None
-        A name per column, in any order; those of the model in its order where not given. A feature of the model that
-        is not named is missing.
+        One name per column, in any order. Features of the model that are not listed are missing. None means the
+        model's features in the model's order.
     vector : float32 array, or None
         The embedding of the query, for models that describe queries by it.
     columns : mapping of str to float
-        Other numbers of the query, for models that describe queries by them.
+        Further numbers of the query, for models that describe queries by them.
 
     Examples
     --------
-    >>> asked = Candidates(["d1", "d2"], np.float32([[1, 2], [3, 4]]), ("title", "body"))
-    >>> asked.aligned(("body", "age", "title"))[0].tolist()
+    >>> candidates = CandidateSet(["d1", "d2"], np.float32([[1, 2], [3, 4]]), ("title", "body"))
+    >>> candidates.align(("body", "age", "title"))[0].tolist()
     [2.0, nan, 1.0]
     """
 
@@ -66,52 +66,56 @@ class Candidates:
         if self.features.ndim != 2 or len(self.features) != len(self.ids) or not self.ids:
             raise DataError(f"features must have one row per id ({len(self.ids)}), got shape {self.features.shape}")
         if len(set(self.ids)) != len(self.ids):
-            raise DataError("an id is there twice: give every candidate once")
+            raise DataError("ids contains duplicates: list every candidate once")
         if self.feature_names is not None and len(set(self.feature_names)) != self.features.shape[1]:
             raise DataError(
                 f"feature_names must be {self.features.shape[1]} different names, one per column of features, "
                 f"got {len(set(self.feature_names))}"
             )
 
-    def aligned(self, names: tuple[str, ...]) -> Float32:
-        """The features in the order of a model; `UnknownFeatureError` where it does not know one of them."""
+    def align(self, names: tuple[str, ...]) -> Float32:
+        """Return the features in the model's order. Raise `UnknownFeatureError` if the model lacks one of them."""
         width = self.features.shape[1]
         if self.feature_names is None:
             if width != len(names):
-                raise UnknownFeatureError(f"the model has {len(names)} features, got {width}: name them, or give all")
+                raise UnknownFeatureError(
+                    f"the model has {len(names)} features, got {width}: send all of them, or name those you send"
+                )
             return self.features
         if self.feature_names == names:
             return self.features
-        place = {name: position for position, name in enumerate(names)}
-        unknown = [name for name in self.feature_names if name not in place]
+        column_of = {name: column for column, name in enumerate(names)}
+        unknown = [name for name in self.feature_names if name not in column_of]
         if unknown:
-            raise UnknownFeatureError(f"the model has no feature {unknown[0]!r}: see GET /v1/model for those it has")
+            raise UnknownFeatureError(
+                f"the model has no feature {unknown[0]!r}: send only features that it was fitted on"
+            )
         rows = np.full((len(self.ids), len(names)), np.nan, dtype=np.float32)
-        rows[:, [place[name] for name in self.feature_names]] = self.features
+        rows[:, [column_of[name] for name in self.feature_names]] = self.features
         return rows
 
     @property
-    def kind(self) -> tuple[object, ...]:
-        """What must be alike in queries that are ranked in one go."""
+    def batch_key(self) -> tuple[object, ...]:
+        """Queries with equal keys can be ranked in one batch."""
         return (None if self.vector is None else len(self.vector), *sorted(self.columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """A judged query: candidates and their grades.
+class JudgedQuery:
+    """A query whose candidates have grades.
 
     Attributes
     ----------
     qid : str
-        The query.
-    candidates : Candidates
-        Its documents.
+        Query id.
+    candidates : CandidateSet
+        The judged documents.
     grades : list of float
-        Higher is better.
+        One per candidate; higher is better.
     """
 
     qid: str
-    candidates: Candidates
+    candidates: CandidateSet
     grades: list[float]
 
 
@@ -122,19 +126,20 @@ class Ranking:
     Attributes
     ----------
     ids : list of str
-        The documents.
+        Document ids.
     scores : list of float, or None
-        One each, descending; None in the engine's order, and where two models took turns.
+        One per document, descending. None if the order is the engine's or interleaved.
     model, version : str, or None
-        Which model ranked them.
+        The model that ranked them.
     fallback : Fallback, or None
-        Why they are in the engine's order; None where they are ranked.
+        Why they are in the engine's order; None if a model ranked them.
     detail : str, or None
-        The same in words.
+        The reason for the fallback in words.
     novelty : float, or None
-        How far the query is from the judged ones; 1.0 is the edge of what is usual.
+        Distance from the query to the nearest judged query, relative to the distances among judged queries: 99% of
+        them have their nearest other judged query within 1.0. None if the model knows no distances.
     teams : list of str, or None
-        Where two models took turns: which one placed each document.
+        For an interleaved ranking, the model that placed each document.
     """
 
     ids: list[str]
@@ -148,13 +153,13 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weights:
-    """The weights of a query's own model, or why there are none.
+class QueryWeights:
+    """The weights of a query's local model, or why there are none.
 
     Attributes
     ----------
     weights : dict of str to float, or None
-        Per unit of each feature as it was given.
+        Weight by feature name, for features on their original scale.
     model, version, fallback, detail
         As in `Ranking`.
     """
@@ -166,13 +171,58 @@ class Weights:
     detail: str | None = None
 
 
-def as_query_set(some: list[Candidates], rows: list[Float32], names: tuple[str, ...]) -> QuerySet:
-    """Candidates of one kind as a QuerySet, with features aligned by the caller."""
-    offsets = np.zeros(len(some) + 1, dtype=np.int64)
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbor:
+    """A judged query that the local model was learned from.
+
+    Attributes
+    ----------
+    qid : str
+        Query id.
+    distance : float
+        Its distance to the query.
+    text : str, or None
+        Its text, if known.
+    """
+
+    qid: str
+    distance: float
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explanation:
+    """Why a query was ranked as it was.
+
+    Attributes
+    ----------
+    neighbors : list of Neighbor
+        The nearest judged queries, nearest first.
+    n_neighbors : int
+        How many judged queries the local model was learned from; `neighbors` may list fewer.
+    unusual : float
+        Share of the judged queries that are closer to their nearest other judged query than this query is.
+    weights, global_weights : dict of str to float, or None
+        Weight by feature name in the local and in the global model, if they are linear.
+    shares : dict of str to float, or None
+        Share of the final order that each component of the ranker contributes, if it has several.
+    """
+
+    neighbors: list[Neighbor]
+    n_neighbors: int
+    unusual: float
+    weights: dict[str, float] | None = None
+    global_weights: dict[str, float] | None = None
+    shares: dict[str, float] | None = None
+
+
+def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[str, ...]) -> QuerySet:
+    """Return queries with equal batch keys as a QuerySet; `rows` are their aligned features."""
+    offsets = np.zeros(len(queries) + 1, dtype=np.int64)
     np.cumsum([len(each) for each in rows], out=offsets[1:])
-    first = some[0]
-    columns = {name: np.array([each.columns[name] for each in some]) for name in first.columns}
+    first = queries[0]
+    columns = {name: np.array([query.columns[name] for query in queries]) for name in first.columns}
     if first.vector is not None:
-        columns[VECTORS] = np.stack([each.vector for each in some if each.vector is not None])
+        columns[VECTORS] = np.stack([query.vector for query in queries if query.vector is not None])
     X = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    return QuerySet(X, None, offsets, np.arange(len(some)), feature_names=names, query_columns=columns)
+    return QuerySet(X, None, offsets, np.arange(len(queries)), feature_names=names, query_columns=columns)

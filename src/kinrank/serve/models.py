@@ -1,4 +1,4 @@
-"""A model in use, and how it is replaced under load: loaded and tested beside the old one, then swapped at once."""
+"""Models in use. A new model is loaded and tested next to the current one, then swapped in atomically."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kinrank.errors import RefusedModelError
+from kinrank.errors import KinrankError, RefusedModelError
 from kinrank.folder import MANIFEST
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve.journal import Journal
-from kinrank.serve.judgments import Entry, learn, learns
+from kinrank.serve.live_judgments import Entry, learn, learns
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import SlowModelError, self_test
 from kinrank.store import read_model_and_examples
 
 SLOW_PAUSE = 10.0
-"""Seconds until a model that was too slow is tried again: the machine may have been busy."""
+"""Seconds before a model that was too slow is tried again: the machine may have been busy."""
 
 
 @dataclass(frozen=True, eq=False)
-class Served:
-    """A model that answers; what it holds never changes, so a request that has it keeps it.
+class ServedModel:
+    """A model in use. It never changes, so a request keeps the model it started with.
 
     Attributes
     ----------
     version : str
-        The first digits of the manifest's SHA-256: the same folder, the same version.
+        The first digits of the manifest's SHA-256; identical folders have identical versions.
     ranker : Ranker
-        With the judgments it has learned since.
+        The model with the judgments learned since it was fitted.
     base : Ranker
-        As it was fitted.
+        The model as it was fitted.
     tested : bool
-        Whether it came with examples to test it on.
+        Whether its folder had examples for the self-test.
     judgments : int
-        Judged queries that it has learned from since it was fitted.
+        Judged queries learned since it was fitted.
     """
 
     version: str
@@ -49,33 +49,32 @@ class Served:
     tested: bool
     judgments: int = 0
 
-    def describe(self) -> dict[str, Any]:
-        """For people and monitoring."""
-        return {
-            "version": self.version,
-            "ranker": RANKERS.name_of(type(self.ranker)),
-            "feature_names": list(self.ranker.feature_names_),
-            "judged_queries": len(self.ranker.qid_) if learns(self.ranker) else None,
-            "judgments_learned": self.judgments,
-            "self_tested": self.tested,
-        }
+    @property
+    def ranker_name(self) -> str:
+        """The registered name of the ranker."""
+        return RANKERS.name_of(type(self.ranker))
+
+    @property
+    def judged_queries(self) -> int | None:
+        """The number of judged queries that the model holds; None if it does not keep them."""
+        return len(self.ranker.qid_) if learns(self.ranker) else None
 
 
 class ModelSlot:
-    """The place of one model: a folder that is watched, and what is in use.
+    """A named model: the folder that is watched, and the model in use.
 
     Parameters
     ----------
     name
-        What requests call it.
+        The name that requests use.
     path
-        Its folder.
+        The model folder.
     deadline
         Seconds that a query may take in the self-test.
     observer
-        Is told of every swap and refusal.
+        Notified of every swap and refusal.
     journal
-        Judgments to learn from, where they are taken.
+        Judgments to learn from, if the service accepts them.
     """
 
     def __init__(
@@ -83,101 +82,104 @@ class ModelSlot:
     ) -> None:
         self.name = name
         self.path = Path(path)
-        self.current: Served | None = None
+        self.deadline = deadline
+        self.current: ServedModel | None = None
         self.journal = journal
-        self._deadline = deadline
         self._observer = observer
         self._lock = threading.Lock()
         self._seen: tuple[Any, ...] | None = None
-        self._refused: str | None = None
-        self._unlearned: str | None = None
+        self._load_failure: str | None = None
+        self._learn_failure: str | None = None
         self._retry_at = math.inf
-        self._read_to = 0
+        self._position = 0
 
     @property
     def refusal(self) -> str | None:
-        """Why the last model offered, or what its journal holds, was not taken into use; None where all was."""
-        return self._refused or self._unlearned
+        """Why the latest model or its judgments were not put into use; None if they were."""
+        return self._load_failure or self._learn_failure
 
     def refresh(self, *, force: bool = False) -> bool:
-        """Take the model of the folder into use where it has changed; whether it was taken.
+        """Load the model if its folder has changed. Return whether it was loaded.
 
         Raises
         ------
         RefusedModelError
-            Where it cannot be taken. The one in use stays; the same folder is not tried again unless forced, or unless
-            it was only too slow.
+            The model cannot be used. The current one stays. The same folder is not tried again unless `force` is
+            set or it was only too slow.
         """
         with self._lock:
             seen = self._signature()
-            known = seen == self._seen and time.monotonic() < self._retry_at
-            if seen is None or (known and not force):
+            unchanged = seen == self._seen and time.monotonic() < self._retry_at
+            if seen is None or (unchanged and not force):
                 return False
             try:
                 served = self._load()
-            except Exception as error:
-                # Whatever is wrong with a model that somebody offers, the one in use must stay.
-                self._seen, self._refused = seen, str(error)
+            except Exception as error:  # whatever is wrong with the new model, the current one must stay
+                self._seen, self._load_failure = seen, str(error)
                 self._retry_at = time.monotonic() + SLOW_PAUSE if isinstance(error, SlowModelError) else math.inf
-                self._observer.model(self.name, None, "refused", self._refused)
+                self._observer.model(self.name, None, "refused", self._load_failure)
+                self._report_unexpected("load", error)
                 raise RefusedModelError(f"{self.name}: {error}") from error
-            self._refused = None
+            self._load_failure = None
             self._retry_at = math.inf
-            self._read_to = 0
-            self.current = self._taught(served)
+            self._position = 0
+            self.current = self._updated(served)
             self._seen = seen
-            self._observer.model(self.name, served.version, "taken")
+            self._observer.model(self.name, served.version, "loaded")
             return True
 
     def replay(self) -> None:
-        """Learn from judgments that have come into the journal, by this process or another."""
+        """Learn from new judgments in the journal, written by this or another process."""
         with self._lock:
             if self.current is not None:
-                self.current = self._taught(self.current)
+                self.current = self._updated(self.current)
 
-    def _load(self) -> Served:
+    def _load(self) -> ServedModel:
         for _ in range(3):
             version = self._version()
             record, examples = read_model_and_examples(self.path)
             ranker = from_record(record)
-            tested = self_test(ranker, examples, self._deadline)
-            if version == self._version():  # else the folder was replaced while it was read
-                return Served(version, ranker, ranker, tested)
-        raise RefusedModelError(f"{self.path} is being replaced too often to be read")
+            tested = self_test(ranker, examples, self.deadline)
+            if version == self._version():  # otherwise the folder was replaced while it was read
+                return ServedModel(version, ranker, ranker, tested)
+        raise RefusedModelError(f"{self.path} changed three times while it was read: write it less often")
 
-    def _taught(self, served: Served) -> Served:
-        """With what has come into the journal; as it is where that cannot be learned, to be tried again."""
+    def _updated(self, served: ServedModel) -> ServedModel:
+        """Return the model with new judgments applied, or unchanged if that fails; the next call retries."""
         try:
-            taught = self._learned(served)
-        except Exception as error:
-            # A damaged journal must keep no good model from answering, nor other models from being watched.
-            unlearned = f"judgments were not learned: {error}"
-            if unlearned != self._unlearned:
-                self._observer.model(self.name, served.version, "unlearned", unlearned)
-            self._unlearned = unlearned
+            updated = self._learn(served)
+        except Exception as error:  # a damaged journal must not stop a good model, nor the watch over other models
+            failure = f"judgments were not learned: {error}"
+            if failure != self._learn_failure:
+                self._observer.model(self.name, served.version, "learn-failed", failure)
+                self._report_unexpected("learn", error)
+            self._learn_failure = failure
             return served
-        self._unlearned = None
-        return taught
+        self._learn_failure = None
+        return updated
 
-    def _learned(self, served: Served) -> Served:
+    def _learn(self, served: ServedModel) -> ServedModel:
         if self.journal is None or not learns(served.base):
             return served
-        texts, end = self.journal.read(self._read_to)
+        texts, end = self.journal.read(self._position)
         if not texts:
             return served
         entries = [Entry.parse(text) for text in texts]
-        ranker, unfit = learn(served.ranker, entries, served.version, served.base.qid_)
-        self._read_to = end
-        self._observer.model(
-            self.name, served.version, "learned", f"{len(entries)} judged queries" + (f", {unfit} unfit" * bool(unfit))
-        )
-        return replace(served, ranker=ranker, judgments=served.judgments + len(entries) - unfit)
+        ranker, skipped = learn(served.ranker, entries, served.version, served.base.qid_)
+        self._position = end
+        detail = f"{len(entries)} judged queries" + (f", {skipped} skipped" if skipped else "")
+        self._observer.model(self.name, served.version, "learned", detail)
+        return replace(served, ranker=ranker, judgments=served.judgments + len(entries) - skipped)
+
+    def _report_unexpected(self, where: str, error: Exception) -> None:
+        if not isinstance(error, KinrankError | OSError):
+            self._observer.error(where, error)
 
     def _version(self) -> str:
         return hashlib.sha256((self.path / MANIFEST).read_bytes()).hexdigest()[:12]
 
     def _signature(self) -> tuple[Any, ...] | None:
-        """What changes when the folder does; None while it is not there, as between the two renames of a swap."""
+        """Return a value that changes with the folder; None while it is missing, as between the renames of a swap."""
         try:
             files = sorted((file.name, file.stat()) for file in os.scandir(self.path))
         except OSError:

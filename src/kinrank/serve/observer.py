@@ -1,4 +1,4 @@
-"""What a service tells whoever watches it; metrics and logs are observers."""
+"""The interface through which a service reports events; metrics and logs implement it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ from kinrank.serve.messages import Fallback
 
 
 class Observer:
-    """Hears of everything worth counting. This one keeps silent; observers override what they care for."""
+    """Receives the events of a service. The methods do nothing; override those you need."""
 
     def stage(self, stage: str, seconds: float) -> None:
-        """A stage of a request took so long: ``wait`` for the model's thread, ``rank``, ``engine``..."""
+        """Record the time of a stage of a request: ``wait`` for the model's thread, ``rank``, ``engine-search``..."""
 
     def fallback(self, model: str, reason: Fallback) -> None:
-        """An answer went out in the engine's order."""
+        """Record a result in the engine's order."""
 
     def novelty(self, model: str, novelty: float) -> None:
-        """A live query is so far from the judged ones."""
+        """Record the novelty of a live query; see `kinrank.serve.Ranking`."""
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
-        """A model was ``taken`` into use, ``refused`` or ``awaited``; judgments were ``learned`` or ``unlearned``."""
+        """Record that a model was ``loaded``, ``refused`` or ``missing``, or that judgments were ``learned`` or not.
+
+        The event is ``learn-failed`` if the judgments could not be learned.
+        """
 
     def error(self, where: str, error: BaseException) -> None:
-        """Something failed that no user input should make fail."""
+        """Record a failure that no input should cause."""

@@ -1,4 +1,4 @@
-"""Some queries ranked by a model in one go; whatever goes wrong, each gets an answer."""
+"""Ranking of batches. Every query gets a result, whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from kinrank.arrays import Float32, Float64
 from kinrank.errors import DataError, KinrankError
 from kinrank.serve.batches import Job
-from kinrank.serve.messages import Candidates, Fallback, Ranking, UnknownFeatureError, as_query_set
-from kinrank.serve.models import ModelSlot, Served
+from kinrank.serve.messages import CandidateSet, Fallback, Ranking, UnknownFeatureError, to_query_set
+from kinrank.serve.models import ModelSlot, ServedModel
 from kinrank.serve.observer import Observer
 
 
@@ -21,84 +21,79 @@ class BatchRanker:
     Parameters
     ----------
     slot
-        The place of the model.
-    far
-        The novelty from which on a query is left to the engine.
+        The model.
+    max_novelty
+        Queries with a higher novelty stay in the engine's order.
     observer
-        Is told of stages, novelty and what went wrong.
+        Receives stage times, novelty and errors.
     """
 
-    def __init__(self, slot: ModelSlot, *, far: float, observer: Observer) -> None:
+    def __init__(self, slot: ModelSlot, *, max_novelty: float, observer: Observer) -> None:
         self._slot = slot
-        self._far = far
+        self._max_novelty = max_novelty
         self._observer = observer
 
     def __call__(self, jobs: list[Job]) -> None:
-        """Answer every job."""
+        """Rank every job and deliver its ranking."""
         start = time.perf_counter()
         served = self._slot.current
         for job in jobs:
-            self._observer.stage("wait", start - job.asked)
-        waiting = [job for job in jobs if start <= job.expires]  # the others have been answered without us
+            self._observer.stage("wait", start - job.submitted)
+        waiting = [job for job in jobs if start <= job.expires]  # the others have been answered at their deadline
         if served is None:
             for job in waiting:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.NO_MODEL, "no model is loaded"))
             return
-        for alike, rows in self._aligned(served, waiting):
-            self._rank(served, alike, rows)
+        for group, rows in self._aligned(served, waiting):
+            self._rank(served, group, rows)
 
-    def _aligned(self, served: Served, jobs: list[Job]) -> Iterable[tuple[list[Job], list[Float32]]]:
-        """Jobs of one kind together, with their features in the order of the model."""
+    def _aligned(self, served: ServedModel, jobs: list[Job]) -> Iterable[tuple[list[Job], list[Float32]]]:
+        """Group jobs that can be ranked together, with their features in the model's order."""
         groups: dict[tuple[object, ...], tuple[list[Job], list[Float32]]] = {}
         for job in jobs:
             try:
-                rows = job.candidates.aligned(served.ranker.feature_names_)
+                aligned = job.candidates.align(served.ranker.feature_names_)
             except UnknownFeatureError as error:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.UNKNOWN_FEATURE, str(error)))
                 continue
-            some = groups.setdefault(job.candidates.kind, ([], []))
-            some[0].append(job)
-            some[1].append(rows)
+            group, rows = groups.setdefault(job.candidates.batch_key, ([], []))
+            group.append(job)
+            rows.append(aligned)
         return groups.values()
 
-    def in_engine_order(self, candidates: Candidates, reason: Fallback, detail: str) -> Ranking:
-        """The candidates as they came."""
+    def in_engine_order(self, candidates: CandidateSet, reason: Fallback, detail: str) -> Ranking:
+        """Return the candidates in the order they were sent."""
         return Ranking(candidates.ids, model=self._slot.name, fallback=reason, detail=detail)
 
-    def _rank(self, served: Served, jobs: Sequence[Job], rows: list[Float32]) -> None:
-        candidates = [job.candidates for job in jobs]
+    def _rank(self, served: ServedModel, jobs: Sequence[Job], rows: list[Float32]) -> None:
         start = time.perf_counter()
         try:
-            queries = as_query_set(candidates, rows, served.ranker.feature_names_)
+            queries = to_query_set([job.candidates for job in jobs], rows, served.ranker.feature_names_)
             scored = served.ranker.scored(queries)
         except Exception as error:
-            if len(jobs) > 1:  # one of them is to blame; the others are not to suffer from it
+            if len(jobs) > 1:  # one bad query must not fail the others
                 for job, own in zip(jobs, rows, strict=True):
                     self._rank(served, [job], [own])
                 return
-            jobs[0].deliver(self._failed(candidates[0], rows[0], error))
+            jobs[0].deliver(self._failed(jobs[0], rows[0], error))
             return
-        each = (time.perf_counter() - start) / len(jobs)
+        seconds_per_query = (time.perf_counter() - start) / len(jobs)
         for position, job in enumerate(jobs):
-            self._observer.stage("rank", each)
+            self._observer.stage("rank", seconds_per_query)
             scores = scored.scores[queries.offsets[position] : queries.offsets[position + 1]]
             novelty = None if scored.novelty is None else float(scored.novelty[position])
-            job.deliver(self._answer(served, job.candidates, scores, novelty))
+            job.deliver(self._ranking(served, job.candidates, scores, novelty))
 
-    def _answer(
-        self,
-        served: Served,
-        candidates: Candidates,
-        scores: Float64,
-        novelty: float | None,
+    def _ranking(
+        self, served: ServedModel, candidates: CandidateSet, scores: Float64, novelty: float | None
     ) -> Ranking:
         if novelty is not None:
             self._observer.novelty(self._slot.name, novelty)
-            if novelty > self._far:
-                detail = f"novelty {novelty:.3g}, more than {self._far:.3g}: nothing like it was judged"
-                return self.in_engine_order(candidates, Fallback.FAR, detail)
+            if novelty > self._max_novelty:
+                detail = f"novelty {novelty:.3g} is above {self._max_novelty:.3g}: no similar query was judged"
+                return self.in_engine_order(candidates, Fallback.NOVEL, detail)
         if not np.isfinite(scores).all():
-            return self.in_engine_order(candidates, Fallback.NOT_FINITE, "the model's scores are not numbers")
+            return self.in_engine_order(candidates, Fallback.NOT_FINITE, "the model's scores are not finite")
         order = np.argsort(-scores, kind="stable")  # ties stay in the engine's order
         ids = candidates.ids
         return Ranking(
@@ -109,10 +104,10 @@ class BatchRanker:
             novelty=novelty,
         )
 
-    def _failed(self, candidates: Candidates, rows: Float32, error: Exception) -> Ranking:
+    def _failed(self, job: Job, rows: Float32, error: Exception) -> Ranking:
         if isinstance(error, DataError) and not np.isfinite(rows).all():
-            return self.in_engine_order(candidates, Fallback.NOT_FINITE, str(error))
+            return self.in_engine_order(job.candidates, Fallback.NOT_FINITE, str(error))
         if isinstance(error, KinrankError):
-            return self.in_engine_order(candidates, Fallback.MODEL_ERROR, str(error))
-        self._observer.error("rank", error)
-        return self.in_engine_order(candidates, Fallback.MODEL_ERROR, "the model failed; the log says how")
+            return self.in_engine_order(job.candidates, Fallback.MODEL_ERROR, str(error))
+        job.context.run(self._observer.error, "rank", error)
+        return self.in_engine_order(job.candidates, Fallback.MODEL_ERROR, "the model failed; the log has the traceback")

@@ -1,11 +1,11 @@
-"""A query through a search engine: its candidates and features, ranked; the engine's order where anything fails."""
+"""Search through an engine: find candidates, compute their features, rank them."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,43 @@ import numpy as np
 from kinrank.arrays import Float32
 from kinrank.engines import Engine
 from kinrank.errors import EngineError, FileFormatError, ParameterError
-from kinrank.serve.messages import Candidates, Fallback, Ranking, Weights
+from kinrank.serve.messages import CandidateSet, Explanation, Fallback, QueryWeights, Ranking
 from kinrank.serve.service import Service
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """The answer to a search.
+class SearchResult:
+    """The result of a search.
 
     Attributes
     ----------
     ranking : Ranking
-        All candidates, ours.
+        All candidates, ranked.
     engine_ids : list of str
-        The same in the engine's order.
-    explanation : dict, or None
-        Why, where it was asked for and the model can say.
+        The same documents in the engine's order.
+    explanation : Explanation, or None
+        Why they are ranked so, if requested and if the model can explain.
     """
 
     ranking: Ranking
     engine_ids: list[str]
-    explanation: dict[str, Any] | None = None
+    explanation: Explanation | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineRequest:
+    """A request to the engine that ranks with a query's weights.
+
+    Attributes
+    ----------
+    body : dict
+        The request body.
+    params : dict
+        The URL parameters that belong to it.
+    """
+
+    body: dict[str, Any]
+    params: dict[str, Any]
 
 
 class Searcher:
@@ -42,11 +58,11 @@ class Searcher:
     Parameters
     ----------
     service
-        What ranks.
+        Ranks the candidates.
     engine
-        What finds candidates and computes their features.
+        Finds candidates and computes their features.
     titles, texts
-        For people: the titles of documents and the texts of judged queries, by id. What has none is shown by its id.
+        Titles of documents and texts of judged queries by id, for display. Those without one are shown by their id.
     """
 
     def __init__(
@@ -71,46 +87,43 @@ class Searcher:
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
         explain: bool = False,
-    ) -> Found:
+    ) -> SearchResult:
         """Search and rank.
 
         Parameters
         ----------
         query
-            What the user typed.
+            Text of the query.
         window
-            How many candidates to rank.
+            Number of candidates to rank.
         vector, columns
-            What else is known of the query; see `Candidates`.
+            Embedding and further numbers of the query; see `CandidateSet`.
         model
-            Which model ranks.
+            Model to rank with; None means the default.
         explain
-            Also say which judged queries decided, and with which weights.
+            Add an explanation.
 
         Raises
         ------
         EngineError
-            Where the engine finds no candidates because it does not answer: there is no order to fall back on.
+            The engine did not return candidates, so there is no order to fall back on.
         """
-        # Not `search_features`: whatever becomes of the features, there is an order to show, and a busy engine is not
-        # asked for it once more.
-        ids = self._ids(query, window, vector)
+        # Not `search_features`: if the features fail there is an order to show, and a busy engine is not asked twice.
+        ids = self._find(query, window, vector)
         if not ids:
-            return Found(Ranking([]), [])
+            return SearchResult(Ranking([]), [])
         try:
             candidates = self._with_features(query, ids, vector, columns)
         except (EngineError, ParameterError) as error:
-            # What is left to be wrong with a request that was good enough for a search: a feature compares vectors.
+            # A request that was valid for a search can only lack the vector that a feature compares.
             reason = Fallback.ENGINE_DOWN if isinstance(error, EngineError) else Fallback.NO_VECTOR
             ranking = Ranking(ids, model=model or self.service.default, fallback=reason, detail=str(error))
             self.service.count(ranking)
-            return Found(ranking, ids)
+            return SearchResult(ranking, ids)
         ranking = self.service.rank(candidates, model=model)
-        ranked = ranking.fallback is None or ranking.fallback is Fallback.FAR
-        explanation = self.service.explain(candidates, model=model) if explain and ranked else None
-        for neighbor in [] if explanation is None else explanation["neighbors"]:
-            neighbor["text"] = self._texts.get(neighbor["qid"])
-        return Found(ranking, ids, explanation)
+        scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
+        explanation = self.service.explain(candidates, model=model) if explain and scored else None
+        return SearchResult(ranking, ids, None if explanation is None else self._with_texts(explanation))
 
     def weights(
         self,
@@ -121,25 +134,25 @@ class Searcher:
         vector: Float32 | None = None,
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
-    ) -> tuple[Weights, dict[str, Any] | None]:
-        """The weights of a query's own model; the body and the parameters of the request that ranks with them."""
-        ids = self._ids(query, window, vector)
+    ) -> tuple[QueryWeights, EngineRequest | None]:
+        """Return the weights of the query's local model, and the engine request that ranks with them."""
+        ids = self._find(query, window, vector)
         if not ids:
-            detail = "the engine finds no candidates to learn the query's neighbors by"
-            return Weights(model=self.service.default, fallback=Fallback.MODEL_ERROR, detail=detail), None
+            detail = "the engine found no candidates for this query"
+            return QueryWeights(model=self.service.default, fallback=Fallback.MODEL_ERROR, detail=detail), None
         found = self.service.weights(self._with_features(query, ids, vector, columns), model=model)
         if found.weights is None:
             return found, None
-        known = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
-        # These documents, not a window: engines count that per shard.
-        body = self.engine.apply_request(query, known, size=size, vector=vector, doc_ids=ids)
-        return found, {"request": body, "params": dict(self.engine.apply_params)}
+        weights = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
+        # Name the documents instead of a window: engines count a window per shard.
+        body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=ids)
+        return found, EngineRequest(body, dict(self.engine.apply_params))
 
     def close(self) -> None:
-        """Give the engine's connections back."""
+        """Close the connections to the engine."""
         self.engine.close()
 
-    def _ids(self, query: str, window: int, vector: Float32 | None) -> list[str]:
+    def _find(self, query: str, window: int, vector: Float32 | None) -> list[str]:
         start = time.perf_counter()
         hits = self.engine.search(query, size=window, vector=vector, timeout=self.service.settings.engine_seconds)
         self.service.observer.stage("engine-search", time.perf_counter() - start)
@@ -148,15 +161,19 @@ class Searcher:
 
     def _with_features(
         self, query: str, ids: list[str], vector: Float32 | None, columns: Mapping[str, float] | None
-    ) -> Candidates:
+    ) -> CandidateSet:
         start = time.perf_counter()
         rows = self.engine.features(query, ids, vector=vector, timeout=self.service.settings.engine_seconds)
         self.service.observer.stage("engine-features", time.perf_counter() - start)
-        return Candidates(ids, rows, self.engine.feature_names, vector, columns or {})
+        return CandidateSet(ids, rows, self.engine.feature_names, vector, columns or {})
+
+    def _with_texts(self, explanation: Explanation) -> Explanation:
+        named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]
+        return replace(explanation, neighbors=named)
 
 
 def read_labels(path: str | os.PathLike[str] | None) -> dict[str, str]:
-    """Texts by id, from a file of lines ``ID<tab>TEXT``."""
+    """Read texts by id from a file with lines ``ID<tab>TEXT``."""
     if path is None:
         return {}
     labels = {}

@@ -1,4 +1,4 @@
-"""Whether a model does here what it did where it was written, before any user meets it."""
+"""Self-test of a model before it is put into use: it must reproduce its stored scores, in time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kinrank.errors import KinrankError, RefusedModelError
 from kinrank.rankers.base import Ranker
 from kinrank.store import Examples
 
-_TOLERANCE = 1e-3  # of the spread of a score: float32 sums differ that little between machines
+_TOLERANCE = 1e-3  # in standard deviations of the scores: float32 sums differ that little between machines
 
 
 class SlowModelError(RefusedModelError):
-    """A model that took too long, which may be the machine's fault."""
+    """The model took too long, possibly because the machine was busy."""
 
 
 def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> bool:
-    """Rank the stored examples; False where there are none, so that only the loading was tested.
+    """Rank the stored examples. Return False if there are none.
 
-    It also warms up: code is compiled and pages are read before the first user waits for them.
+    This also warms the model up: code is compiled and pages are read before the first request.
 
     Parameters
     ----------
@@ -36,30 +36,30 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
     Raises
     ------
     RefusedModelError
-        Where an example fails or scores otherwise than it did; a `SlowModelError` where it takes too long.
+        An example fails or its scores differ; `SlowModelError` if the examples take too long.
     """
     if examples is None:
         return False
     queries, expected = examples
     try:
         scores = ranker.scored(queries).scores
-        seconds = [_timed(ranker, query) for query in queries]
+        median = statistics.median(_time(ranker, query) for query in queries)
     except KinrankError as error:
-        raise RefusedModelError(f"it cannot rank its own examples: {error}") from error
+        raise RefusedModelError(f"the model cannot rank its stored examples: {error}") from error
     if not np.allclose(scores, expected, rtol=0, atol=_TOLERANCE * max(float(np.std(expected)), 1e-9)):
         worst = int(np.argmax(np.abs(scores - expected)))
         raise RefusedModelError(
-            f"it scores its stored examples otherwise than when it was written: {scores[worst]:.6g} for "
-            f"{expected[worst]:.6g}; write it again with the versions installed here"
+            f"the model does not reproduce the scores of its stored examples: {scores[worst]:.6g} instead of "
+            f"{expected[worst]:.6g}; train it again with the versions installed here"
         )
-    if statistics.median(seconds) > deadline:
+    if median > deadline:
         raise SlowModelError(
-            f"it takes {statistics.median(seconds) * 1000:.1f} ms for a query, the deadline is {deadline * 1000:.1f} ms"
+            f"the model takes {median * 1000:.1f} ms per query, the deadline is {deadline * 1000:.1f} ms"
         )
     return True
 
 
-def _timed(ranker: Ranker, query: QuerySet) -> float:
+def _time(ranker: Ranker, query: QuerySet) -> float:
     start = time.perf_counter()
     ranker.scored(query)
     return time.perf_counter() - start

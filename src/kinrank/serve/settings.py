@@ -1,4 +1,4 @@
-"""What a service may take and how long."""
+"""Deadlines and limits of a service."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from kinrank.errors import ParameterError
 
 @dataclass(frozen=True)
 class Settings:
-    """Bounds of a service; every one has a default that suits a search box.
+    """Deadlines and limits of a service. The defaults suit a search box.
 
     Attributes
     ----------
     deadline : float
-        Seconds that a ranking may take, from when all of the request is there. What is not done by then goes out in
-        the engine's order.
-    far : float
-        A query farther than this from all judged ones (see `kinrank.rankers.base.Scored`) is left to the engine.
+        Seconds to rank a query, counted from when the whole request has arrived. A query that takes longer is
+        answered in the engine's order.
+    max_novelty : float
+        A query with a higher novelty (see `kinrank.serve.Ranking`) is answered in the engine's order.
     backlog : int
-        Queries that may wait for one model. Beyond it they go out in the engine's order at once.
-    batch : int
-        Queries that are ranked in one go, when more than one wait.
+        Queries that may wait for one model. Further ones are answered in the engine's order at once.
+    batch_size : int
+        Waiting queries that are ranked together.
     linger : float
-        Seconds that a query may be made to wait for others that are on their way, so that they are ranked together.
-    watch : float
-        Seconds between two looks at the model folders, the judgments and the keys.
+        Seconds that a query may wait for others that are on their way, so that they are ranked together.
+    watch_interval : float
+        Seconds between checks of the model folders, the judgments and the keys.
     in_flight : int
-        Requests that one process answers at a time; beyond it they are shed.
+        Requests that one process handles at a time; further ones are rejected.
     body_bytes, body_seconds
-        How large a request may be, and how long it may take to arrive.
+        Maximum size of a request body, and maximum time for it to arrive.
     engine_seconds : float
-        How long a search engine may take for one call, where one is attached.
+        Timeout of one call to the attached search engine.
 
     Examples
     --------
@@ -44,11 +44,11 @@ class Settings:
     """
 
     deadline: float = 0.05
-    far: float = 3.0
+    max_novelty: float = 3.0
     backlog: int = 64
-    batch: int = 16
+    batch_size: int = 16
     linger: float = 0.002
-    watch: float = 1.0
+    watch_interval: float = 1.0
     in_flight: int = 128
     body_bytes: int = 8 << 20
     body_seconds: float = 5.0

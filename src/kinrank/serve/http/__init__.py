@@ -1,8 +1,8 @@
-"""HTTP over the service: FastAPI and uvicorn, as thin as it can be."""
+"""HTTP interface of the service, on Starlette and uvicorn."""
 
 from __future__ import annotations
 
 from kinrank.registry import import_extra
 
-for _module in ("fastapi", "msgspec", "prometheus_client", "uvicorn"):
+for _module in ("starlette", "msgspec", "prometheus_client", "uvicorn"):
     import_extra(_module, "serve")

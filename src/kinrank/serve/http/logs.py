@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object a line on stderr, written by a thread of its own.
+"""JSON logs, one object per line, written by a background thread.
 
-A reader that does not keep up, or a full disk, costs lines, never an answer; how many were lost is logged when there is
-room again. No query text, feature or key is ever logged.
+If the reader is slow or the disk is full, lines are dropped and requests are not delayed; the number of dropped lines
+is logged as soon as lines can be written again. Query texts, features and keys are never logged.
 """
 
 from __future__ import annotations
@@ -9,76 +9,127 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections import deque
+from collections.abc import MutableMapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from queue import SimpleQueue
 from typing import Any, TextIO
 
 import msgspec
 
-_PAUSE = 0.05  # seconds between two looks
-_MOST = 20_000  # lines that may wait; the oldest are dropped
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+"""The id of the request being handled; it is added to every log line."""
+
+_MAX_WAITING = 20_000  # lines
+_logger = logging.getLogger("kinrank.serve")
+
+
+def log_event(event: str, *, error: BaseException | None = None, **fields: Any) -> None:
+    """Log an event with its fields and, for an error, the traceback."""
+    _logger.log(logging.INFO if error is None else logging.ERROR, event, exc_info=error, extra={"fields": fields})
+
+
+def log_fields(scope: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that will be logged with a request; handlers add to them."""
+    fields: dict[str, Any] = scope.setdefault("kinrank.log", {})
+    return fields
 
 
 class JsonLog:
-    """Writes events in the background.
+    """Writes log records as JSON lines in the background.
 
     Parameters
     ----------
     stream
-        Where to; stderr where not given.
+        Output stream; None means stderr.
+    logger
+        The logger whose records are written, with those of its children; None means the root logger.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._waiting: deque[tuple[datetime, dict[str, Any]]] = deque(maxlen=_MOST)
-        self._dropped = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
-        self._thread.start()
+    def __init__(self, stream: TextIO | None = None, logger: logging.Logger | None = None) -> None:
+        self._logger = logger or logging.getLogger()
+        self._handler = _DroppingQueueHandler(SimpleQueue())
+        self._listener = QueueListener(self._handler.queue, _JsonHandler(stream or sys.stderr, self._handler))
 
-    def write(self, event: str, **fields: Any) -> None:
-        """An event and what is known of it."""
-        if len(self._waiting) == _MOST:
-            self._dropped += 1
-        self._waiting.append((datetime.now(UTC), {"event": event, **fields}))
+    def start(self) -> JsonLog:
+        """Start to write records."""
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self._handler)
+        self._listener.start()
+        return self
 
     def close(self) -> None:
-        """Write what waits."""
-        self._stop.set()
-        self._thread.join(timeout=2.0)
-
-    def _run(self) -> None:
-        last = False
-        while not last:
-            last = self._stop.wait(_PAUSE)
-            some = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            dropped = self._dropped
-            if some and dropped:
-                some.append((datetime.now(UTC), {"event": "dropped", "lines": dropped}))
-            try:
-                self._write(some)
-            except Exception:  # a full disk, a pipe without a reader: there may be room again at the next look
-                self._dropped += len(some) - bool(dropped)
-            else:
-                self._dropped -= dropped if some else 0
-
-    def _write(self, some: list[tuple[datetime, dict[str, Any]]]) -> None:
-        if some:
-            lines = [msgspec.json.encode({"time": time, **fields}).decode() + "\n" for time, fields in some]
-            self._stream.write("".join(lines))
-            self._stream.flush()
+        """Stop after the waiting lines are written, or after two seconds."""
+        self._logger.removeHandler(self._handler)
+        stop = threading.Thread(target=self._listener.stop, daemon=True)
+        stop.start()
+        stop.join(timeout=2.0)
 
 
-class LogHandler(logging.Handler):
-    """What libraries log, as events."""
+class _DroppingQueueHandler(QueueHandler):
+    """Queues records, and drops them while too many are waiting.
 
-    def __init__(self, log: JsonLog) -> None:
-        super().__init__(logging.INFO)
-        self._log = log
+    A `SimpleQueue` is reentrant, so that signal handlers can log.
+    """
+
+    def __init__(self, queue: SimpleQueue[Any]) -> None:
+        super().__init__(queue)
+        self._waiting = queue
+        self.dropped = 0
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        # Unlike the base class, keep the traceback apart from the message.
+        record.msg, record.args = record.getMessage(), None
+        record.request_id = REQUEST_ID.get()
+        return record
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        if self._waiting.qsize() < _MAX_WAITING:
+            self._waiting.put_nowait(record)
+        else:
+            self.dropped += 1
+
+
+class _JsonHandler(logging.StreamHandler[TextIO]):
+    """Writes records as JSON lines, and reports how many were dropped."""
+
+    def __init__(self, stream: TextIO, source: _DroppingQueueHandler) -> None:
+        super().__init__(stream)
+        self.setFormatter(_JsonFormatter())
+        self._source = source
+        self._failed = 0
+        self._reported = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record, one event; a traceback goes with it."""
-        trace = logging.Formatter().formatException(record.exc_info) if record.exc_info else None
-        self._log.write(
-            "server", level=record.levelname.lower(), message=record.getMessage(), **({"trace": trace} if trace else {})
-        )
+        dropped = self._source.dropped + self._failed
+        try:
+            text = self.format(record) + "\n"
+            if dropped > self._reported:
+                lines = dropped - self._reported
+                text += _encode(time=datetime.now(UTC), pid=record.process, event="dropped", lines=lines) + "\n"
+            self.stream.write(text)
+            self.flush()
+        except Exception:  # a full disk or a closed pipe: the next line may succeed
+            self._failed += 1
+        else:
+            self._reported = dropped
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        extra = vars(record)
+        fields: dict[str, Any] = {"time": datetime.fromtimestamp(record.created, UTC), "pid": record.process}
+        if "fields" in extra:
+            fields |= {"event": record.msg, **extra["fields"]}
+        else:  # logged by a library
+            fields |= {"event": "server", "level": record.levelname.lower(), "message": record.msg}
+        if extra.get("request_id") is not None:
+            fields["request_id"] = extra["request_id"]
+        if record.exc_info:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return _encode(**fields)
+
+
+def _encode(**fields: Any) -> str:
+    return msgspec.json.encode(fields).decode()

@@ -1,79 +1,110 @@
-"""The OpenAPI document: schemas from what parses the bodies, examples that run."""
+"""The OpenAPI document, built from the table of operations and the structs that parse and write the bodies."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
+import kinrank
 from kinrank.serve.http import bodies
-from kinrank.serve.messages import Ranking, Weights
+from kinrank.serve.http.endpoints import MODEL_HEADER
+from kinrank.serve.http.responses import ErrorResponse
+from kinrank.serve.keys import Role
 
 _REF = "#/components/schemas/{name}"
-_TYPES = (
-    bodies.RankBody,
-    bodies.PackedRankBody,
-    bodies.WeightsBody,
-    bodies.SearchBody,
-    bodies.JudgmentsBody,
-    bodies.ReloadBody,
-    Ranking,
-    Weights,
-)
 _CANDIDATES = {
     "ids": ["movie-11", "movie-4", "movie-7"],
     "features": [[3.1, 0.2], [2.7, 0.9], [1.4, None]],
     "feature_names": ["bm25", "popularity"],
 }
-EXAMPLES: dict[str, Any] = {
-    "RankBody": _CANDIDATES,
-    "WeightsBody": _CANDIDATES,
-    "SearchBody": {"query": "rocky horror", "size": 10},
-    "JudgmentsBody": {"queries": [{"qid": "q17", **_CANDIDATES, "grades": [2, 0, 1]}]},
-    "ReloadBody": {"model": "default"},
+EXAMPLES: dict[type[Any], Any] = {
+    bodies.RankBody: _CANDIDATES,
+    bodies.WeightsBody: _CANDIDATES,
+    bodies.SearchBody: {"query": "rocky horror", "size": 10},
+    bodies.JudgmentsBody: {"queries": [{"qid": "q17", **_CANDIDATES, "grades": [2, 0, 1]}]},
+    bodies.ReloadBody: {"model": "default"},
 }
-_ERROR = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["code", "message"],
-            "properties": {"code": {"type": "string"}, "message": {"type": "string"}},
-        }
-    },
+_MODEL_PARAMETER = {
+    "name": MODEL_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "The model to use; the first one by default.",
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
 }
 
 
-def components() -> dict[str, Any]:
-    """The schemas by name."""
-    _, schemas = msgspec.json.schema_components(_TYPES, ref_template=_REF)
-    return {**schemas, "Error": _ERROR}
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path.
 
+    Attributes
+    ----------
+    method, path : str
+        When it is called.
+    handler : callable
+        Handles the request; its docstring describes the operation.
+    roles : tuple of Role
+        Keys that permit it; empty if no key is needed.
+    body : type, or None
+        Struct of the request body.
+    response : type, or None
+        Struct of the response; None leaves the operation out of the document.
+    """
 
-def operation(
-    body: str | None, answer: str | None, *, packed: bool = False, open_to_all: bool = False
-) -> dict[str, Any]:
-    """What FastAPI cannot know of an endpoint that reads its body by itself."""
-    content: dict[str, Any] = {"application/json": {"schema": _ref(answer) if answer else {"type": "object"}}}
-    extra: dict[str, Any] = {
-        "responses": {
-            "200": {"description": "The answer.", "content": content},
-            "default": {
-                "description": "No result, and why.",
-                "content": {"application/json": {"schema": _ref("Error")}},
+    method: str
+    path: str
+    handler: Callable[[Request], Awaitable[Response]]
+    roles: tuple[Role, ...] = ()
+    body: type[Any] | None = None
+    response: type[Any] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the OpenAPI operation object."""
+        summary, _, description = (inspect.getdoc(self.handler) or "").partition(". ")
+        document: dict[str, Any] = {
+            "summary": summary.rstrip("."),
+            "operationId": self.handler.__name__,
+            "responses": {
+                "200": {"description": "Success.", "content": {bodies.JSON: {"schema": _ref(self.response)}}},
+                "default": {"description": "Error.", "content": {bodies.JSON: {"schema": _ref(ErrorResponse)}}},
             },
         }
+        if description:
+            document["description"] = description
+        if self.body is not None:
+            content = {bodies.JSON: {"schema": _ref(self.body), "example": EXAMPLES[self.body]}}
+            if self.body is bodies.RankBody:
+                content[bodies.MSGPACK] = {"schema": _ref(bodies.PackedRankBody)}
+            document["requestBody"] = {"required": self.body is not bodies.ReloadBody, "content": content}
+        if self.roles:
+            document["security"] = [{"key": []}]
+        if self.body in (bodies.RankBody, bodies.WeightsBody, bodies.SearchBody):
+            document["parameters"] = [_MODEL_PARAMETER]
+        return document
+
+
+def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the OpenAPI document of the operations that have a response."""
+    documented = [operation for operation in operations if operation.response is not None]
+    structs = {kind for operation in documented for kind in (operation.body, operation.response)} - {None}
+    structs |= {bodies.PackedRankBody, ErrorResponse}
+    _, schemas = msgspec.json.schema_components(sorted(structs, key=repr), ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in documented:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = operation.document()
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "kinrank", "description": kinrank.__doc__, "version": kinrank.__version__},
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
     }
-    if body is not None:
-        taken: dict[str, Any] = {"application/json": {"schema": _ref(body), "example": EXAMPLES[body]}}
-        if packed:
-            taken[bodies.MSGPACK] = {"schema": _ref(f"Packed{body}")}
-        extra["requestBody"] = {"required": body != "ReloadBody", "content": taken}
-    if not open_to_all:
-        extra["security"] = [{"key": []}]
-    return extra
 
 
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": _REF.format(name=name)}
+def _ref(kind: type[Any] | None) -> dict[str, str]:
+    return {} if kind is None else {"$ref": _REF.format(name=kind.__name__)}

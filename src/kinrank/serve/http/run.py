@@ -1,8 +1,7 @@
-"""A server: one process, or several that share the memory-mapped models."""
+"""The server: one process, or several that share the memory-mapped models."""
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 from dataclasses import asdict, dataclass, field
@@ -15,47 +14,47 @@ import uvicorn
 from kinrank.engines import connect
 from kinrank.errors import ParameterError
 from kinrank.serve.http.app import create_app
-from kinrank.serve.http.guard import Guard
-from kinrank.serve.http.logs import JsonLog, LogHandler
+from kinrank.serve.http.logs import JsonLog
 from kinrank.serve.http.metrics import MULTIPROCESS, Metrics
+from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher, read_labels
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 
-_OPTIONS = "KINRANK_SERVE"  # how the options reach worker processes
-_KEEP_ALIVE = 75  # seconds; longer than load balancers keep theirs, so that they are the ones to close
-_PATIENCE = 60  # seconds until a worker that says nothing is taken for dead; a machine out of breath must not lose more
+_OPTIONS = "KINRANK_SERVE"  # environment variable that passes the options to worker processes
+_KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep connections, so that they close them
+_UNRESPONSIVE_SECONDS = 60  # until a silent worker is restarted; long, because an overloaded machine needs its workers
 
 
 @dataclass(frozen=True)
 class Options:
-    """What ``kinrank serve`` was told.
+    """Options of ``kinrank serve``.
 
     Attributes
     ----------
     models
-        Name to folder.
+        Model folder by name.
     host, port
-        Where to listen.
+        Address to listen on.
     workers
-        How many processes.
+        Number of processes.
     keys
-        The file of keys.
+        File of API keys.
     judgments
-        The folder for new judgments.
+        Folder for new judgments.
     engine, features
-        The address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
+        Address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
     client
-        What else the engine's client takes: ``api_key``, ``ca_certs``...
+        Further arguments of the engine's client: ``api_key``, ``ca_certs``...
     titles, texts
-        Files of lines ``ID<tab>TEXT``: what the page shows of documents and of judged queries.
+        Files with lines ``ID<tab>TEXT``: titles of documents and texts of judged queries, shown on the page.
     open_to_all
-        Listen beyond this machine without keys.
+        Listen on other than loopback addresses without keys.
     drain_seconds
-        How long to go on answering after SIGTERM.
+        Seconds to keep serving after SIGTERM.
     settings
-        Deadlines and bounds.
+        Deadlines and limits.
     """
 
     models: dict[str, str]
@@ -74,26 +73,26 @@ class Options:
     settings: Settings = field(default_factory=Settings)
 
     def check(self) -> None:
-        """Refuse what would serve strangers by accident."""
-        if self.keys is None and not self.open_to_all and not _loopback(self.host):
+        """Raise `ParameterError` if the service would be open to other machines by accident."""
+        if self.keys is None and not self.open_to_all and not _is_loopback(self.host):
             raise ParameterError(
-                f"{self.host} can be reached from elsewhere, and there are no keys: make some with kinrank key and "
-                "give --keys, or say --open"
+                f"{self.host} can be reached from other machines, but there are no keys: create some with kinrank key "
+                "and pass --keys, or pass --open"
             )
         if self.workers < 1:
             raise ParameterError(f"workers must be at least 1, got {self.workers}")
 
 
 def run(options: Options) -> None:
-    """Serve until told to stop."""
+    """Serve until the process is stopped."""
     options.check()
-    # Loaded once here, so that what is wrong with a model is said before anything listens.
+    # Load everything once, so that mistakes are reported before the port is opened.
     service = Service(options.models, settings=options.settings, judgments=options.judgments)
     service.start()
     service.close()
     if options.keys is not None:
         KeyRing(options.keys)
-    searcher = _searcher(service, options)
+    searcher = make_searcher(service, options)
     if searcher is not None:
         searcher.close()
     with tempfile.TemporaryDirectory(prefix="kinrank-metrics-") as metrics:
@@ -101,7 +100,7 @@ def run(options: Options) -> None:
             os.environ[MULTIPROCESS] = metrics
         os.environ[_OPTIONS] = msgspec.json.encode(asdict(options)).decode()
         uvicorn.run(
-            "kinrank.serve.http.run:app_of_worker",
+            "kinrank.serve.http.run:create_worker_app",
             factory=True,
             host=options.host,
             port=options.port,
@@ -110,18 +109,17 @@ def run(options: Options) -> None:
             log_config=None,
             server_header=False,
             proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_worker_healthcheck=_PATIENCE,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_worker_healthcheck=_UNRESPONSIVE_SECONDS,
             timeout_graceful_shutdown=10,
         )
 
 
-def app_of_worker() -> Guard:
-    """The application of one worker process, as the options in its environment say."""
+def create_worker_app() -> RequestMiddleware:
+    """Create the application of a worker process from the options in its environment."""
     options = msgspec.json.decode(os.environ[_OPTIONS], type=Options)
-    log = JsonLog()
-    logging.basicConfig(handlers=[LogHandler(log)], level=logging.INFO, force=True)
-    metrics = Metrics(log)
+    log = JsonLog().start()
+    metrics = Metrics()
     keys = None if options.keys is None else KeyRing(options.keys)
     service = Service(
         options.models,
@@ -133,21 +131,22 @@ def app_of_worker() -> Guard:
     return create_app(
         service,
         metrics=metrics,
-        log=log,
         keys=keys,
-        searcher=_searcher(service, options),
+        searcher=make_searcher(service, options),
         drain_seconds=options.drain_seconds,
+        on_shutdown=log.close,
     )
 
 
-def _searcher(service: Service, options: Options) -> Searcher | None:
+def make_searcher(service: Service, options: Options) -> Searcher | None:
+    """Return a searcher with the engine of the options, if they name one."""
     if options.engine is None:
         return None
     engine = connect(options.engine, options.features, **options.client)
     return Searcher(service, engine, titles=read_labels(options.titles), texts=read_labels(options.texts))
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:

@@ -1,13 +1,12 @@
-"""Servers forked from one warm process, so that a hundred of them cost no more than a few that start from nothing.
+"""Fork servers from one warm process, so that a hundred of them start quickly.
 
-python -m tests.serve.rounds MODEL KEYS JUDGMENTS: for every line on stdin, fork a server and write its port and process
-to stdout; it serves until it is killed.
+python -m tests.serve.forking_server MODEL KEYS JUDGMENTS: for every line on stdin, fork a server and write its port and
+process id to stdout. It serves until it is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import socket
 import sys
@@ -16,18 +15,15 @@ import uvicorn
 
 from kinrank.serve import Service, Settings
 from kinrank.serve.http.app import create_app
-from kinrank.serve.http.logs import JsonLog
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing
 
 
 def serve(listener: socket.socket, model: str, keys: str, judgments: str) -> None:
-    log = JsonLog(io.StringIO())
-    metrics = Metrics(log)
-    service = Service(
-        {"default": model}, settings=Settings(deadline=60.0, watch=0.2), observer=metrics, judgments=judgments
-    )
-    app = create_app(service, metrics=metrics, log=log, keys=KeyRing(keys))
+    metrics = Metrics()
+    settings = Settings(deadline=60.0, watch_interval=0.2)
+    service = Service({"default": model}, settings=settings, observer=metrics, judgments=judgments)
+    app = create_app(service, metrics=metrics, keys=KeyRing(keys))
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="on")
     asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
 
@@ -35,7 +31,7 @@ def serve(listener: socket.socket, model: str, keys: str, judgments: str) -> Non
 def main() -> None:
     model, keys, judgments = sys.argv[1:]
     with Service({"default": model}, settings=Settings(deadline=60.0)) as service:
-        service.reload()  # compiles; its threads have ended before the first fork
+        service.reload()  # compiles; its threads end before the first fork
     for _ in sys.stdin:
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))

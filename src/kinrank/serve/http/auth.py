@@ -1,0 +1,38 @@
+"""Authorization by API key."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from kinrank.serve.http.errors import HttpError
+from kinrank.serve.http.logs import log_fields
+from kinrank.serve.keys import KeyRing, Role
+
+
+class Authorizer:
+    """Checks the API key of requests.
+
+    Parameters
+    ----------
+    keys
+        The accepted keys. None opens query endpoints to everyone and closes admin endpoints.
+    """
+
+    def __init__(self, keys: KeyRing | None) -> None:
+        self._keys = keys
+
+    def authorize(self, request: Request, roles: tuple[Role, ...]) -> None:
+        """Raise an `HttpError` unless the request has a key with one of the roles."""
+        if self._keys is None:
+            if Role.QUERY not in roles:
+                raise HttpError(403, "no-keys", "this needs an admin key, but the service was started without keys")
+            return
+        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise HttpError(401, "no-key", "a key is required: send Authorization: Bearer KEY")
+        key = self._keys.find(secret.strip())
+        if key is None:
+            raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank key")
+        log_fields(request.scope)["key"] = key.name
+        if key.role not in roles:
+            raise HttpError(403, "wrong-role", f"this needs a key with role {' or '.join(roles)}, got {key.role}")

@@ -1,0 +1,101 @@
+"""Middleware around every request: request id, load limit, access log, metrics."""
+
+from __future__ import annotations
+
+import re
+import time
+from uuid import uuid4
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kinrank.serve.http.errors import HttpError, error_response
+from kinrank.serve.http.logs import REQUEST_ID, log_event, log_fields
+from kinrank.serve.http.metrics import Metrics
+
+UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Paths that are served under any load, and not logged."""
+
+_ID_HEADER = b"x-request-id"
+_VALID_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}\Z")
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class RequestMiddleware:
+    """The outermost ASGI application, so that rejecting a request is cheap.
+
+    Parameters
+    ----------
+    app
+        The application.
+    endpoints
+        Paths to count separately; all others are counted as ``other``.
+    in_flight
+        Requests that are handled at a time.
+    metrics
+        Receives counts, times and errors.
+    """
+
+    def __init__(self, app: ASGIApp, *, endpoints: frozenset[str], in_flight: int, metrics: Metrics) -> None:
+        self.app = app
+        self.draining = False
+        self._endpoints = endpoints
+        self._limit = in_flight
+        self._metrics = metrics
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        path = scope["path"]
+        endpoint = path if path in self._endpoints else "other"
+        request_id = _request_id(scope)
+        token = REQUEST_ID.set(request_id.decode())
+        status = 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = message["headers"]
+                headers.append((_ID_HEADER, request_id))
+                headers.extend(_HEADERS)
+                if self.draining:  # the client's next request goes to another replica
+                    headers.append((b"connection", b"close"))
+            await send(message)
+
+        self._in_flight += 1
+        self._metrics.in_flight(self._in_flight)
+        try:
+            if self._in_flight > self._limit and path not in UNLIMITED:
+                self._metrics.shed()
+                overloaded = HttpError(503, "overloaded", "too many requests at once: try again in a moment")
+                await error_response(overloaded)(scope, receive, send_with_headers)
+            else:
+                await self.app(scope, receive, send_with_headers)
+        except Exception as error:
+            # Starlette has sent the 500 and raised the error again.
+            self._metrics.error(endpoint, error)
+        finally:
+            self._in_flight -= 1
+            self._metrics.in_flight(self._in_flight)
+            seconds = time.perf_counter() - start
+            self._metrics.request(endpoint, status, seconds)
+            if path not in UNLIMITED:
+                milliseconds = round(seconds * 1000, 3)
+                fields = log_fields(scope)
+                log_event("request", method=scope["method"], path=endpoint, status=status, ms=milliseconds, **fields)
+            REQUEST_ID.reset(token)
+
+
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == _ID_HEADER and _VALID_ID.match(value):
+            given: bytes = value
+            return given
+    return uuid4().hex.encode()

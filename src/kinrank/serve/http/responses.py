@@ -1,0 +1,166 @@
+"""Response bodies, separate from the service's own classes: renaming a field there breaks no client."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from kinrank.serve.messages import Fallback, QueryWeights
+from kinrank.serve.models import ModelSlot
+from kinrank.serve.search import EngineRequest, SearchResult
+
+Novelty = Annotated[
+    float,
+    Meta(
+        description="Distance from the query to the nearest judged query. Unit: the distance within which 99% of the "
+        "judged queries have their nearest other judged query, so a value above 1 is unusual."
+    ),
+]
+Reason = Annotated[Fallback, Meta(description="Why the documents are in the engine's order.")]
+Teams = Annotated[list[str], Meta(description="For an interleaved ranking, the model that placed each document.")]
+R = TypeVar("R", bound=Struct)
+
+
+class ErrorDetail(Struct):
+    """A code for programs and a message for people."""
+
+    code: str
+    message: str
+
+
+class ErrorResponse(Struct):
+    """An error."""
+
+    error: ErrorDetail
+
+
+class RankResponse(Struct):
+    """Documents in order, best first."""
+
+    ids: list[str]
+    scores: list[float] | None
+    model: str | None
+    version: str | None
+    fallback: Reason | None
+    detail: str | None
+    novelty: Novelty | None
+    teams: Teams | None
+
+
+class NeighborResponse(Struct):
+    """A judged query that the local model was learned from."""
+
+    qid: str
+    distance: float
+    text: str | None
+
+
+class ExplanationResponse(Struct):
+    """The nearest judged queries, and the weights of the local and the global model."""
+
+    neighbors: list[NeighborResponse]
+    n_neighbors: int
+    unusual: float
+    weights: dict[str, float] | None
+    global_weights: dict[str, float] | None
+    shares: dict[str, float] | None
+
+
+class SearchResponse(RankResponse, kw_only=True):
+    """Documents in our order and in the engine's."""
+
+    engine_ids: list[str]
+    explanation: ExplanationResponse | UnsetType | None = UNSET
+    titles: dict[str, str] | UnsetType = UNSET
+
+
+class WeightsResponse(Struct):
+    """The weights of the query's local model, and the engine request that ranks with them."""
+
+    weights: dict[str, float] | None
+    model: str | None
+    version: str | None
+    fallback: Reason | None
+    detail: str | None
+    request: dict[str, Any] | None = None
+    params: dict[str, Any] | None = None
+
+
+class LoadedModel(Struct):
+    """A model in use."""
+
+    version: str
+    ranker: str
+    feature_names: list[str]
+    judged_queries: int | None
+    judgments_learned: int
+    self_tested: bool
+
+
+class ModelStatus(Struct):
+    """A model, and why the latest version of it was refused, if it was."""
+
+    default: bool
+    refused: str | None
+    loaded: LoadedModel | None
+
+
+class ModelsResponse(Struct):
+    """All models by name, and whether an engine is attached."""
+
+    models: dict[str, ModelStatus]
+    engine: bool
+
+
+class ReloadResponse(Struct):
+    """The model that was loaded."""
+
+    model: str
+    version: str
+
+
+class JudgmentsResponse(Struct):
+    """The number of judged queries that were stored."""
+
+    kept: int
+
+
+class StatusResponse(Struct):
+    """State of the process."""
+
+    status: Literal["alive", "ready"]
+
+
+def to_response(kind: type[R], result: object) -> R:
+    """Return a response with the attributes of a result. Raise if the result lacks one of them."""
+    return msgspec.convert(result, kind, from_attributes=True)
+
+
+def to_search_response(result: SearchResult, size: int) -> SearchResponse:
+    """Return the response with the first `size` documents."""
+    ranking = msgspec.structs.asdict(to_response(RankResponse, result.ranking))
+    ranking["ids"] = ranking["ids"][:size]
+    ranking["scores"] = ranking["scores"] and ranking["scores"][:size]
+    return SearchResponse(**ranking, engine_ids=result.engine_ids[:size])
+
+
+def to_weights_response(result: QueryWeights, request: EngineRequest | None) -> WeightsResponse:
+    """Return the response for a query's weights."""
+    response = to_response(WeightsResponse, result)
+    if request is not None:
+        response.request, response.params = request.body, request.params
+    return response
+
+
+def to_model_status(slot: ModelSlot, *, default: bool) -> ModelStatus:
+    """Return the response for a model slot."""
+    served = slot.current
+    loaded = None
+    if served is not None:
+        names = list(served.ranker.feature_names_)
+        loaded = LoadedModel(
+            served.version, served.ranker_name, names, served.judged_queries, served.judgments, served.tested
+        )
+    return ModelStatus(default, slot.refusal, loaded)

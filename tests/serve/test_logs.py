@@ -1,0 +1,158 @@
+"""Logs and the ranking thread survive failures, and unexpected errors are logged with their traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import threading
+from collections.abc import Callable
+from typing import NoReturn
+
+import pytest
+
+from kinrank import KnnRanker
+from kinrank.errors import DamagedFolderError
+from kinrank.serve import CandidateSet, Fallback, Ranking, Service
+from kinrank.serve.http.logs import JsonLog, log_event
+from tests.processes import wait_until
+from tests.serve.asgi import Client
+from tests.serve.conftest import LogReader
+from tests.serve.observers import PATIENCE, RecordingObserver
+
+UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
+
+
+class FullDisk(io.StringIO):
+    """A stream that rejects writes while it is full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = True
+        self.rejected = 0
+
+    def write(self, text: str) -> int:
+        if self.full:
+            self.rejected += 1
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+def test_log_continues_when_the_disk_has_space_again():
+    stream = FullDisk()
+    log = JsonLog(stream, logging.getLogger("kinrank")).start()
+    for number in range(3):
+        log_event("lost", number=number)
+    wait_until(lambda: stream.rejected == 3)
+    stream.full = False
+    log_event("kept")
+    log_event("not serializable", value=object())
+    log_event("last")
+    log.close()
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(event["event"], event.get("lines")) for event in events] == [
+        ("kept", None),
+        ("dropped", 3),
+        ("last", None),
+        ("dropped", 1),
+    ]
+
+
+class BlockedPipe(io.StringIO):
+    """A stream that blocks until its reader is back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocked, self.reader_is_back = threading.Event(), threading.Event()
+
+    def write(self, text: str) -> int:
+        self.blocked.set()
+        assert self.reader_is_back.wait(PATIENCE)
+        return super().write(text)
+
+
+def test_lines_are_dropped_while_too_many_wait(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kinrank.serve.http.logs._MAX_WAITING", 2)
+    stream = BlockedPipe()
+    log = JsonLog(stream, logging.getLogger("kinrank")).start()
+    log_event("line", number=0)
+    assert stream.blocked.wait(PATIENCE)
+    for number in range(1, 6):
+        log_event("line", number=number)
+    stream.reader_is_back.set()
+    log.close()
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(event["event"], event.get("number", event.get("lines"))) for event in events] == [
+        ("line", 0),
+        ("line", 1),
+        ("dropped", 3),
+        ("line", 2),
+    ]
+
+
+def test_library_records_are_logged_with_their_traceback(log: LogReader):
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("kinrank.other").exception("failed %d times", 3)
+    (line,) = log.wait_for("server")
+    assert (line["level"], line["message"]) == ("error", "failed 3 times")
+    assert line["traceback"].endswith("ValueError: broken")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), DamagedFolderError("broken")])
+def test_unexpected_error_is_logged_with_traceback_and_request_id(
+    make_client: Callable[..., Client],
+    secrets: dict[str, str],
+    log: LogReader,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+):
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(Service, "judge", fail)
+    client = make_client(keys=True, key=secrets["admin"])
+    body = {"queries": [{"qid": "900", **UP, "grades": [0, 2, 1]}]}
+    response = client.post("/v1/judgments", body, x_request_id="mine-1")
+    assert (response.status, response.code) == (500, "internal")
+    assert "log" in response.json["error"]["message"]
+    (line,) = log.wait_for("error")
+    assert (line["where"], line["request_id"]) == ("/v1/judgments", "mine-1")
+    assert "in fail" in line["traceback"]
+    assert line["traceback"].endswith(f"{type(error).__name__}: broken")
+    assert [line["status"] for line in log.wait_for("request")] == [500]
+
+
+def test_failure_of_a_model_is_logged_with_traceback_and_request_id(
+    client: Client, log: LogReader, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> NoReturn:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(KnnRanker, "scored", fail)
+    response = client.post("/v1/rank", UP, x_request_id="mine-2")
+    assert (response.json["ids"], response.json["fallback"]) == (UP["ids"], "model-error")
+    assert "log" in response.json["detail"]
+    (line,) = log.wait_for("error")
+    assert (line["where"], line["request_id"]) == ("rank", "mine-2")
+    assert line["traceback"].endswith("RuntimeError: broken")
+
+
+def test_client_that_disconnects_is_not_an_error(client: Client, log: LogReader):
+    messages = [{"type": "http.request", "body": b'{"ids":', "more_body": True}, {"type": "http.disconnect"}]
+    response = client.runner.run(client.request_messages("POST", "/v1/rank", messages))
+    assert (response.status, response.code) == (400, "disconnected")
+    assert [line["status"] for line in log.wait_for("request")] == [400]
+    assert '"event":"error"' not in log.text
+
+
+def test_ranking_thread_survives_a_failed_delivery(service: Service, up: CandidateSet):
+    observer = service.observer = RecordingObserver()
+
+    def fail(_: Ranking) -> None:
+        raise RuntimeError("the event loop is closed")
+
+    service.submit(up, None, fail)
+    wait_until(lambda: observer.errors == ["rank: the event loop is closed"])
+    assert service.rank(up).fallback is not Fallback.LATE
