@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import interleaved, log_progress
 from benchmarks.knn_latency import world
-from kinrank import KnnRanker, QuerySet, load
+from kinrank import CellRanker, KnnRanker, QuerySet, load
 from kinrank.neighbors.cells import CellTree
 from kinrank.rankers.cells.memory import CellMemory
 from kinrank.rankers.cells.training import CellPlan
@@ -40,7 +40,7 @@ def run() -> dict[str, object]:
         judged = world(SMALLEST, 40, FEATURES, 0)
         exact = KnnRanker(400, describe="mean", reference=0).fit(judged)
         rankers = {f"exact KNN, m = {SMALLEST:,}": exact}
-        small = KnnRanker(cells=CELLS, describe="mean", reference=0).fit(judged)
+        small = CellRanker(n_cells=CELLS, describe="mean", reference=0).fit(judged)
         for m in SIZES:
             rankers[f"{CELLS:,} cells, m = {m:,}"] = generated(small, m, CELLS)
         for index in (SCAN, IVF):
@@ -141,7 +141,7 @@ from benchmarks.knn_latency import world
 from kinrank import KnnRanker, load
 queries = world(100, 100, 46, 1)
 # Compiled loops are no part of a model.
-KnnRanker(10, describe="mean", reference=0, cells=5).fit(queries).predict(queries.X[:100])
+CellRanker(10, describe="mean", reference=0, n_cells=5).fit(queries).predict(queries.X[:100])
 if sys.argv[1]:
     ranker = load(sys.argv[1])
     for query in queries:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import log_progress, msrd
-from kinrank import KnnRanker, QuerySet, SingleRanker, choose_cells
+from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker, choose_cells
 from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 from kinrank.measure import NDCG, compare_paired
@@ -59,7 +59,7 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
     orders = [np.random.default_rng(seed).permutation(len(train)) for seed in range(ORDERS)]
     for share in SHARES:
         n_cells = len(train) // share
-        found = [per_query(alike(ranker, cells=n_cells).fit(train[order]), test) for order in orders]
+        found = [per_query(alike(ranker, CellRanker, n_cells=n_cells).fit(train[order]), test) for order in orders]
         mean = np.mean(found, axis=0)
         paired = compare_paired(mean, exact)
         figures["cells"][n_cells] = {
@@ -70,12 +70,16 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
         }
         log_progress(f"{n_cells} cells: {figures['cells'][n_cells]}")
     chosen = choose_cells(
-        alike(ranker, neighbor_weights="uniform"), train, vali, [len(train) // share for share in SHARES], NEIGHBORS
+        alike(ranker, CellRanker, neighbor_weights="uniform"),
+        train,
+        vali,
+        [len(train) // share for share in SHARES],
+        NEIGHBORS,
     )
     quality = per_query(chosen.ranker, test)
-    exact = per_query(alike(chosen.ranker, cells=None).fit(train), test)
+    exact = per_query(alike(chosen.ranker, KnnRanker).fit(train), test)
     figures["chosen on validation"] = {
-        "cells": chosen.cells,
+        "cells": chosen.n_cells,
         "k": chosen.ranker.n_neighbors,
         "NDCG@10": round(float(quality.mean()), 4),
         "exact KNN at that k": round(float(exact.mean()), 4),
@@ -83,9 +87,11 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
     return figures
 
 
-def alike(ranker: KnnRanker, **settings: object) -> KnnRanker:
-    """The same settings but for some."""
-    return KnnRanker(**{**ranker.get_params(deep=False), **settings})
+def alike(ranker: Ranker, cls: type[Ranker], **settings: object) -> Ranker:
+    """Return a ranker of another class with the settings that both have, some of them changed."""
+    known = cls().get_params(deep=False)
+    shared = {name: value for name, value in ranker.get_params(deep=False).items() if name in known}
+    return cls(**{**shared, **settings})
 
 
 def per_query(ranker: Ranker, queries: QuerySet) -> np.ndarray:

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import log_progress
-from kinrank import KnnRanker
+from kinrank import CellRanker
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers.cells.memory import CellMemory
@@ -40,7 +40,7 @@ from kinrank.scale.training import SumTree, open_blocks
 OPTIONS = {"size": ("full", "small")}
 DOCS, FEATURES, INTENTS, CELLS = 40, 46, 3, 1024
 QUERIES_PER_FILE, ROWS_PER_GROUP = 10_000, 200_000
-RANKER = KnnRanker(400, cells=CELLS, describe="summaries", reference=0)
+RANKER = CellRanker(400, n_cells=CELLS, describe="summaries", reference=0)
 
 
 def run(size: str = "full") -> dict[str, object]:

@@ -31,7 +31,7 @@ def measured(_: DataFolder) -> TaskResult:
     learner = RankSVM(PENALTY, loss="hinge")
     ranker = KnnRanker(K, mode="offline-2", learner=learner, describe="mean", reference="reference", n_jobs=1)
     ranker.fit(train)
-    points = ranker._points(test)
+    points = ranker.points(test)
     chosen = ranker.offline_choice(points)
     offline, online = ranker.weights(test), ranker.set_params(mode="online").weights(test)
     pairs = [pair_differences(ranker.preparer_.transform(query.X), query.grades) for query in test]
@@ -40,7 +40,7 @@ def measured(_: DataFolder) -> TaskResult:
     differences, bounds, ratios = [], [], []
     for query, (near, _distances) in enumerate(ranker.near(points)):
         losses = [np.maximum(0.0, 1.0 - pairs[query] @ (weights[query] * to_scaled)) for weights in (offline, online)]
-        ratio = change_ratio(near, ranker._offline.neighbors_of(chosen[query]), ranker.memory_.pairs)
+        ratio = change_ratio(near, ranker.offline_models.neighbors_of(chosen[query]), ranker.memory_.pairs)
         differences.append(float(np.abs(losses[0] - losses[1]).max(initial=0.0)))
         bounds.append(loss_difference_bound(ratio, PENALTY, radius))
         ratios.append(ratio)

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from kinrank.data.trec import write_run as write_run
     from kinrank.rankers import load as load
     from kinrank.rankers.atvt import ATVTRanker as ATVTRanker
+    from kinrank.rankers.cells.choose import choose_cells as choose_cells
+    from kinrank.rankers.cells.ranker import CellRanker as CellRanker
     from kinrank.rankers.cluster.ranker import ClusterRanker as ClusterRanker
     from kinrank.rankers.ensemble import EnsembleRanker as EnsembleRanker
     from kinrank.rankers.kin.ranker import KinRanker as KinRanker
     from kinrank.rankers.knn.ranker import KnnRanker as KnnRanker
-    from kinrank.rankers.local.choose import choose_cells as choose_cells
     from kinrank.rankers.local.choose import choose_neighbors as choose_neighbors
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 # Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {
     "ATVTRanker": "kinrank.rankers.atvt",
+    "CellRanker": "kinrank.rankers.cells.ranker",
     "ClusterRanker": "kinrank.rankers.cluster.ranker",
     "EnsembleRanker": "kinrank.rankers.ensemble",
     "KinRanker": "kinrank.rankers.kin.ranker",
@@ -43,7 +45,7 @@ _PUBLIC = {
     "QueryClassRanker": "kinrank.rankers.query_class",
     "QuerySet": "kinrank.data.queryset",
     "SingleRanker": "kinrank.rankers.single",
-    "choose_cells": "kinrank.rankers.local.choose",
+    "choose_cells": "kinrank.rankers.cells.choose",
     "choose_neighbors": "kinrank.rankers.local.choose",
     "fold_queries": "kinrank.data.split",
     "iter_parquet": "kinrank.data.parquet",

@@ -85,7 +85,7 @@ def test_a_model_is_not_tested_on_what_it_learned_from(kinrank, judged: QuerySet
 
 
 def test_a_model_that_does_not_know_its_queries_is_said_to_be_unchecked(kinrank, judged: QuerySet):
-    library.KnnRanker(9, cells=4).fit(library.read_parquet("train.parquet")).save("cells")
+    library.CellRanker(9, n_cells=4).fit(library.read_parquet("train.parquet")).save("cells")
     done = kinrank("compare", "test", "./cells", "./knn")
     assert done.exit_code == 0
     assert "./cells: does not know which queries it was learned from" in done.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kinrank import KnnRanker, QuerySet
+from kinrank import CellRanker, QuerySet
 from kinrank.cli.report import DEFAULT_MEASURES
 from kinrank.registry import import_extra
 from tests.cli.conftest import Run
@@ -71,7 +71,7 @@ def test_test_queries_that_were_learned_from_are_warned_of(report: Run, workdir:
 
 
 def test_what_cannot_say_what_it_learned_from_is_warned_of(report: Run, camps: QuerySet, workdir: Path):
-    KnnRanker(5, cells=4).fit(camps[:40]).save("cells")
+    CellRanker(5, n_cells=4).fit(camps[:40]).save("cells")
     done = report("test", "./single", "./cells")
     assert "warning: None of the test queries" in done.stderr
     assert "What cells learned from is not known" in done.stderr

@@ -11,23 +11,23 @@ import kinrank as library
 from kinrank.data.queryset import QuerySet
 from kinrank.registry import import_extra
 
-CELLS = ["--set", "n_neighbors=5", "--set", "cells=4"]
+CELLS = ["--set", "n_neighbors=5", "--set", "n_cells=4"]
 
 
 def test_blocks_give_the_model_of_memory(kinrank, camps: QuerySet, workdir: Path):
-    kinrank("train", "train.parquet", "--ranker", "knn", "--model", "memory", *CELLS)
+    kinrank("train", "train.parquet", "--ranker", "cells", "--model", "memory", *CELLS)
     done = kinrank("train", "train.parquet", "--model", "blocks", "--workers", 1, *CELLS)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     assert "train.parquet: 40 queries, 400 rows read now" in done.stderr
-    assert "blocks: ranker 'knn', 4 cells, learned in" in done.stderr
+    assert "blocks: ranker 'cells', 4 cells, learned in" in done.stderr
     np.testing.assert_array_equal(library.load("blocks").predict(camps), library.load("memory").predict(camps))
 
 
 @pytest.mark.slow
 def test_ray_gives_the_model_of_memory(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RAY_worker_niceness", "0")  # in a busy suite nice workers would never have a turn
-    kinrank("train", "train.parquet", "--ranker", "knn", "--model", "memory", *CELLS)
+    kinrank("train", "train.parquet", "--ranker", "cells", "--model", "memory", *CELLS)
     done = kinrank("train", "train.parquet", "--model", "cluster", "--ray", "local", *CELLS)
     assert done.exit_code == 0, done.stderr
     assert not import_extra("ray", "ray").is_initialized()
@@ -37,9 +37,8 @@ def test_ray_gives_the_model_of_memory(kinrank, camps: QuerySet, workdir: Path, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--workers", 2], "give the ranker cells="),
         (["--workers", 2, "--ray", "local", *CELLS], "--ray and --workers: give one of them"),
-        (["--workers", 2, "--ranker", "single"], "train --ranker knn with cells, got --ranker single"),
+        (["--workers", 2, "--ranker", "single"], "train --ranker cells, got --ranker single"),
         (["--workers", 2, "--validate", "test", *CELLS], "--validate needs the data in memory"),
     ],
 )

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from kinrank import KnnRanker, QueryClassRanker, SingleRanker
+from kinrank import CellRanker, KnnRanker, QueryClassRanker, SingleRanker
 from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
 from kinrank.describe import Describer
@@ -27,8 +27,8 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
     "knn by index and describer": partial(
         KnnRanker, 9, index="kdtree", describe=Describer(["mean", "max"], n_components=3)
     ),
-    "knn cells": partial(KnnRanker, 9, cells=8),
-    "knn cells, kernel and prior": partial(KnnRanker, 15, cells=6, neighbor_weights="gaussian", prior="global"),
+    "knn cells": partial(CellRanker, 9, n_cells=8),
+    "knn cells, kernel and prior": partial(CellRanker, 15, n_cells=6, neighbor_weights="gaussian", prior="global"),
     "query-class": partial(QueryClassRanker, n_types=4),
 }
 

@@ -85,7 +85,7 @@ def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
     twin = KnnRanker(**ranker.get_params(deep=False)).fit(queries)
     twin.preparer_, twin.describer_ = ranker.preparer_, ranker.describer_
     twin.memory_ = type(ranker.memory_).of(twin.learner_, twin.preparer_.apply(queries))
-    twin.index_.fit(twin._points(queries))
+    twin.index_.fit(twin.points(queries))
     return twin._learn_again()
 
 
@@ -127,7 +127,7 @@ def test_offline_1_takes_the_largest_overlap_in_pairs(seed: int, k: int) -> None
     train, test = plain_world(15, seed=seed), plain_world(5, seed=seed + 1)
     ranker = KnnRanker(k, mode="offline-1").fit(train)
     assert ranker.offline_ is not None
-    points = ranker._points(test)
+    points = ranker.points(test)
     pairs = [
         {(q, i, j) for i in range(len(y)) for j in range(len(y)) if y[i] > y[j]}
         for q, y in enumerate(query.grades for query in train)
@@ -143,7 +143,7 @@ def test_offline_1_takes_the_largest_overlap_in_pairs(seed: int, k: int) -> None
 def test_offline_2_takes_the_nearest() -> None:
     train, test = worlds()
     ranker = KnnRanker(7, mode="offline-2").fit(train)
-    nearest = ranker.index_.query(ranker._points(test), 1)[1][:, 0]
+    nearest = ranker.index_.query(ranker.points(test), 1)[1][:, 0]
     assert ranker.offline_ is not None
     for weights, model in zip(ranker.weights(test), nearest, strict=True):
         np.testing.assert_allclose(weights, ranker.preparer_.raw_weights(ranker.offline_.models[model].coef_))
@@ -155,7 +155,7 @@ def test_local_model_is_the_model_of_the_neighbors() -> None:
     ranker = KnnRanker(9).fit(train)
     prepared = ranker.preparer_.apply(train)
     for query in test:
-        near = ranker.index_.query(ranker._points(query), 9)[1][0]
+        near = ranker.index_.query(ranker.points(query), 9)[1][0]
         expected = RankRLS().fit(prepared[np.sort(near)]).predict(ranker.preparer_.transform(query.X))
         np.testing.assert_allclose(ranker.predict(query), expected, atol=1e-6)
 
@@ -280,7 +280,7 @@ def test_mode_may_change_where_the_models_are_there() -> None:
 def test_an_offline_explanation_names_the_teachers_of_the_model() -> None:
     train, test = worlds()
     ranker = KnnRanker(7, mode="offline-2").fit(train)
-    chosen = ranker.offline_choice(ranker._points(test))
+    chosen = ranker.offline_choice(ranker.points(test))
     for explanation, model in zip(ranker.explain(test), chosen, strict=True):
         assert set(explanation.neighbors) == set(ranker.qid_[ranker.offline_.neighbors_of(model)])
         assert np.all(np.diff(explanation.distances) >= 0)

@@ -11,11 +11,11 @@ import pytest
 
 FITTING = """
 import sys
-from kinrank import KnnRanker
+from kinrank import CellRanker, KnnRanker
 from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 queries = make_intents(3000, 0, n_docs=8, n_features=60, spread=1.0)
-KnnRanker(60, cells=12, describe=Describer("summaries", n_components=20)).fit(queries).save(sys.argv[1])
+CellRanker(60, n_cells=12, describe=Describer("summaries", n_components=20)).fit(queries).save(sys.argv[1])
 """
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from kinrank import KnnRanker, QuerySet
+from kinrank import CellRanker, QuerySet
 from kinrank.datasets import make_intents
 from kinrank.scale import train
 
 BLOCK_ROWS = 200
-SETTINGS = KnnRanker(60, cells=12, reference="reference")
+SETTINGS = CellRanker(60, n_cells=12, reference="reference")
 BEFORE = 34  # pieces of work before the first block is summed: 33 blocks are read for the sample, cells found
 PIECES = 37  # 33 blocks, 3 sums of 16, 1 of those
 

@@ -13,7 +13,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import kinrank
-from kinrank import KnnRanker, QuerySet
+from kinrank import CellRanker, QuerySet
 from kinrank.errors import DataError, FileFormatError, JobError, ParameterError
 from kinrank.rankers.cells import training as cell_training
 from kinrank.registry import import_extra
@@ -32,7 +32,7 @@ from tests.scale.conftest import (
 
 
 def test_one_block_gives_the_bytes_of_fitting_in_memory(queries: QuerySet, judged: Path, tmp_path: Path) -> None:
-    KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600]).save(tmp_path / "fitted")
+    CellRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600]).save(tmp_path / "fitted")
     train(judged, tmp_path / "trained", SETTINGS)
     assert model_bytes(tmp_path / "trained") == model_bytes(tmp_path / "fitted")
     queries[:600].save(tmp_path / "folder")
@@ -46,7 +46,7 @@ def test_many_blocks_give_the_model_of_memory(
     batches: list[TrainingProgress] = []
     trained = train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, progress=batches.append)
     assert model_bytes(tmp_path / "model") == undisturbed
-    fitted = KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600])
+    fitted = CellRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600])
     np.testing.assert_allclose(trained.weights(queries[600:]), fitted.weights(queries[600:]), atol=1e-6)
     assert trained.memory_.counts.sum() == 600
     assert [batch.level for batch in batches] == sorted(batch.level for batch in batches)
@@ -131,11 +131,11 @@ def test_models_trained_alike_merge(queries: QuerySet, tmp_path: Path) -> None:
     second = train(tmp_path / "second", tmp_path / "b", first, alike=True)
     union = first.fit_alike(queries[:600])
     np.testing.assert_allclose(first.merge(second).weights(queries[600:]), union.weights(queries[600:]), atol=1e-6)
-    assert isinstance(kinrank.load(tmp_path / "b"), KnnRanker)
+    assert isinstance(kinrank.load(tmp_path / "b"), CellRanker)
 
 
 def test_other_features_are_not_trained_alike(queries: QuerySet, tmp_path: Path) -> None:
-    fitted = KnnRanker(**SETTINGS.get_params(deep=False)).fit(queries[:300])
+    fitted = CellRanker(**SETTINGS.get_params(deep=False)).fit(queries[:300])
     names = [*queries.feature_names[1::-1], *queries.feature_names[2:]]
     queries[300:600].replace(feature_names=names).save(tmp_path / "turned")
     with pytest.raises(DataError, match=r"^the features are in another order than in fit: expected"):
@@ -195,8 +195,6 @@ def test_a_query_in_two_blocks_is_refused(
 
 
 def test_what_makes_no_sense_is_refused_before_any_work(judged: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="give the ranker cells="):
-        train(judged, tmp_path / "model", KnnRanker(5))
     with pytest.raises(DataError, match="no such file or folder"):
         train(tmp_path / "nowhere", tmp_path / "model", SETTINGS)
     with pytest.raises(ParameterError, match="n_workers must be at least 1, got 0"):
@@ -221,7 +219,7 @@ def test_the_folder_of_another_job_is_refused(judged: Path, tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         train(judged, tmp_path / "model", SETTINGS, executor=Chaotic(1, 5), **settings)
     with pytest.raises(JobError, match=r"belongs to another job \(different ranker\)"):
-        train(judged, tmp_path / "model", KnnRanker(60, cells=13), **settings)
+        train(judged, tmp_path / "model", CellRanker(60, n_cells=13), **settings)
 
 
 def test_data_and_job_on_another_file_system(judged: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kinrank
-from kinrank import KnnRanker, QuerySet, SingleRanker
+from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, UnableModelError
 from kinrank.serve import CandidateSet, JudgedQuery, Service
 from kinrank.serve.journal import Journal
@@ -151,7 +151,7 @@ def test_damaged_journal_does_not_stop_any_model(models: Path, tmp_path: Path, c
 def test_model_that_cannot_learn_raises(service: Service, models: Path, tmp_path: Path, camps: QuerySet):
     with pytest.raises(UnableModelError, match="cannot learn without refitting"):
         service.judge([judged("5000", [0.1, 0.2], 1)], model="single")
-    KnnRanker(5, cells=10).fit(camps).save(models / "cells", examples=camps[:5])
+    CellRanker(5, n_cells=10).fit(camps).save(models / "cells", examples=camps[:5])
     with Service({"cells": models / "cells"}, settings=PATIENT, judgments=tmp_path / "c") as celled:
         with pytest.raises(UnableModelError, match="cannot learn without refitting"):
             celled.judge([judged("5000", [0.1, 0.2], 1)])

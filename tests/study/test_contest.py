@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinrank import KnnRanker
+from kinrank import CellRanker, KnnRanker
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import run_from_scores, write_run
 from kinrank.datasets import make_two_camps
@@ -47,7 +47,7 @@ def test_what_was_added_is_known_and_what_was_removed_is_not(camps: QuerySet, tm
 
 def test_a_model_of_cells_is_not_checked_and_that_is_said(camps: QuerySet, tmp_path: Path):
     model = str(tmp_path / "model")
-    KnnRanker(9, cells=4).fit(camps[:40]).save(model)
+    CellRanker(9, n_cells=4).fit(camps[:40]).save(model)
     assert contest([model], camps[40:]).unchecked == (model,)
     with pytest.raises(LeakError, match="model: 4 of 60 test queries"):  # one query of each cell is known by name
         contest([model], camps)

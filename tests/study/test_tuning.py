@@ -16,8 +16,9 @@ from kinrank.describe import Describer
 from kinrank.errors import DataError, FileFormatError, JobError, LeakError, MissingExtraError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
+from kinrank.rankers.base import from_settings, read_settings
 from kinrank.rankers.local.choose import choose_neighbors
-from kinrank.rankers.persistence import ranker_of, ranker_record, read_settings
+from kinrank.rankers.persistence import settings_of
 from kinrank.scale import Processes, use_executor
 from kinrank.study import sampler
 from kinrank.study.space import first_candidates, follow_ups, usual_families
@@ -82,7 +83,7 @@ def test_the_winner_is_the_best_trial_and_can_be_trained_again(intents: QuerySet
     assert tuned.best.family == "knn"
     assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}
     ranker = read_settings(tmp_path / "study" / "settings.json")
-    assert ranker_record(ranker) == tuned.best.record
+    assert settings_of(ranker) == tuned.best.record
     values = [values_of(tuned.best.make().fit(train), test, MEASURE) for train, test in fold_queries(intents, 3)]
     assert np.concatenate(values).mean() == pytest.approx(tuned.best.quality, abs=1e-6)
 
@@ -173,7 +174,7 @@ def test_a_study_killed_between_two_files_is_whole_again(intents: QuerySet, tmp_
     best = tune(intents, tmp_path / "study", plan).best
     (tmp_path / "study" / "settings.json").unlink()
     tune(intents, tmp_path / "study", plan)
-    assert ranker_record(read_settings(tmp_path / "study" / "settings.json")) == best.record
+    assert settings_of(read_settings(tmp_path / "study" / "settings.json")) == best.record
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / ".123.study.json").write_text("{")
     assert len(tune(intents, tmp_path / "new", plan).trials) == 2
@@ -220,7 +221,7 @@ def test_the_list_knows_what_the_queries_allow(intents: QuerySet):
 
 def test_settings_files_hold_parts_and_refuse_what_is_none(tmp_path: Path):
     ranker = KnnRanker(30, describe=Describer({"mean": 2.0}, n_components=3), learner=RankRLS(penalty=0.1))
-    assert repr(ranker_of(json.loads(json.dumps(ranker_record(ranker))))) == repr(ranker)
+    assert repr(from_settings(json.loads(json.dumps(settings_of(ranker))))) == repr(ranker)
     file = tmp_path / "settings.json"
     for wrong in ("{", "[]", '{"ranker": "svm", "settings": {}}', '{"ranker": "knn", "settings": {"kay": 1}}'):
         file.write_text(wrong)

@@ -1,4 +1,4 @@
-"""What every ranker promises."""
+"""The contract of a ranker as checks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 
 from kinrank.checks.worlds import plain_world, promise
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError
 from kinrank.rankers import Ranker, load
+from kinrank.rankers.capabilities import can_adapt, can_explain, has_weights
 
 RankerCheck = Callable[[Callable[[], Ranker]], None]
 
 
 def ranker_checks() -> list[RankerCheck]:
-    """All checks; each takes a function that makes an unfitted ranker."""
+    """Return all checks. Each takes a function that makes an unfitted ranker."""
     return [
         check_learns_an_order,
         check_arrays_equal_query_set,
@@ -27,6 +28,9 @@ def ranker_checks() -> list[RankerCheck]:
         check_group_equals_qid,
         check_one_by_one_equals_batch,
         check_weights_rank_as_predict,
+        check_explanations,
+        check_novelty,
+        check_added_queries_are_learned,
         check_save_and_load,
         check_settings_survive_fit,
         check_wrong_features_are_refused,
@@ -35,13 +39,13 @@ def ranker_checks() -> list[RankerCheck]:
 
 
 def check_learns_an_order(make: Callable[[], Ranker]) -> None:
-    """It is no fool: on a world that one line explains, it ranks well."""
+    """A ranker ranks well on a world that a linear model explains."""
     quality = make().fit(plain_world(80)).score(plain_world(30, seed=1))
-    promise(quality > 0.85, f"NDCG@10 is {quality:.3f} on a world that a line explains")
+    promise(quality > 0.85, f"NDCG@10 is {quality:.3f} on a world that a linear model explains")
 
 
 def check_arrays_equal_query_set(make: Callable[[], Ranker]) -> None:
-    """Arrays and a QuerySet are two ways to say the same."""
+    """Arrays and a QuerySet give the same scores."""
     world = plain_world()
     by_set = make().fit(world).predict(world)
     by_arrays = make().fit(world.X, world.y, qid=_row_ids(world)).predict(world.X, qid=_row_ids(world))
@@ -49,7 +53,7 @@ def check_arrays_equal_query_set(make: Callable[[], Ranker]) -> None:
 
 
 def check_row_order_does_not_matter(make: Callable[[], Ranker]) -> None:
-    """Rows of a query need not lie together, and scores come back in the caller's row order."""
+    """Rows of a query need not be adjacent, and scores come back in the caller's row order."""
     world = plain_world()
     ids = _row_ids(world)
     ranker = make().fit(world)
@@ -60,7 +64,7 @@ def check_row_order_does_not_matter(make: Callable[[], Ranker]) -> None:
 
 
 def check_query_set_keeps_its_row_order(make: Callable[[], Ranker]) -> None:
-    """Scores of a QuerySet come in its own row order, also where it was built from shuffled rows or given vectors."""
+    """Scores of a QuerySet are in its own row order, even if it was built from shuffled rows or has vectors."""
     world = plain_world()
     shuffled = np.random.default_rng(0).permutation(world.n_rows)
     sorted_again = QuerySet.from_arrays(world.X[shuffled], world.grades[shuffled], qid=_row_ids(world)[shuffled])
@@ -73,7 +77,7 @@ def check_query_set_keeps_its_row_order(make: Callable[[], Ranker]) -> None:
 
 
 def check_query_order_and_names_do_not_matter(make: Callable[[], Ranker]) -> None:
-    """A query's scores depend neither on its neighbors in the call nor on its name."""
+    """A query's scores depend neither on the other queries of the call nor on its id."""
     world = plain_world()
     ranker = make().fit(world)
     renamed = world.replace(qid=np.array([f"other {i}" for i in range(len(world))]))
@@ -84,14 +88,14 @@ def check_query_order_and_names_do_not_matter(make: Callable[[], Ranker]) -> Non
 
 
 def check_group_equals_qid(make: Callable[[], Ranker]) -> None:
-    """Counts of rows are another way to say which rows belong together."""
+    """group= and qid= are equivalent."""
     world = plain_world()
     by_group = make().fit(world.X, world.y, group=world.sizes).predict(world.X, group=world.sizes)
     promise(bool(np.allclose(make().fit(world).predict(world), by_group, atol=1e-9)), "group= must equal qid=")
 
 
 def check_one_by_one_equals_batch(make: Callable[[], Ranker]) -> None:
-    """What the service does equals what the study measured."""
+    """Ranking queries one by one, as a service does, equals ranking them in a batch."""
     world = plain_world()
     ranker = make().fit(world)
     one_by_one = np.concatenate([ranker.predict(query) for query in world])
@@ -99,24 +103,56 @@ def check_one_by_one_equals_batch(make: Callable[[], Ranker]) -> None:
 
 
 def check_weights_rank_as_predict(make: Callable[[], Ranker]) -> None:
-    """Where there are weights, they rank raw features as predict does."""
+    """Weights, if the ranker has them, rank raw features as predict does."""
     world = plain_world()
     ranker = make().fit(world)
-    try:
-        weights = ranker.weights(world)
-    except ParameterError:
+    scores = ranker.predict(world)
+    if not has_weights(ranker):
         return
+    weights = ranker.weights(world)
     promise(weights.shape == (len(world), world.n_features), "one weight vector per query")
     by_weights = np.einsum("ij,ij->i", world.X, weights[world.query_of_row])
-    scores = ranker.predict(world)
     for query in range(len(world)):
         rows = slice(world.offsets[query], world.offsets[query + 1])
         gap = (by_weights[rows] - by_weights[rows].mean()) - (scores[rows] - scores[rows].mean())
         promise(bool(np.abs(gap).max() < 1e-4), "X @ weights must equal the scores up to a constant per query")
 
 
+def check_explanations(make: Callable[[], Ranker]) -> None:
+    """A ranker that explains has one explanation per query, which can be printed."""
+    world = plain_world()
+    ranker = make().fit(world)
+    if not can_explain(ranker):
+        return
+    explained = ranker.explain(world[:3])
+    promise([each.qid for each in explained] == world.qid[:3].tolist(), "one explanation per query, in order")
+    promise(all(str(each) for each in explained), "an explanation can be printed")
+
+
+def check_novelty(make: Callable[[], Ranker]) -> None:
+    """Novelty is there exactly if declared, one number per query."""
+    world = plain_world()
+    ranker = make().fit(world)
+    novelty = ranker.predict_with_novelty(world).novelty
+    promise((novelty is not None) == ranker.capabilities.novelty, "novelty must be declared if it is there")
+    promise(novelty is None or novelty.shape == (len(world),), "one novelty per query")
+
+
+def check_added_queries_are_learned(make: Callable[[], Ranker]) -> None:
+    """A ranker that takes new judgments knows them afterwards, and removing them restores its scores."""
+    world, more = plain_world(), plain_world(4, seed=1)
+    more = more.replace(qid=np.array([f"new {i}" for i in range(len(more))]))
+    ranker = make().fit(world.replace(qid=world.qid.astype(np.str_)))
+    before = ranker.predict(world)
+    if can_adapt(ranker):
+        ranker.add(more)
+        promise(bool(np.isin(more.qid, ranker.qid_).all()), "added queries must be among the judged ones")
+        ranker.remove(more.qid)
+    promise(bool(np.allclose(before, ranker.predict(world), atol=1e-6)), "removing what was added restores the scores")
+
+
 def check_save_and_load(make: Callable[[], Ranker]) -> None:
-    """A saved ranker comes back with its settings and scores."""
+    """A loaded ranker has the settings and scores of the saved one."""
     world = plain_world()
     ranker = make().fit(world)
     with tempfile.TemporaryDirectory() as parent:
@@ -128,7 +164,7 @@ def check_save_and_load(make: Callable[[], Ranker]) -> None:
 
 
 def check_settings_survive_fit(make: Callable[[], Ranker]) -> None:
-    """As scikit-learn's conventions have it."""
+    """Fitting returns self and leaves the settings alone, as in scikit-learn."""
     ranker = make()
     before = repr(ranker.get_params())
     promise(ranker.fit(plain_world()) is ranker, "fit must return self")
@@ -136,7 +172,7 @@ def check_settings_survive_fit(make: Callable[[], Ranker]) -> None:
 
 
 def check_wrong_features_are_refused(make: Callable[[], Ranker]) -> None:
-    """Fewer features, or other ones, are an error and not a guess."""
+    """Fewer or other features raise an error."""
     ranker = make().fit(plain_world(n_features=5))
     try:
         ranker.predict(plain_world(n_features=4))
@@ -146,7 +182,7 @@ def check_wrong_features_are_refused(make: Callable[[], Ranker]) -> None:
 
 
 def check_unjudged_queries_are_refused(make: Callable[[], Ranker]) -> None:
-    """There is nothing to learn from queries without grades."""
+    """Queries without grades raise an error."""
     try:
         make().fit(plain_world().replace(y=None))
     except DataError:

@@ -22,12 +22,13 @@ def explain(
 
     from kinrank.errors import DataError, ParameterError
     from kinrank.rankers import load
+    from kinrank.rankers.capabilities import can_explain
 
     with messages.working("reading"):
         ranker = load(model)
         queries = files.Source(data, len(ranker.feature_names_)).read()
-    if not hasattr(ranker, "explain"):
-        raise ParameterError(f"{model}: a {type(ranker).__name__} has no explanations; 'kin' and 'knn' have")
+    if not can_explain(ranker):
+        raise ParameterError(f"{model}: {type(ranker).__name__} has no explanations; see kinrank train --list")
     if query:
         known = queries.qid.astype(np.str_)
         absent = [qid for qid in query if qid not in known]

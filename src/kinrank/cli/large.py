@@ -9,7 +9,7 @@ from kinrank.cli import messages
 from kinrank.errors import ParameterError
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers import Ranker
-from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.scale import Processes, RayCluster, TrainingProgress
 from kinrank.scale.training import train
 
@@ -25,8 +25,8 @@ def train_large(
     job: str | None,
 ) -> None:
     """Train and say what it took; see `kinrank.scale.train`."""
-    if not isinstance(ranker, KnnRanker):
-        raise ParameterError(f"--ray and --workers train --ranker knn with cells, got --ranker {name}")
+    if not isinstance(ranker, CellRanker):
+        raise ParameterError(f"--ray and --workers train --ranker cells, got --ranker {name}")
     if ray is not None and workers is not None:
         raise ParameterError("--ray and --workers: give one of them")
     if validate is not None:

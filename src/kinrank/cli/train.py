@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kinrank.rankers import Ranker
 
 DEFAULT_RANKER = "kin"
-LARGE_RANKER = "knn"
+LARGE_RANKER = "cells"
 """The default where the data are read block by block: trees need them whole."""
 EXAMPLES = 20
 """Training queries kept in the model folder with their scores, for the self-test of a service."""
@@ -124,7 +124,7 @@ def _unfitted(ranker: str | None, default: str, settings_file: str | None, setti
         cls = RANKERS[ranker or default]
         made: Ranker = cls(**parse_settings(cls, settings))
         return ranker or default, made
-    from kinrank.rankers.persistence import read_settings
+    from kinrank.rankers.base import read_settings
 
     made = read_settings(settings_file)
     name = RANKERS.name_of(type(made))

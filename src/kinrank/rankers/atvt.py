@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from kinrank.learn.regressors import Regressor, make_regressor
 from kinrank.learn.target_transform import TargetTransform
 from kinrank.measure import DCG
 from kinrank.rankers.base import Ranker
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.store import nest, unnest
 
 Penalty = float | Literal["cv"]
@@ -86,6 +87,8 @@ class ATVTRanker(Ranker):
     1
     """
 
+    _capabilities: ClassVar[Capabilities] = Capabilities(missing=True)
+
     def __init__(
         self,
         learner: str | Regressor = "lightgbm",
@@ -137,8 +140,7 @@ class ATVTRanker(Ranker):
     def _settings(self) -> list[TargetTransform]:
         """All penalties to choose from, the strongest first."""
         choices = []
-        for name in ("alpha_penalty", "beta_penalty"):
-            value = getattr(self, name)
+        for name, value in (("alpha_penalty", self.alpha_penalty), ("beta_penalty", self.beta_penalty)):
             if isinstance(value, str) and value != "cv":
                 raise ParameterError(f"{name} must be a number or 'cv', got {value!r}")
             choices.append(_GRID if value == "cv" else (value,))

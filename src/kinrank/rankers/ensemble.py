@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Self, get_args
+from dataclasses import replace
+from typing import ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,12 @@ from kinrank.learn.ensemble_graph import query_weights
 from kinrank.learn.ensemble_scores import Normalize, normalize
 from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
 from kinrank.learn.prepare import Missing, Preparer
-from kinrank.rankers.base import Ranker
+from kinrank.rankers.base import LinearRanker, Ranker
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.store import nest, unnest
 
 
-class EnsembleRanker(Ranker):
+class EnsembleRanker(LinearRanker):
     """Base rankers combined with weights that are never negative (Hoi and Jin, AAAI 2008).
 
     With ``gamma=0`` this is SER, one weight vector for all queries (Eq. 6). With ``gamma > 0`` it is SSER: every
@@ -83,6 +85,8 @@ class EnsembleRanker(Ranker):
     array([0., 2., 0., 2.])
     """
 
+    _capabilities: ClassVar[Capabilities] = Capabilities(weights=True, missing=True)
+
     def __init__(
         self,
         gamma: float = 0.0,
@@ -112,6 +116,11 @@ class EnsembleRanker(Ranker):
         self.possible_from = possible_from
         self.missing = missing
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do with its current settings."""
+        return replace(self._capabilities, weights=not self.rankers)
+
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
         self.columns_ = self._find_columns(queries)
@@ -134,15 +143,15 @@ class EnsembleRanker(Ranker):
             )
 
     def _predict(self, queries: QuerySet) -> Float64:
-        scores, _ = self._normalised(queries)
+        scores, _ = self._normalized(queries)
         weights = self._base_weights(scores, queries)
         combined: Float64 = np.einsum("ij,ij->i", scores, weights[queries.query_of_row])
         return combined
 
     def _weights(self, queries: QuerySet) -> Float64:
         if self.rankers:
-            return super()._weights(queries)
-        scores, factor = self._normalised(queries)
+            raise ParameterError("there are no weights: rankers= are combined, not only features; use columns= alone")
+        scores, factor = self._normalized(queries)
         weights = np.zeros((len(queries), queries.n_features))
         weights[:, self.columns_] = self._base_weights(scores, queries) * factor * self.sign_
         return weights
@@ -238,7 +247,7 @@ class EnsembleRanker(Ranker):
         scores *= self.sign_
         return scores
 
-    def _normalised(self, queries: QuerySet) -> tuple[Float64, Float64]:
+    def _normalized(self, queries: QuerySet) -> tuple[Float64, Float64]:
         """Base scores made comparable, and the factor of each query and base ranker that did it."""
         return normalize(self._base_scores(queries), queries.offsets, self.normalize)
 

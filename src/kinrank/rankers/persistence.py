@@ -1,52 +1,110 @@
-"""A ranker's name and settings as a file, so that what was chosen once can be trained again anywhere."""
+"""A fitted ranker as a model folder, and its settings as JSON."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+import os
+from abc import abstractmethod
+from typing import Any, Self
 
-from kinrank.errors import FileFormatError, KinrankError
-from kinrank.rankers import RANKERS
-from kinrank.rankers.base import PARTS, Ranker
-from kinrank.store import decode, encode
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+import kinrank
+from kinrank.arrays import Float64, State
+from kinrank.data.id_hashes import IdHashes, hash_ids
+from kinrank.data.queryset import QuerySet
+from kinrank.describe import DESCRIBERS, METRICS
+from kinrank.learn import LEARNERS
+from kinrank.learn.regressors import REGRESSORS
+from kinrank.neighbors import INDEXES
+from kinrank.rankers.registry import RANKERS
+from kinrank.store import ModelRecord, decode, encode, write_model
+
+_PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
 
 
-def ranker_record(ranker: Ranker) -> dict[str, Any]:
-    """The name of a ranker and those of its settings that are not the defaults, as JSON can hold them.
+class Persistent(BaseEstimator):
+    """Base of estimators that are saved as folders of arrays, never pickled."""
+
+    feature_names_: tuple[str, ...]
+    n_features_in_: int
+    learned_from_: IdHashes | None = None  # of the training queries
+
+    @abstractmethod
+    def get_state(self) -> State:
+        """Return the fitted ranker as plain arrays."""
+
+    @abstractmethod
+    def set_state(self, state: State) -> Self:
+        """Restore a fitted ranker from the arrays of `get_state`."""
+
+    @abstractmethod
+    def predict(self, X: QuerySet) -> Float64:
+        """Score candidates."""
+
+    def save(self, path: str | os.PathLike[str], *, examples: QuerySet | None = None) -> None:
+        """Write the fitted ranker as a folder that `kinrank.load` reads.
+
+        Parameters
+        ----------
+        path
+            The folder. An existing model is replaced.
+        examples
+            A few queries to keep in the folder with their scores. Before a service uses the model, it ranks them and
+            rejects the model if the scores differ.
+        """
+        check_is_fitted(self)
+        params = encode(self.get_params(deep=False), _PARTS)
+        name = RANKERS.name_of(type(self))
+        record = ModelRecord(
+            name, params, self.feature_names_, kinrank.__version__, self.get_state(), self.learned_from_
+        )
+        write_model(path, record, None if examples is None else (examples, self.predict(examples)))
+
+    @classmethod
+    def from_record(cls, record: ModelRecord) -> Self:
+        """Return the fitted ranker that `save` wrote."""
+        ranker = cls(**decode(record.params, _PARTS))
+        ranker.feature_names_ = record.feature_names
+        ranker.n_features_in_ = len(record.feature_names)
+        ranker.learned_from_ = record.learned_from
+        return ranker.set_state(record.arrays)
+
+    def copy(self) -> Self:
+        """Return a fitted copy that shares the learned arrays; what it learns later, it learns alone."""
+        check_is_fitted(self)
+        other: Self = clone(self)
+        other.feature_names_, other.n_features_in_ = self.feature_names_, self.n_features_in_
+        other.learned_from_ = self.learned_from_
+        return other.set_state(self.get_state())
+
+    def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Return which of these queries, by id, were training queries; None if that is unknown."""
+        check_is_fitted(self)
+        return None if self.learned_from_ is None else np.isin(hash_ids(queries.qid), self.learned_from_)
+
+    def _remember(self, queries: QuerySet) -> None:
+        """Keep what `learned_from` needs, after fitting."""
+        self.learned_from_ = hash_ids(queries.qid)
+
+
+def settings_of(ranker: Persistent) -> dict[str, Any]:
+    """Return the name of a ranker and its settings that differ from the defaults, ready for JSON.
 
     Examples
     --------
     >>> from kinrank import KnnRanker
-    >>> ranker_record(KnnRanker(50, prior="global"))
+    >>> settings_of(KnnRanker(50, prior="global"))
     {'ranker': 'knn', 'settings': {'n_neighbors': 50, 'prior': 'global'}}
     """
-    own = encode(ranker.get_params(deep=False), PARTS)
-    usual = encode(type(ranker)().get_params(deep=False), PARTS)
-    changed = {name: value for name, value in own.items() if value != usual[name]}
+    own = encode(ranker.get_params(deep=False), _PARTS)
+    defaults = encode(type(ranker)().get_params(deep=False), _PARTS)
+    changed = {name: value for name, value in own.items() if value != defaults[name]}
     return {"ranker": RANKERS.name_of(type(ranker)), "settings": changed}
 
 
-def ranker_of(record: dict[str, Any]) -> Ranker:
-    """The ranker, not fitted, that `ranker_record` was asked of."""
-    ranker: Ranker = RANKERS[record["ranker"]](**decode(record["settings"], PARTS))
-    return ranker
-
-
-def read_settings(path: str | Path) -> Ranker:
-    """The ranker, not fitted, that a settings file names: ``{"ranker": "knn", "settings": {"n_neighbors": 50}}``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "settings.json"
-    >>> _ = file.write_text('{"ranker": "knn", "settings": {"n_neighbors": 50}}')
-    >>> read_settings(file)
-    KnnRanker(n_neighbors=50)
-    """
-    try:
-        record = json.loads(Path(path).read_bytes())
-        return ranker_of(record)
-    except (ValueError, KeyError, TypeError, KinrankError) as error:
-        expected = '{"ranker": NAME, "settings": {NAME: VALUE}}'
-        raise FileFormatError(path, 0, f"expected {expected}, as kinrank tune writes it ({error})") from None
+def decoded_settings(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the ranker's name and its keyword arguments from what `settings_of` returned."""
+    return record["ranker"], decode(record["settings"], _PARTS)

@@ -88,7 +88,8 @@ class QueryClassRanker(LocalRanker):
         if self.n_types < 1:
             raise ParameterError(f"n_types must be at least 1, got {self.n_types}")
 
-    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
+    def _fit(self, queries: QuerySet) -> None:
+        points = self._fit_global(queries)
         if self.types is None:
             found = KMeans(min(self.n_types, len(queries)), n_init=10, random_state=self.seed).fit(points)
             self.types_, labels = np.unique(found.labels_, return_inverse=True)
@@ -102,8 +103,8 @@ class QueryClassRanker(LocalRanker):
 
     def classify(self, queries: QuerySet) -> NDArray[Any]:
         """The type of each query, as the ranker sees it."""
-        queries = self._take(queries)
-        positions = self._positions(queries, self._points(queries))
+        queries = self._queries(queries)
+        positions = self._positions(queries, self.points(queries))
         if (positions < 0).any():
             unknown = self._given_types(queries)[np.argmax(positions < 0)]
             raise DataError(f"type {unknown.item()!r} was not in training; such queries are ranked by the global model")

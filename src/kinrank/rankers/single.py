@@ -1,27 +1,30 @@
-"""Single: one model for all queries, the baseline every local method is held against."""
+"""Single: one model for all queries, the baseline for every local method."""
 
 from __future__ import annotations
 
-from typing import Self
+from dataclasses import replace
+from typing import ClassVar, Self
 
 import numpy as np
 
 from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
-from kinrank.rankers.base import Ranker
+from kinrank.rankers.base import LinearRanker
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.store import nest, unnest
 
 
-class SingleRanker(Ranker):
+class SingleRanker(LinearRanker):
     """One model learned from all judged queries.
 
     Parameters
     ----------
     learner : {"ranksvm", "rankrls", "lambdamart"} or Learner
-        What learns.
+        The learner.
     scale : {"standard", "none"}
         How features are scaled for a linear learner.
     missing : {"error", "zero", "mean"}
@@ -41,12 +44,19 @@ class SingleRanker(Ranker):
     array([-1.22, -0.25,  0.23,  1.24])
     """
 
+    _capabilities: ClassVar[Capabilities] = Capabilities(weights=True, missing=True)
+
     def __init__(
         self, learner: str | Learner = "ranksvm", *, scale: Scale = "standard", missing: Missing = "error"
     ) -> None:
         self.learner = learner
         self.scale = scale
         self.missing = missing
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do with its current settings."""
+        return replace(self._capabilities, weights=make_learner(self.learner).linear)
 
     def _fit(self, queries: QuerySet) -> None:
         self.learner_ = make_learner(self.learner)
@@ -61,17 +71,19 @@ class SingleRanker(Ranker):
 
     def _weights(self, queries: QuerySet) -> Float64:
         if not isinstance(self.learner_, LinearLearner):
-            return super()._weights(queries)
+            raise ParameterError(
+                f"there are no weights: {type(self.learner_).__name__} is not linear; set learner='rankrls'"
+            )
         return np.tile(self.preparer_.raw_weights(self.learner_.coef_), (len(queries), 1))
 
     def get_state(self) -> State:
-        """The learner's state, and the preparer's where there is one."""
+        """Return the state of the learner and, for a linear one, of the preparer."""
         if self.learner_.allow_nan:
             return nest(learner=self.learner_.get_state())
         return nest(learner=self.learner_.get_state(), preparer=self.preparer_.get_state())
 
     def set_state(self, state: State) -> Self:
-        """Take over a fitted ranker."""
+        """Restore a fitted ranker."""
         self.learner_ = make_learner(self.learner).set_state(unnest(state, "learner"))
         if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))

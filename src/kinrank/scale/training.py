@@ -26,9 +26,9 @@ from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
-from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.persistence import ranker_record
+from kinrank.rankers.persistence import settings_of
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.identity import hashes_of, refuse_repeated
 
@@ -63,7 +63,7 @@ class TrainingProgress:
 def train(
     data: PathLike,
     model: PathLike,
-    ranker: KnnRanker,
+    ranker: CellRanker,
     *,
     alike: bool = False,
     executor: Executor | None = None,
@@ -73,7 +73,7 @@ def train(
     y: str = "y",
     doc_id: str = "doc_id",
     progress: Callable[[TrainingProgress], None] | None = None,
-) -> KnnRanker:
+) -> CellRanker:
     """Learn a ranker of cells from judged queries on disk, however many, and write it as a model folder.
 
     A sample of the queries settles scales, description and cells. Then the data are read once, block by block, and each
@@ -88,7 +88,7 @@ def train(
     model
         Where to write the model: a folder of the machine that this is called on.
     ranker
-        `KnnRanker` with ``cells=``: the settings. It is not changed.
+        The settings. It is not changed.
     alike
         Take scaling, description and cells from `ranker`, which must be fitted: the result can be merged with it.
     executor
@@ -109,18 +109,16 @@ def train(
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> camps = make_two_camps(n_queries=60, seed=0)
     >>> camps.save(folder / "judged")
-    >>> train(folder / "judged", folder / "model", KnnRanker(10, cells=6)).score(camps) > 0.9
+    >>> train(folder / "judged", folder / "model", CellRanker(10, n_cells=6)).score(camps) > 0.9
     True
     """
-    if ranker.cells is None:
-        raise ParameterError("the data are summed into cells: give the ranker cells=, such as a tenth of the queries")
     if "://" in os.fspath(model):
         raise ParameterError(
             f"model must be a folder of this machine, for the driver writes it, got {os.fspath(model)!r}: "
             "give a path, and copy the folder afterwards"
         )
     worker = executor or Serial()
-    blocks = open_blocks(data, block_rows, ranker.cells, qid=qid, y=y, doc_id=doc_id)
+    blocks = open_blocks(data, block_rows, ranker.n_cells, qid=qid, y=y, doc_id=doc_id)
     given = None
     if alike:
         check_is_fitted(ranker)
@@ -128,13 +126,13 @@ def train(
         given = ranker.plan_
     identity = {
         "kinrank": kinrank.__version__,
-        "ranker": ranker_record(ranker),
+        "ranker": settings_of(ranker),
         "data": hashlib.sha256(blocks.fingerprint().encode()).hexdigest(),
         "fan_in": FAN_IN,
         "plan": None if given is None else given.digest(),
     }
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
-    trained: KnnRanker = clone(ranker)
+    trained: CellRanker = clone(ranker)
     trained.n_features_in_, trained.feature_names_ = len(blocks.feature_names), blocks.feature_names
     plan = given or _settled(folder, trained, blocks, worker)
     tree = SumTree(plan, blocks, folder)
@@ -161,7 +159,7 @@ def open_blocks(
     return blocks.cut(block_rows or rows_per_block(n_cells, len(blocks.feature_names)))
 
 
-def _settled(folder: JobFolder, ranker: KnnRanker, blocks: Blocks, executor: Executor) -> CellPlan:
+def _settled(folder: JobFolder, ranker: CellRanker, blocks: Blocks, executor: Executor) -> CellPlan:
     """The plan: settled by the job before it was stopped, or now where it is not there or damaged."""
     try:
         return ranker.restore_plan(folder.read("plan"))

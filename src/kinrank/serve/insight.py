@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kinrank.errors import KinrankError, ParameterError, UnableModelError
+from kinrank.errors import KinrankError, UnableModelError
+from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.serve.messages import (
     CandidateSet,
     Explanation,
@@ -23,13 +24,13 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet) -> Quer
     UnableModelError
         The model has no weights because its learner is not linear.
     """
-    names = served.ranker.feature_names_
+    ranker, names = served.ranker, served.ranker.feature_names_
+    if not has_weights(ranker):
+        raise UnableModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
     try:
-        weights = served.ranker.weights(to_query_set([candidates], [candidates.align(names)], names))[0]
+        weights = ranker.weights(to_query_set([candidates], [candidates.align(names)], names))[0]
     except UnknownFeatureError as error:
         return QueryWeights(model=name, fallback=Fallback.UNKNOWN_FEATURE, detail=str(error))
-    except ParameterError as error:  # raised by rankers without weights
-        raise UnableModelError(str(error)) from error
     except KinrankError as error:
         return QueryWeights(model=name, fallback=Fallback.NOT_FINITE, detail=str(error))
     return QueryWeights(dict(zip(names, weights.tolist(), strict=True)), name, served.version)
@@ -37,23 +38,23 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet) -> Quer
 
 def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int) -> Explanation | None:
     """Return the nearest judged queries, at most `limit`, and the weights; None if the model cannot explain."""
-    if not hasattr(served.ranker, "explain"):
+    ranker, names = served.ranker, served.ranker.feature_names_
+    if not can_explain(ranker):
         return None
-    names = served.ranker.feature_names_
     try:
-        said = served.ranker.explain(to_query_set([candidates], [candidates.align(names)], names))[0]
+        explained = ranker.explain(to_query_set([candidates], [candidates.align(names)], names))[0]
     except KinrankError:
         return None
-    shares = getattr(said, "shares", None)
-    said = getattr(said, "kin", said)
-    nearest = zip(said.neighbors[:limit].tolist(), said.distances[:limit].tolist(), strict=True)
+    nearest = zip(explained.neighbors[:limit].tolist(), explained.distances[:limit].tolist(), strict=True)
     return Explanation(
         neighbors=[Neighbor(str(qid), distance) for qid, distance in nearest],
-        n_neighbors=len(said.neighbors),
-        unusual=said.unusual,
-        weights=None if said.weights is None else dict(zip(names, said.weights.tolist(), strict=True)),
+        n_neighbors=len(explained.neighbors),
+        unusual=explained.unusual,
+        weights=None if explained.weights is None else dict(zip(names, explained.weights.tolist(), strict=True)),
         global_weights=(
-            None if said.global_weights is None else dict(zip(names, said.global_weights.tolist(), strict=True))
+            None
+            if explained.global_weights is None
+            else dict(zip(names, explained.global_weights.tolist(), strict=True))
         ),
-        shares=shares,
+        shares=explained.shares or None,
     )

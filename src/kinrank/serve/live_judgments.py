@@ -5,35 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeGuard, runtime_checkable
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.serve.messages import CandidateSet, JudgedQuery, to_query_set
-
-
-@runtime_checkable
-class Extensible(Protocol):
-    """A ranker that learns and forgets single queries without refitting."""
-
-    qid_: NDArray[Any]
-
-    def add(self, X: QuerySet) -> Self:
-        """Learn from further judged queries."""
-
-    def remove(self, qid: ArrayLike) -> Self:
-        """Forget judged queries."""
-
-
-def learns(ranker: Any) -> TypeGuard[Extensible]:
-    """Return whether a ranker learns from single queries.
-
-    A ranker with cells does not: it cannot replace a query that is judged again, and would count it twice.
-    """
-    return isinstance(ranker, Extensible) and getattr(ranker, "cells", None) is None
 
 
 @dataclass(frozen=True)
@@ -88,7 +67,7 @@ def make_entries(ranker: Any, version: str, queries: Sequence[JudgedQuery]) -> l
     entries = []
     for query in queries:
         checked = _to_judged_set(query, names, ranker.qid_)
-        ranker.scored(checked)  # a query that cannot be ranked cannot be learned from
+        ranker.predict_with_novelty(checked)  # a query that cannot be ranked cannot be learned from
         given = query.candidates
         named = CandidateSet(given.ids, checked.X, names, given.vector, given.columns)
         entries.append(Entry(version, JudgedQuery(query.qid, named, query.grades)))
@@ -104,7 +83,7 @@ def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray
     Parameters
     ----------
     ranker
-        An `Extensible` ranker; it is not changed.
+        An adaptive ranker; it is not changed.
     entries
         Entries in the order of the journal.
     version, base_qid

@@ -15,8 +15,9 @@ from kinrank.errors import KinrankError, RefusedModelError
 from kinrank.folder import MANIFEST
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker, from_record
+from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.journal import Journal
-from kinrank.serve.live_judgments import Entry, learn, learns
+from kinrank.serve.live_judgments import Entry, learn
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import SlowModelError, self_test
 from kinrank.store import read_model_and_examples
@@ -57,7 +58,7 @@ class ServedModel:
     @property
     def judged_queries(self) -> int | None:
         """The number of judged queries that the model holds; None if it does not keep them."""
-        return len(self.ranker.qid_) if learns(self.ranker) else None
+        return len(self.ranker.qid_) if can_adapt(self.ranker) else None
 
 
 class ModelSlot:
@@ -159,7 +160,7 @@ class ModelSlot:
         return updated
 
     def _learn(self, served: ServedModel) -> ServedModel:
-        if self.journal is None or not learns(served.base):
+        if self.journal is None or not can_adapt(served.base):
             return served
         texts, end = self.journal.read(self._position)
         if not texts:

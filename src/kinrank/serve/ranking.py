@@ -69,7 +69,7 @@ class BatchRanker:
         start = time.perf_counter()
         try:
             queries = to_query_set([job.candidates for job in jobs], rows, served.ranker.feature_names_)
-            scored = served.ranker.scored(queries)
+            predicted = served.ranker.predict_with_novelty(queries)
         except Exception as error:
             if len(jobs) > 1:  # one bad query must not fail the others
                 for job, own in zip(jobs, rows, strict=True):
@@ -80,8 +80,8 @@ class BatchRanker:
         seconds_per_query = (time.perf_counter() - start) / len(jobs)
         for position, job in enumerate(jobs):
             self._observer.stage("rank", seconds_per_query)
-            scores = scored.scores[queries.offsets[position] : queries.offsets[position + 1]]
-            novelty = None if scored.novelty is None else float(scored.novelty[position])
+            scores = predicted.scores[queries.offsets[position] : queries.offsets[position + 1]]
+            novelty = None if predicted.novelty is None else float(predicted.novelty[position])
             job.deliver(self._ranking(served, job.candidates, scores, novelty))
 
     def _ranking(

@@ -42,7 +42,7 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
         return False
     queries, expected = examples
     try:
-        scores = ranker.scored(queries).scores
+        scores = ranker.predict_with_novelty(queries).scores
         median = statistics.median(_time(ranker, query) for query in queries)
     except KinrankError as error:
         raise RefusedModelError(f"the model cannot rank its stored examples: {error}") from error
@@ -61,5 +61,5 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
 
 def _time(ranker: Ranker, query: QuerySet) -> float:
     start = time.perf_counter()
-    ranker.scored(query)
+    ranker.predict_with_novelty(query)
     return time.perf_counter() - start

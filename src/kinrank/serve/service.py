@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from kinrank.errors import ParameterError, RefusedModelError, UnableModelError, UnknownModelError
+from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.batches import Batcher, Job
 from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
 from kinrank.serve.journal import Journal
-from kinrank.serve.live_judgments import learns, make_entries
+from kinrank.serve.live_judgments import make_entries
 from kinrank.serve.messages import CandidateSet, Explanation, Fallback, JudgedQuery, QueryWeights, Ranking
 from kinrank.serve.models import ModelSlot, ServedModel
 from kinrank.serve.observer import Observer
@@ -278,7 +279,7 @@ class Service:
         served = slot.current
         if slot.journal is None:
             raise UnableModelError("this service does not accept judgments: start it with a folder for them")
-        if served is None or not learns(served.base):
+        if served is None or not can_adapt(served.base):
             raise UnableModelError(f"model {slot.name!r} cannot learn without refitting")
         entries = make_entries(served.ranker, served.version, queries)
         slot.journal.append([entry.dump() for entry in entries])

@@ -18,7 +18,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.persistence import ranker_record
+from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
 
 Stage = Literal["list", "follow-up", "drawn"]
@@ -55,7 +55,7 @@ class Candidate:
     @property
     def key(self) -> str:
         """What tells one candidate from another."""
-        return json.dumps([self.family, ranker_record(self.ranker), self.sweep], sort_keys=True)
+        return json.dumps([self.family, settings_of(self.ranker), self.sweep], sort_keys=True)
 
 
 def usual_families() -> list[str]:

@@ -21,8 +21,7 @@ import numpy as np
 from kinrank.data.jobs import claim_folder
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import write_json
-from kinrank.rankers.base import Ranker
-from kinrank.rankers.persistence import ranker_of
+from kinrank.rankers.base import Ranker, from_settings
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Trial:
     key, family, stage : str
         Of the candidate; see `kinrank.study.space.Candidate`.
     record : dict
-        The ranker with the best k and prior, as `kinrank.rankers.persistence.ranker_record` gives it.
+        The ranker with the best k and prior, as `kinrank.rankers.persistence.settings_of` gives it.
     quality : float
         The mean of the measure on queries that the ranker was not fitted on.
     seconds : float
@@ -53,7 +52,7 @@ class Trial:
 
     def make(self) -> Ranker:
         """The ranker, not fitted."""
-        return ranker_of(self.record)
+        return from_settings(self.record)
 
 
 class TrialLog:

@@ -20,7 +20,7 @@ from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.persistence import ranker_record
+from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_candidate
@@ -196,7 +196,7 @@ def _try(candidate: Candidate, folds: Folds, measure: Measure) -> Trial:
         quality = mean_of(np.concatenate(list(values)))
     seconds = time.perf_counter() - start
     return Trial(
-        candidate.key, candidate.family, candidate.stage, ranker_record(ranker), quality, seconds, candidate.params
+        candidate.key, candidate.family, candidate.stage, settings_of(ranker), quality, seconds, candidate.params
     )
 
 

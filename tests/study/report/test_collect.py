@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
+from kinrank import CellRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.study.comparison import compare
 from kinrank.study.entrants import fitted_entrant, ranked_entrant
 from kinrank.study.report import STEPS, collect, words
@@ -96,7 +97,7 @@ def test_the_part_of_kin_that_learns_from_neighbors_is_held_against_one_model():
 
 
 def test_cells_are_told_in_queries():
-    train, comparison = two_camps(KnnRanker(400, cells=8))
+    train, comparison = two_camps(CellRanker(400, n_cells=8))
     named = train.replace(query_columns={"text": np.array([f"camp of {qid}" for qid in train.qid])})
     kinship = collect(comparison, judged=named).kinship
     assert kinship is not None
@@ -141,13 +142,14 @@ def test_without_neighbors_there_is_a_report_too_and_it_says_what_it_cannot():
 class Mixture(SingleRanker):
     """A ranker that learns from neighbors among other things."""
 
+    capabilities = Capabilities(novelty=True)
+
     def _fit(self, queries):
         super()._fit(queries)
         self.local_ = KnnRanker(10).fit(queries)
-        self.other_ = KnnRanker(10).fit(queries.replace(X=queries.X[:, :1], feature_names=("value",)))
 
 
-def test_neighbors_of_a_part_are_told_where_it_reads_the_same_features():
+def test_report_shows_the_neighbors_of_a_part():
     _, comparison = two_camps(Mixture("rankrls"))
     kinship = collect(comparison).kinship
     assert kinship is not None
@@ -186,10 +188,10 @@ def test_every_entrant_is_asked_what_it_learned_from():
 
 
 def test_entrants_that_do_not_know_what_they_learned_from_are_named():
-    train, comparison = two_camps(KnnRanker(10, cells=8))
+    train, comparison = two_camps(CellRanker(10, n_cells=8))
     test, one = comparison.queries, comparison["one"]
     elsewhere = comparison["own"]
-    here = fitted_entrant("own", KnnRanker(10, cells=8), train, test, [MEASURE])
+    here = fitted_entrant("own", CellRanker(10, n_cells=8), train, test, [MEASURE])
     run = replace(elsewhere, origin="run", ranker=None)
     for entrant, judged, unchecked in (
         (elsewhere, None, ("own",)),
@@ -205,7 +207,7 @@ def test_entrants_that_do_not_know_what_they_learned_from_are_named():
 
 
 def test_where_nobody_knows_what_was_learned_from_that_is_said():
-    _, comparison = two_camps(KnnRanker(10, cells=8))
+    _, comparison = two_camps(CellRanker(10, n_cells=8))
     blank = replace(comparison, entrants=(replace(comparison["one"], ranker=None), comparison["own"]))
     assert collect(blank).guard is None
     assert words.provenance(None, 40).startswith("The training queries are unknown")

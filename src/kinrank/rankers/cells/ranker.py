@@ -1,106 +1,277 @@
-"""What makes a local ranker keep cells of judged queries, in place of every one of them."""
+"""Local models from sums over cells of similar judged queries: the same cost for any number of queries."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Self
+from copy import copy
+from typing import ClassVar, Self
 
-from kinrank.arrays import State
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from kinrank.arrays import Float32, State
 from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import QuerySet
-from kinrank.describe import make_describer
+from kinrank.data.vectors import QueryVectors
+from kinrank.describe import Describer, make_describer
+from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
-from kinrank.learn.prepare import Preparer
+from kinrank.learn.base import Learner
+from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.rankrls import RankRLS
 from kinrank.neighbors import NeighborIndex, make_index
 from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, Serial, current_executor, map_ordered
-from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.cells.memory import CellMemory, nearest_cells
 from kinrank.rankers.cells.training import CellPlan, Summer, add_up, plan_cells, rows_per_block
-from kinrank.rankers.local.base import LocalRanker
-from kinrank.rankers.local.memory import Memory
+from kinrank.rankers.local.base import Prior
+from kinrank.rankers.local.nearest import NeighborRanker
+from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 
-class CellRanker(LocalRanker):
-    """Base of local rankers that may keep cells.
+class CellRanker(NeighborRanker):
+    """A model per query, learned from the nearest cells of judged queries.
 
-    A subclass says how its settings ``cells`` and ``index`` are used, and implements `_learn_again`.
+    Judged queries that are alike form a cell, and only the sum of their statistics is kept. Learning a local model from
+    the nearest cells costs the same for any number of judged queries. `KnnRanker` keeps every judged query instead.
+
+    Parameters
+    ----------
+    n_neighbors : int
+        How many judged queries to learn from: the nearest cells that hold so many, the last one in part.
+    n_cells : int
+        Number of cells; a tenth of the judged queries costs no quality on the data we measured. See
+        `kinrank.choose_cells`.
+    radius : float, optional
+        Learn from all cells within this distance instead.
+    learner : "rankrls" or RankRLS
+        Learner of the local models. Only RankRLS learns from sums.
+    describe, reference, index, neighbor_weights, prior, prior_strength, scale, missing
+        As for `KnnRanker`.
+
+    Attributes
+    ----------
+    qid_ : array of str
+        For each cell, the judged query nearest to its center.
+    global_ : RankRLS
+        The model of all judged queries.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> camps = make_two_camps(n_queries=60, seed=0)
+    >>> CellRanker(n_neighbors=12, n_cells=4).fit(camps[:40]).score(camps[40:])
+    1.0
     """
 
-    cells: int | None
-    index: str | NeighborIndex
+    _capabilities: ClassVar[Capabilities] = Capabilities(
+        explains=True,
+        weights=True,
+        novelty=True,
+        adds=True,
+        forgets=True,
+        merges=True,
+        streams=True,
+        vectors=True,
+        missing=True,
+    )
+    memory_: CellMemory
 
-    @abstractmethod
-    def _learn_again(self) -> Self:
-        """Bring what is derived from the judged queries up to date."""
+    def __init__(
+        self,
+        n_neighbors: int = 400,
+        *,
+        n_cells: int = 1024,
+        radius: float | None = None,
+        learner: str | Learner = "rankrls",
+        describe: Spec | Describer = "summaries",
+        reference: str | int | None = None,
+        index: str | NeighborIndex = "auto",
+        neighbor_weights: str = "uniform",
+        prior: Prior = "none",
+        prior_strength: float = 0.1,
+        scale: Scale = "standard",
+        missing: Missing = "error",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.n_cells = n_cells
+        self.radius = radius
+        self.learner = learner
+        self.describe = describe
+        self.reference = reference
+        self.index = index
+        self.neighbor_weights = neighbor_weights
+        self.prior = prior
+        self.prior_strength = prior_strength
+        self.scale = scale
+        self.missing = missing
+
+    # --- fitting --------------------------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if self.cells is not None and self.cells < 1:
-            raise ParameterError(f"cells must be a whole number from 1, got {self.cells!r}; None keeps every query")
+        if self.n_cells < 1:
+            raise ParameterError(f"n_cells must be a whole number from 1, got {self.n_cells!r}")
 
     def _fit(self, queries: QuerySet) -> None:
-        if self.cells is None:
-            super()._fit(queries)
-        else:
-            blocks = QuerySetBlocks(queries, rows_per_block(self.cells, queries.n_features))
-            executor = current_executor(Serial())
-            plan = self.plan_cells(blocks, executor)
-            self.take_cells(plan, add_up(map_ordered(executor, Summer(plan, blocks), range(len(blocks)))))
+        blocks = QuerySetBlocks(queries, rows_per_block(self.n_cells, queries.n_features))
+        executor = current_executor(Serial())
+        plan = self.plan_cells(blocks, executor)
+        self.take_cells(plan, add_up(map_ordered(executor, Summer(plan, blocks), range(len(blocks)))))
 
     def plan_cells(self, blocks: Blocks, executor: Executor) -> CellPlan:
-        """Settle scaling, description and cells, as these settings say, on a sample of blocks of queries."""
+        """Fit scaling, description and cells on a sample of the blocks, according to the settings."""
         self._check_settings()
         describer = make_describer(self.describe, reference=self.reference)
         preparer = Preparer(self.scale, self.missing)
-        return plan_cells(blocks, self.cells or 1, self._rankrls(), preparer, describer, executor)
+        return plan_cells(blocks, self.n_cells, self._rankrls(), preparer, describer, executor)
 
     def restore_plan(self, state: State) -> CellPlan:
-        """The plan that `CellPlan.get_state` was asked of, under these settings."""
+        """Return the plan with the arrays of `CellPlan.get_state`, under these settings."""
         preparer = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
         describer = make_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
         tree = CellTree.from_state(unnest(state, "tree"))
         return CellPlan(self._rankrls(), preparer, describer, tree, state["usual_distances"])
 
     def take_cells(self, plan: CellPlan, memory: CellMemory) -> Self:
-        """Become the ranker of cells that were summed by a plan."""
+        """Become the ranker of cells that were summed according to a plan."""
         if not memory.pairs.any():
             raise DataError("in each query all grades are equal: there is nothing to learn an order from")
         self.learner_, self.preparer_, self.describer_ = plan.learner, plan.preparer, plan.describer
-        self.tree_, self.usual_distances_, self.memory_ = plan.tree, plan.usual_distances, memory
+        self.tree_, self.usual_distances_ = plan.tree, plan.usual_distances
         self.index_ = make_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
-        return self._learn_again()
+        return self._learn_from(memory)
 
     @property
     def plan_(self) -> CellPlan:
-        """How queries are prepared, described and grouped into cells; what rankers that merge must share."""
-        if self.cells is None:
-            raise ParameterError("this needs cells: fit with cells=, or use add(X, y, qid=qid) and remove(qid)")
+        """How queries are prepared, described and assigned to cells; rankers that merge must share it."""
         return CellPlan(self._rankrls(), self.preparer_, self.describer_, self.tree_, self.usual_distances_)
 
     def _rankrls(self) -> RankRLS:
         learner = make_learner(self.learner)
         if not isinstance(learner, RankRLS):
-            raise ParameterError("cells are sums that only RankRLS learns from: set learner='rankrls', or cells=None")
+            raise ParameterError(
+                f"cells are sums that only RankRLS learns from, got learner={self.learner!r}: set learner='rankrls', "
+                "or use KnnRanker"
+            )
         if learner.nonnegative or learner.lower_is_better:
             raise ParameterError(
-                "weights with a sign are not learned from cells: set cells=None, or leave the signs free"
+                "weights with a sign cannot be learned from cells: use KnnRanker, or leave the signs free"
             )
         return learner
 
-    def get_state(self) -> State:
-        """Everything learned."""
-        state = super().get_state()
-        return state if self.cells is None else state | nest(tree=self.tree_.get_state())
+    # --- ranking --------------------------------------------------------------------------------------------------
 
-    def set_state(self, state: State) -> Self:
-        """Take over everything learned."""
-        super().set_state(state)
-        if self.cells is not None:
-            self.tree_ = CellTree.from_state(unnest(state, "tree"))
+    def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
+        """Return the cells near each point: those that hold the nearest `n_neighbors` queries, or all in the radius."""
+        if self.radius is not None:
+            return Neighborhoods.within(self.index_, points, self.radius)
+        return nearest_cells(self.index_, self.memory_.counts, points, n_neighbors or self.n_neighbors)
+
+    # --- judgments that come and go -------------------------------------------------------------------------------
+
+    def add(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Self:
+        """Learn from further judged queries without fitting again.
+
+        Scaling, description and cells stay as fitted. Cells do not remember their queries: one that is added twice
+        counts twice. Do not call this while another thread predicts.
+        """
+        queries = self._queries(X, y, qid, group, query_vectors)
+        return self._with_cells(self.plan_.sums([queries]))
+
+    def forget(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Self:
+        """Withdraw judged queries, given as they were learned: the same candidates and grades.
+
+        What is left equals what the other queries alone would have given, up to rounding in float64. Cells do not
+        remember their queries, so the caller must know that these were learned.
+        """
+        queries = self._queries(X, y, qid, group, query_vectors)
+        cells, _, each = self.plan_.located(queries.replace(y=queries.grades))
+        memory = self.memory_.copy()
+        memory.forget(cells, queries.qid, each)
+        if not memory.counts.any():
+            raise DataError("cannot forget every judged query: nothing would be left to learn from")
+        return self._learn_from(memory)
+
+    def fit_alike(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Self:
+        """Return a new ranker of other judged queries, with the scaling, description and cells of this one.
+
+        Such rankers can be combined by `merge`, wherever and whenever they were fitted.
+        """
+        queries = self._queries(X, y, qid, group, query_vectors)
+        other = copy(self)
+        other.memory_ = CellMemory.empty(self.memory_.learner, len(self.qid_), self.n_features_in_)
+        return other._with_cells(self.plan_.sums([queries]))
+
+    def merge(self, other: Self) -> Self:
+        """Learn what another ranker has learned, by adding its cells to these.
+
+        Both must have the same scaling, description and cells: one comes from the other by `fit_alike`, or both
+        from a third. A query that is in both counts twice.
+        """
+        check_is_fitted(self)
+        check_is_fitted(other)
+        if self.feature_names_ != other.feature_names_ or self.plan_.digest() != other.plan_.digest():
+            raise ParameterError(
+                "only rankers with the same scaling, description and cells can be merged: make the second by "
+                "first.fit_alike(queries)"
+            )
+        return self._with_cells(other.memory_)
+
+    def _with_cells(self, more: CellMemory) -> Self:
+        memory = self.memory_.copy()
+        memory.merge(more)
+        return self._learn_from(memory)
+
+    def _learn_from(self, memory: CellMemory) -> Self:
+        self.memory_, self.qid_ = memory, memory.names
+        self.global_ = memory.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
         return self
 
-    def _restore(self, state: State) -> Memory:
-        return super()._restore(state) if self.cells is None else CellMemory.from_state(self._rankrls(), state)
+    def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Return None: cells do not know their queries; but if some of these names a cell, return which."""
+        check_is_fitted(self)
+        known = np.isin(queries.qid.astype(np.str_), self.qid_.astype(np.str_))
+        return known if known.any() else None
+
+    # --- persistence ----------------------------------------------------------------------------------------------
+
+    def get_state(self) -> State:
+        """Return everything learned."""
+        return super().get_state() | nest(tree=self.tree_.get_state())
+
+    def set_state(self, state: State) -> Self:
+        """Restore everything learned."""
+        super().set_state(state)
+        self.tree_ = CellTree.from_state(unnest(state, "tree"))
+        return self
+
+    def _restore(self, state: State) -> CellMemory:
+        return CellMemory.from_state(self._rankrls(), state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,8 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.parallel import Serial, current_executor
-from kinrank.rankers.base import Ranker
+from kinrank.rankers.base import LinearRanker
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.cluster.modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries, Select
 from kinrank.rankers.local.base import Prior, check_prior, coefficients
 from kinrank.rankers.local.memory import Memory, Pull, remember
@@ -27,7 +28,7 @@ Mode = Literal["naive", "select", "transform"]
 _QUERIES_AT_ONCE = 64  # mode="select" compares each with every judged query: few at once stay in the cache
 
 
-class ClusterRanker(Ranker):
+class ClusterRanker(LinearRanker):
     """One linear model per cluster of judged queries; a query is scored by a mixture of them.
 
     score(q, d) = Σ_i weight_i(q) s_i(d)   (METHODS: section 3, Eq. 1). The modes differ in what a cluster is and how
@@ -81,6 +82,8 @@ class ClusterRanker(Ranker):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
+    _capabilities: ClassVar[Capabilities] = Capabilities(weights=True, missing=True)
+
     def __init__(
         self,
         n_clusters: int = 10,
@@ -114,7 +117,7 @@ class ClusterRanker(Ranker):
         self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
     ) -> Float64:
         """weight_i(q), what each cluster's model weighs for each query: shape (queries, clusters), rows sum to 1."""
-        return self._cluster_weights(self.preparer_.apply(self._take(X, None, qid, group)))
+        return self._cluster_weights(self.preparer_.apply(self._queries(X, None, qid, group)))
 
     def local_scores(
         self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
@@ -123,7 +126,7 @@ class ClusterRanker(Ranker):
 
         What the oracles of `kinrank.measure.oracle` choose from.
         """
-        queries = self._take(X, None, qid, group)
+        queries = self._queries(X, None, qid, group)
         scores = self.coef_ @ self.preparer_.transform(queries.X, queries).T
         return scores if queries is X else np.array([queries.in_caller_order(row) for row in scores])
 
@@ -133,7 +136,7 @@ class ClusterRanker(Ranker):
         An oracle: it says what ``mode="naive"`` would reach if the relevant documents were known. A query without
         any is described as usual.
         """
-        queries = self._take(judged)
+        queries = self._queries(judged)
         if type(self.mode_) is not Naive:
             raise ParameterError(f"RelevantOnly is an analysis of mode='naive', this is mode={self.mode!r}")
         prepared = self.preparer_.apply(queries)
@@ -163,9 +166,9 @@ class ClusterRanker(Ranker):
             raise ParameterError(
                 f"the models of clusters are linear: learner must be 'ranksvm' or 'rankrls', got {learner!r}"
             )
-        for name in ("n_clusters", "top", "n_neighbors"):
-            if getattr(self, name) < 1:
-                raise ParameterError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name, value in (("n_clusters", self.n_clusters), ("top", self.top), ("n_neighbors", self.n_neighbors)):
+            if value < 1:
+                raise ParameterError(f"{name} must be at least 1, got {value}")
         check_prior(self.prior, self.prior_strength)
 
     def _open(self, feature_names: tuple[str, ...]) -> None:

@@ -1,9 +1,9 @@
-"""KinRanker, the one we recommend: global trees that are told what the query's own model says."""
+"""`KinRanker`, the ranker we recommend: boosted trees that see the score of the query's own model."""
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,10 +18,11 @@ from kinrank.describe.within_query import relative_features
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.rankers.base import Ranker, Scored
+from kinrank.rankers.base import Prediction, Ranker
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.kin.blend import MEASURE, best_shares, standardized_columns
 from kinrank.rankers.kin.crossfit import honest_folds, out_of_fold, rows_of
-from kinrank.rankers.kin.explanation import KinExplanation, explain_kin
+from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.store import nest, unnest
 
@@ -33,52 +34,52 @@ _SMOOTH = 11
 
 
 class KinRanker(Ranker):
-    """Boosted trees that see the query's own model, blended with it by their record on queries they had not seen.
+    """Boosted trees that see the score of the query's own model, blended with that model.
 
     Three ingredients, all learned from the judged queries:
 
-    - *local*: the linear model of the query's nearest judged queries (`KnnRanker`, pulled to the global one);
+    - *local*: the linear model of the query's nearest judged queries (`KnnRanker`, pulled to the global model);
     - *global*: the linear model of all of them;
-    - *trees*: a bag of LambdaMART models over the features, where each value stands among the query's candidates, and
-      the local score. In training, the local score of a query comes from models that have seen neither it nor its
-      group. Each tree model leaves out one fold of the queries; the folds together say how many trees to keep.
+    - *trees*: a bag of LambdaMART models over the features, the standing of each value among the query's candidates,
+      and the local score. In training, a query's local score comes from models that have seen neither it nor its
+      group. Each tree model leaves out one fold of the queries; the folds together decide how many trees to keep.
 
-    What each ingredient says of the queries it had not seen decides how much it counts; where queries do not differ,
-    that is the gate: the global model alone is among the blends. A query farther from all judged queries than any of
-    them is from the others is taken to have no kin, and the global model stands in for its local one.
+    The quality of each ingredient on held-out queries decides its share. If queries do not differ, the global model
+    can rank alone: it is among the blends. A query that is farther from all judged queries than any of them from the
+    others has no kin; the global model replaces its local one.
 
     Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30.
 
     Parameters
     ----------
     n_neighbors : int or "auto"
-        k of the local model; ``"auto"`` tries 10 to 800 on queries held out.
+        k of the local model; ``"auto"`` tries 10 to 800 on held-out queries.
     n_members : int
         Tree models in the bag, and folds of the cross-fitting.
     trees : LambdaMART, optional
-        Settings of the tree models; the number of trees is the most that are grown.
+        Settings of the tree models; `n_trees` is the maximum.
     describe : str, list, dict, Describer or "auto"
         How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates, and its
-        vector where there is one.
+        vector if there is one.
     reference : str or int, optional
         The feature (such as BM25) whose best candidates describe the query.
     group_column : str, optional
-        A query column: queries that share a value are about one thing and are never on both sides of a fold.
+        A query column: queries that share a value are about the same thing and always in the same fold.
     scale, missing
         How features are prepared for the linear models; see `SingleRanker`. Trees read them as they are.
     seed : int
-        Of folds and trees.
+        Seed for folds and trees.
 
     Attributes
     ----------
     shares_ : dict
-        How much trees, local and global model count.
+        The shares of trees, local and global model.
     record_ : dict
-        NDCG@10 of each ingredient, and of the blend, on judged queries out of fold.
+        Out-of-fold NDCG@10 of each ingredient and of the blend.
     local_ : KnnRanker
         The local model, with its own `explain` and `weights`.
     members_ : list of LambdaMART
-        The bag; empty where the queries were too few to hold any out, and the global model ranks alone.
+        The bag; empty if there were too few queries to hold any out, and the global model ranks alone.
 
     Examples
     --------
@@ -88,6 +89,8 @@ class KinRanker(Ranker):
     >>> ranker.score(camps[60:])
     1.0
     """
+
+    _capabilities: ClassVar[Capabilities] = Capabilities(explains=True, novelty=True, vectors=True, missing=True)
 
     def __init__(
         self,
@@ -112,7 +115,7 @@ class KinRanker(Ranker):
         self.missing = missing
         self.seed = seed
 
-    # --- learning -------------------------------------------------------------------------------------------------
+    # --- fitting --------------------------------------------------------------------------------------------------
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
@@ -156,7 +159,7 @@ class KinRanker(Ranker):
         )
 
     def _choose_neighbors(self, queries: QuerySet, fold: Int64 | None) -> int:
-        """The k whose local models rank the first fold best, learned from the others."""
+        """Return the k whose local models, learned from the other folds, rank the first fold best."""
         if self.n_neighbors != "auto":
             return int(self.n_neighbors)
         if fold is None:
@@ -200,7 +203,7 @@ class KinRanker(Ranker):
         )
 
     def _decide(self, queries: QuerySet, scores: Float64) -> None:
-        """Shares by the record of each ingredient on queries it had not seen."""
+        """Set the shares by the out-of-fold scores of each ingredient."""
         parts = standardized_columns(scores, queries)
         record = [MEASURE.mean(part, queries.grades, queries.offsets) for part in parts.T]
         shares, blended = best_shares(parts, queries)
@@ -209,7 +212,7 @@ class KinRanker(Ranker):
 
     @staticmethod
     def _table(queries: QuerySet, local: Float64) -> Float32:
-        """What trees see: features, their standing, the local score and its standing."""
+        """Return what trees see: features, their standing, the local score and its standing."""
         score = local.astype(np.float32)[:, None]
         parts = [
             queries.X,
@@ -220,7 +223,7 @@ class KinRanker(Ranker):
         return np.hstack(parts)
 
     def remarks(self) -> list[str]:
-        """What each ingredient reached on queries it had not seen, and how much it counts."""
+        """Return the out-of-fold quality of each ingredient, and its share."""
         if not self.members_:
             return ["too few queries, or groups, to hold any out: the global linear model ranks alone"]
         reached = ", ".join(f"{part} {self.record_[part]:.4f}" for part in (*INGREDIENTS, "blend"))
@@ -230,18 +233,18 @@ class KinRanker(Ranker):
     # --- ranking --------------------------------------------------------------------------------------------------
 
     def _predict(self, queries: QuerySet) -> Float64:
-        return self._score_and_place(queries).scores
+        return self._predict_with_novelty(queries).scores
 
-    def _score_and_place(self, queries: QuerySet) -> Scored:
+    def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
         parts, _, novelty = self._ingredients(queries)
-        return Scored(parts @ self._shares, novelty)
+        return Prediction(parts @ self._shares, novelty)
 
     @property
     def _shares(self) -> Float64:
         return np.array([self.shares_[name] for name in INGREDIENTS])
 
     def _ingredients(self, queries: QuerySet) -> tuple[Float64, Float32 | None, Float64]:
-        """The standardized score of each ingredient, what the trees saw, and how far each query is."""
+        """Return the standardized score of each ingredient, what the trees saw, and the novelty of each query."""
         scores = np.zeros((queries.n_rows, 3))
         scores[:, 1:], novelty = _linear_scores(self.local_, queries)
         table = None
@@ -258,15 +261,18 @@ class KinRanker(Ranker):
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
     ) -> list[KinExplanation]:
-        """Why each query is ranked as it is: its kin, its weights, and what each ingredient adds to each score."""
-        queries = self._take(X, None, qid, group, query_vectors)
+        """Explain each query: its kin, its weights, and what each ingredient adds to each score."""
+        queries = self._queries(X, None, qid, group, query_vectors)
         parts, table, novelty = self._ingredients(queries)
-        return explain_kin(self, queries, parts * self._shares, table, novelty <= self.local_.farthest)
+        blended = parts * self._shares
+        trees = split_trees(self.members_, queries, blended[:, 0], table)
+        has_kin = novelty <= self.local_.highest_novelty
+        return explain_kin(self.local_.explain(queries), queries, blended, trees, has_kin)
 
-    # --- keeping ----------------------------------------------------------------------------------------------------
+    # --- persistence ------------------------------------------------------------------------------------------------
 
     def get_state(self) -> State:
-        """Everything learned."""
+        """Return everything learned."""
         parts = {f"member{i}": model.get_state() for i, model in enumerate(self.members_)}
         return nest(local=self.local_.get_state(), **parts) | {
             "shares": self._shares,
@@ -276,7 +282,7 @@ class KinRanker(Ranker):
         }
 
     def set_state(self, state: State) -> Self:
-        """Take over everything learned."""
+        """Restore everything learned."""
         self._has_vectors = bool(state["has_vectors"])
         self.n_neighbors_ = int(state["n_neighbors"])
         self.local_ = self._local(self.n_neighbors_).set_state(unnest(state, "local"))
@@ -290,10 +296,10 @@ class KinRanker(Ranker):
 
 
 def _trees_to_keep(curves: list[Float64], n_queries: Int64) -> int:
-    """How many trees each member ranks with: twice as many as are best for one alone.
+    """Return how many trees each member keeps: twice as many as are best for one alone.
 
-    One curve over all judged queries: that of a single fold is too noisy to stop by. It is the curve of members alone,
-    and averaging takes off what they learn too much, so a bag bears more trees than its members do.
+    The decision rests on one curve over all judged queries, because that of a single fold is too noisy. It is the
+    curve of single members; averaging reduces overfitting, so a bag can use more trees than its members alone.
     """
     together = np.average(curves, axis=0, weights=n_queries)
     smooth = np.convolve(np.pad(together, _SMOOTH // 2, mode="edge"), np.full(_SMOOTH, 1 / _SMOOTH), "valid")
@@ -301,12 +307,12 @@ def _trees_to_keep(curves: list[Float64], n_queries: Int64) -> int:
 
 
 def _linear_scores(local: KnnRanker, queries: QuerySet) -> tuple[Float64, Float64]:
-    """Scores of the local and of the global model, and how far each query is from what was judged.
+    """Return the scores of the local and of the global model, and the novelty of each query.
 
-    Where a query has no kin, farther away than any judged query, the global model stands in for the local one.
+    For a query without kin the global model replaces the local one.
     """
-    placed = local._score_and_place(queries)
-    by_global = local.global_.predict(local._prepared(queries))
-    novelty = np.zeros(len(queries)) if placed.novelty is None else placed.novelty
-    strange = rows_of(queries, novelty > local.farthest)
-    return np.column_stack([np.where(strange, by_global, placed.scores), by_global]), novelty
+    predicted = local.predict_with_novelty(queries)
+    by_global = local.global_scores(queries)
+    novelty = np.zeros(len(queries)) if predicted.novelty is None else predicted.novelty
+    without_kin = rows_of(queries, novelty > local.highest_novelty)
+    return np.column_stack([np.where(without_kin, by_global, predicted.scores), by_global]), novelty

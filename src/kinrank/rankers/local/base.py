@@ -1,11 +1,12 @@
-"""What local rankers share: features prepared, queries described, judgments remembered, the global model kept."""
+"""What rankers with local models share: feature preparation, query description, statistics, the global model."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.statistics import PairStatistics
-from kinrank.rankers.base import Ranker
+from kinrank.rankers.base import LinearRanker
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.local.memory import Memory, Pull, remember, restore
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
@@ -27,11 +29,13 @@ from kinrank.store import nest, unnest
 Prior = Literal["none", "global"]
 
 
-class LocalRanker(Ranker):
-    """Base of rankers that learn a model from some of the judged queries for some of the others.
+class LocalRanker(LinearRanker):
+    """Base of rankers that rank a query by a model of some of the judged queries.
 
-    A subclass says which model ranks a query: it implements `_fit_local` and `_models`.
+    A subclass decides which model ranks a query: it implements `_fit`, beginning with `_fit_global`, and `_models`.
     """
+
+    _capabilities: ClassVar[Capabilities] = Capabilities(weights=True, vectors=True, missing=True)
 
     learner: str | Learner
     describe: Spec | Describer
@@ -41,19 +45,21 @@ class LocalRanker(Ranker):
     scale: Scale
     missing: Missing
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do with its current settings."""
+        return replace(self._capabilities, weights=make_learner(self.learner).linear)
+
     def _check_settings(self) -> None:
-        """Refuse settings that make no sense, before anything learned earlier is touched."""
+        """Raise on settings that make no sense, before anything learned earlier is touched."""
         check_prior(self.prior, self.prior_strength)
 
     @abstractmethod
-    def _fit_local(self, queries: QuerySet, points: Float32) -> None:
-        """Prepare what answers `_models`, given the training queries as points."""
-
-    @abstractmethod
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
-        """The model of each query."""
+        """Return the model of each query."""
 
-    def _fit(self, queries: QuerySet) -> None:
+    def _fit_global(self, queries: QuerySet) -> Float32:
+        """Fit preparation, statistics, the global model and the description; return the queries as points."""
         self._check_settings()
         self.learner_ = make_learner(self.learner)
         if self.prior == "global" and not self.learner_.linear:
@@ -67,20 +73,26 @@ class LocalRanker(Ranker):
         self.describer_ = make_describer(self.describe, reference=self.reference)
         targets = unit_moments(prepared) if self.describer_.needs_targets else None
         self.describer_.fit(queries, targets=targets)
-        self._fit_local(queries, self._points(queries))
+        return self.points(queries)
 
-    def _points(self, queries: QuerySet) -> Float32:
+    def points(self, queries: QuerySet) -> Float32:
+        """Return each query as a point: its description."""
         return self.describer_.transform(queries)
 
-    def _prepared(self, queries: QuerySet) -> NDArray[Any]:
+    def prepared(self, queries: QuerySet) -> NDArray[Any]:
+        """Return the features as the learner sees them: scaled, missing values filled."""
         return queries.X if self.learner_.allow_nan else self.preparer_.transform(queries.X, queries)
 
+    def global_scores(self, queries: QuerySet) -> Float64:
+        """Score candidates by the global model."""
+        return self.global_.predict(self.prepared(queries))
+
     def _learn_each(self, near: Neighborhoods, weights: Float64 | None = None) -> list[Learner]:
-        """The model of each set of judged queries; the global one where a set has no pair to learn from."""
+        """Learn a model of each set of judged queries; the global model if a set has no pair to learn from."""
         each = np.ones(len(near.members)) if weights is None else weights
         models = self.memory_.learn_each(near.members, near.starts, each, self._pull())
-        learned = near.totals(self.memory_.pairs[near.members] * each) > 0
-        return [model if taught else self.global_ for model, taught in zip(models, learned, strict=True)]
+        has_pairs = near.totals(self.memory_.pairs[near.members] * each) > 0
+        return [model if learned else self.global_ for model, learned in zip(models, has_pairs, strict=True)]
 
     def _pull(self) -> Pull | None:
         if self.prior == "none" or not isinstance(self.global_, LinearLearner):
@@ -88,11 +100,11 @@ class LocalRanker(Ranker):
         return Pull(self.prior_strength, self.global_.coef_)
 
     def _predict(self, queries: QuerySet) -> Float64:
-        return self._score_by(self._models(queries, self._points(queries)), queries)
+        return self._score_by(self._models(queries, self.points(queries)), queries)
 
     def _score_by(self, models: list[Learner], queries: QuerySet) -> Float64:
-        """The scores of each query's candidates by its own model."""
-        X = self._prepared(queries)
+        """Score each query's candidates by its own model."""
+        X = self.prepared(queries)
         scores = np.empty(queries.n_rows)
         for query, model in enumerate(models):
             rows = slice(queries.offsets[query], queries.offsets[query + 1])
@@ -101,13 +113,15 @@ class LocalRanker(Ranker):
 
     def _weights(self, queries: QuerySet) -> Float64:
         if not self.learner_.linear:
-            return super()._weights(queries)
-        models = self._models(queries, self._points(queries))
+            raise ParameterError(
+                f"there are no weights: {type(self.learner_).__name__} is not linear; set learner='rankrls'"
+            )
+        models = self._models(queries, self.points(queries))
         weights = np.array([coefficients(model) for model in models]).reshape(len(queries), queries.n_features)
         return self.preparer_.raw_weights(weights)
 
     def get_state(self) -> State:
-        """Everything learned."""
+        """Return everything learned."""
         parts: dict[str, Mapping[str, NDArray[Any]]] = {
             "describer": self.describer_.get_state(),
             "memory": self.memory_.get_state(),
@@ -118,7 +132,7 @@ class LocalRanker(Ranker):
         return nest(**parts)
 
     def set_state(self, state: State) -> Self:
-        """Take over everything learned."""
+        """Restore everything learned."""
         self.learner_ = make_learner(self.learner)
         if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
@@ -132,7 +146,7 @@ class LocalRanker(Ranker):
 
 
 def check_prior(prior: str, strength: float) -> None:
-    """Raise where the settings of the prior make no sense."""
+    """Raise on settings of the prior that make no sense."""
     if prior not in ("none", "global"):
         raise ParameterError(f"prior must be 'none' or 'global', got {prior!r}")
     if not (isinstance(strength, Real) and strength > 0):
@@ -140,14 +154,14 @@ def check_prior(prior: str, strength: float) -> None:
 
 
 def coefficients(model: Learner) -> Float64:
-    """The weights of a linear model."""
+    """Return the weights of a linear model."""
     if not isinstance(model, LinearLearner):
         raise ParameterError(f"{type(model).__name__} has no weights: its model is not linear")
     return model.coef_
 
 
 def unit_moments(prepared: QuerySet) -> Float64:
-    """What each query wants from a linear model: the direction of its summed pair differences."""
+    """Return the direction of each query's summed pair differences: what it wants from a linear model."""
     moments = PairStatistics.from_queries(prepared).moment.astype(np.float64)
     norms = np.linalg.norm(moments, axis=1, keepdims=True)
     units: Float64 = np.divide(moments, norms, out=np.zeros_like(moments), where=norms > 0)

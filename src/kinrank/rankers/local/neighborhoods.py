@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -86,8 +86,3 @@ class Neighborhoods:
     def __iter__(self) -> Iterator[tuple[Int64, Float64]]:
         """Members and distances of each set."""
         return ((self.members[a:b], self.distances[a:b]) for a, b in pairwise(self.starts.tolist()))
-
-
-def in_blocks(points: Float32, size: int = 1024) -> Sequence[Float32]:
-    """Points some at a time, so that the neighbors of many queries never stand in memory at once."""
-    return [points[start : start + size] for start in range(0, len(points), size)]

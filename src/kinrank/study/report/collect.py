@@ -11,8 +11,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import PairedComparison, compare_paired
 from kinrank.measure.difficulty import difficulty_levels
-from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.study.comparison import Comparison, Fittable
+from kinrank.rankers.local.nearest import neighbor_part
+from kinrank.study.comparison import Comparison
 from kinrank.study.leaks import find_leaks
 from kinrank.study.report.findings import Findings, Guard, Kinship
 from kinrank.study.report.kinship import kinship_of, sample
@@ -91,7 +91,7 @@ def _kinship(
     measure = comparison.measures[0]
     gains = comparison[subject].per_query(measure) - comparison.baseline.per_query(measure)
     for entrant in sorted(comparison.entrants, key=lambda each: each.name != subject):
-        ranker = _learning_from_neighbors(entrant.ranker)
+        ranker = neighbor_part(entrant.ranker)
         if ranker is not None:
             return kinship_of(
                 entrant.name,
@@ -138,12 +138,3 @@ def _gain_without(known: NDArray[np.int64], comparison: Comparison, subject: str
     if not len(known) or np.isfinite(after).sum() < 2:
         return None
     return compare_paired(after, before)
-
-
-def _learning_from_neighbors(ranker: Fittable | None) -> KnnRanker | None:
-    """The ranker itself, or the first of its parts that learns from neighbors and reads the same features."""
-    if ranker is None or isinstance(ranker, KnnRanker):
-        return ranker
-    own = getattr(ranker, "feature_names_", None)
-    parts = (part for part in vars(ranker).values() if isinstance(part, KnnRanker))
-    return next((part for part in parts if getattr(part, "feature_names_", None) == own), None)

@@ -11,8 +11,8 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.measure import Measure, compare_paired
 from kinrank.rankers.knn.offline import OfflineModels, change_ratio
-from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.explanation import Explanation
+from kinrank.rankers.local.nearest import NeighborRanker
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.study.report.findings import ChangeRatios, Kinship, NeighborCurve, Weights
 from kinrank.study.report.landscape import deciding_shares, kinds_of, map_of
@@ -32,7 +32,7 @@ _SMALLEST_K = 25
 
 def kinship_of(
     name: str,
-    ranker: KnnRanker,
+    ranker: NeighborRanker,
     queries: QuerySet,
     gains: Float64,
     measure: Measure,
@@ -84,7 +84,7 @@ def kinship_of(
     )
 
 
-def judged_queries(ranker: KnnRanker) -> int:
+def judged_queries(ranker: NeighborRanker) -> int:
     """How many queries it learned from; with cells, `qid_` names one of each."""
     return int(ranker.memory_.counts.sum())
 
@@ -130,10 +130,10 @@ def neighbor_counts(n_judged: int, own: int) -> list[int]:
 
 
 def neighbor_curve(
-    ranker: KnnRanker, queries: QuerySet, measure: Measure, validation: bool, seed: int = 0
+    ranker: NeighborRanker, queries: QuerySet, measure: Measure, validation: bool, seed: int = 0
 ) -> NeighborCurve | None:
     """What each k gains over the global model; None where another k means fitting again."""
-    if ranker.mode != "online" or ranker.radius is not None or not ranker.learner_.linear:
+    if not ranker.learns_online or ranker.radius is not None or not ranker.learner_.linear:
         return None
     affordable = max(_FEWEST_TRIED, _SUMMED // len(ranker.qid_))
     tried = sample(queries, min(_TRIED, affordable), seed)
@@ -142,7 +142,7 @@ def neighbor_curve(
         return measure.per_query(scores, tried.grades, tried.offsets, tried.doc_id)
 
     # Not the largest k: where nearer neighbors weigh more, all of them are no single model.
-    single = reached(ranker.global_.predict(ranker._prepared(tried)))
+    single = reached(ranker.global_scores(tried))
     gains = {
         k: compare_paired(reached(copy(ranker).set_params(n_neighbors=k).predict(tried)), single)
         for k in neighbor_counts(judged_queries(ranker), ranker.n_neighbors)
@@ -150,12 +150,12 @@ def neighbor_curve(
     return NeighborCurve(gains, measure, len(tried), validation)
 
 
-def change_ratios(ranker: KnnRanker, queries: QuerySet) -> ChangeRatios | None:
+def change_ratios(ranker: NeighborRanker, queries: QuerySet) -> ChangeRatios | None:
     """The mean change ratio of both offline modes by k; None where neighbors go by radius, or are cells.
 
     Offline-1 needs the sets of all judged queries, so it stops at a k where those would fill the memory.
     """
-    if ranker.radius is not None or ranker.cells is not None:
+    if ranker.radius is not None or ranker.capabilities.merges:
         return None
     index, m, pairs = ranker.index_, len(ranker.qid_), ranker.memory_.pairs
     counts = [k for k in neighbor_counts(m, ranker.n_neighbors) if k * len(queries) <= _SET_ENTRIES]

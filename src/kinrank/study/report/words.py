@@ -7,6 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from kinrank.measure import Measure, holm
+from kinrank.rankers.capabilities import capabilities_of
 from kinrank.study.report.findings import Findings, Guard, Kinship, NeighborCurve
 from kinrank.study.report.groups import kind_gains
 from kinrank.study.report.landscape import Kind
@@ -22,7 +23,7 @@ def headline(findings: Findings) -> str:
     """The answer."""
     change, measure = findings.difference.paired.mean_difference, findings.measure
     # A ranker that learns per query stands for its kind; any other has its name only.
-    per_query = hasattr(findings.own.ranker, "explain")
+    per_query = capabilities_of(findings.own.ranker).explains
     if findings.difference.p_holm >= LEVEL:
         who = "per-query ranking" if per_query else findings.subject
         return f"No gain to rely on: {who} changes {measure} by {spoken(change, '+.4f')}"

@@ -1,0 +1,133 @@
+"""What a ranker can do: declared by its class, readable before it is fitted.
+
+Code that works with any ranker asks here and never inspects attributes. The functions at the end also tell the type
+checker which methods are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Protocol, Self, TypeGuard
+
+from numpy.typing import ArrayLike, NDArray
+
+from kinrank.arrays import Float64
+from kinrank.data.queryset import QuerySet
+from kinrank.data.vectors import QueryVectors
+from kinrank.rankers.local.explanation import Explanation
+
+
+def _can(meaning: str) -> Any:
+    return field(default=False, metadata={"meaning": meaning})
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a ranker can do with its current settings.
+
+    Examples
+    --------
+    >>> from kinrank import KnnRanker
+    >>> KnnRanker().capabilities.weights, KnnRanker(learner="lambdamart").capabilities.weights
+    (True, False)
+    """
+
+    explains: bool = _can("explains why a query is ranked as it is")
+    weights: bool = _can("has one linear weight vector per query, for a search engine")
+    novelty: bool = _can("knows how far a query is from the judged ones")
+    adds: bool = _can("takes new judgments without a new fit")
+    forgets: bool = _can("forgets judgments without a new fit")
+    replaces: bool = _can("replaces the judgments of a query it knows by id")
+    merges: bool = _can("merges with a ranker fitted elsewhere")
+    streams: bool = _can("trains from disk, block by block")
+    vectors: bool = _can("uses query vectors")
+    missing: bool = _can("fills missing values")
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Return each capability with its meaning."""
+        return {each.name: each.metadata["meaning"] for each in fields(cls)}
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        return iter(asdict(self).items())
+
+
+class Capable:
+    """Base of everything that declares capabilities."""
+
+    _capabilities: ClassVar[Capabilities] = Capabilities()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do with its current settings."""
+        return self._capabilities
+
+
+class Explainer(Protocol):
+    """A ranker with `explain`."""
+
+    def explain(
+        self,
+        X: ArrayLike | QuerySet,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Sequence[Explanation]:
+        """Explain the ranking of each query."""
+        ...
+
+
+class Weighted(Protocol):
+    """A ranker with `weights`."""
+
+    def weights(
+        self,
+        X: ArrayLike | QuerySet,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+    ) -> Float64:
+        """Return one weight vector per query."""
+        ...
+
+
+class Adaptive(Protocol):
+    """A ranker that learns from single queries, and forgets them, without a new fit."""
+
+    qid_: NDArray[Any]
+    feature_names_: tuple[str, ...]
+
+    def add(self, X: QuerySet) -> Self:
+        """Learn from further judged queries."""
+        ...
+
+    def remove(self, qid: ArrayLike) -> Self:
+        """Forget judged queries."""
+        ...
+
+    def copy(self) -> Self:
+        """Return a copy that can change independently."""
+        ...
+
+
+def capabilities_of(ranker: object) -> Capabilities:
+    """Return what a ranker can do; models of other libraries declare nothing."""
+    return ranker.capabilities if isinstance(ranker, Capable) else Capabilities()
+
+
+def can_explain(ranker: object) -> TypeGuard[Explainer]:
+    """Return whether a ranker explains its rankings."""
+    return capabilities_of(ranker).explains
+
+
+def has_weights(ranker: object) -> TypeGuard[Weighted]:
+    """Return whether a ranker has linear weights for each query."""
+    return capabilities_of(ranker).weights
+
+
+def can_adapt(ranker: object) -> TypeGuard[Adaptive]:
+    """Return whether a ranker adds judged queries, and removes or replaces them by id, without a new fit."""
+    return capabilities_of(ranker).replaces
