@@ -51,7 +51,7 @@ def test_explanations_add_up_to_the_scores(camps):
     _, test, ranker = camps
     explained = ranker.explain(test[:5])
     np.testing.assert_allclose(np.concatenate([each.scores for each in explained]), ranker.predict(test[:5]), atol=1e-9)
-    assert len(explained[0].kin.neighbors) == 10
+    assert len(explained[0].neighbors) == 10
     assert sum(explained[0].shares.values()) == pytest.approx(1)
     assert "the order comes from" in str(explained[0])
 
@@ -66,7 +66,7 @@ def test_a_far_query_is_ranked_by_the_global_model(camps):
     ranker.shares_ = {"trees": 0.0, "local": 0.0, "global": 1.0}
     np.testing.assert_allclose(by_local, ranker.predict(far))
     told = ranker.explain(far[:1])[0]
-    np.testing.assert_array_equal(told.kin.weights, told.kin.global_weights)
+    np.testing.assert_array_equal(told.weights, told.global_weights)
     assert "no judged query is near" in str(told)
     assert "no judged query is near" not in str(ranker.explain(test[:1])[0])
     assert not np.allclose(near, ranker.predict(test))
