@@ -30,7 +30,7 @@ def vectors() -> np.ndarray:
     return np.random.default_rng(1).standard_normal((60, 7))
 
 
-def test_the_papers_description(queries: QuerySet) -> None:
+def test_mean_matches_the_paper(queries: QuerySet) -> None:
     points = Describer("mean", reference="bm25", depth=5).fit(queries).transform(queries)
     means = np.array([q.X[np.argsort(-q.X[:, 0], kind="stable")[:5]].mean(axis=0) for q in queries])
     expected = (means - means.mean(axis=0)) / means.std(axis=0) / np.sqrt(4)
@@ -38,7 +38,7 @@ def test_the_papers_description(queries: QuerySet) -> None:
     assert points.dtype == np.float32
 
 
-def test_a_block_varies_by_its_weight_whatever_its_size(queries: QuerySet, vectors: np.ndarray) -> None:
+def test_block_variance_is_its_squared_weight(queries: QuerySet, vectors: np.ndarray) -> None:
     describer = Describer({"mean": 1.0, "size": 0.3, "text": 2.0, "column:words": 0.7})
     points = describer.fit(queries, vectors).transform(queries, vectors)
     spread = points.var(axis=0)
@@ -47,34 +47,34 @@ def test_a_block_varies_by_its_weight_whatever_its_size(queries: QuerySet, vecto
         assert spread[blocks == block].sum() == pytest.approx(weight**2, rel=1e-4)
 
 
-def test_one_query_at_a_time_equals_a_batch(queries: QuerySet, vectors: np.ndarray) -> None:
+def test_single_queries_equal_a_batch(queries: QuerySet, vectors: np.ndarray) -> None:
     describer = Describer(ALL, reference="bm25", n_components={"text": 3}).fit(queries, vectors)
     batch = describer.transform(queries, vectors)
     for i in range(len(queries)):
         np.testing.assert_allclose(describer.transform(queries[i], vectors[i : i + 1])[0], batch[i], atol=1e-6)
 
 
-def test_fitted_on_training_queries_only(queries: QuerySet) -> None:
+def test_transform_does_not_depend_on_other_queries(queries: QuerySet) -> None:
     describer = Describer("summaries", reference=0).fit(queries[:30])
     first = describer.transform(queries[:30])
     np.testing.assert_array_equal(describer.transform(queries)[:30], first)
 
 
 @pytest.mark.parametrize("metric", [None, *METRICS])
-def test_state_comes_back_from_a_folder(
+def test_state_round_trips_through_a_folder(
     queries: QuerySet, vectors: np.ndarray, tmp_path: Path, metric: str | None
 ) -> None:
     describer = Describer(ALL, reference="bm25", n_components=9, metric=metric)
     describer.fit(queries, vectors, targets=queries.X[queries.offsets[:-1]])
     folder.write(tmp_path / "d", "model", describer.get_params(), describer.get_state())
     meta, arrays = folder.read(tmp_path / "d", "model")
-    again = Describer(**meta).set_state(arrays)
-    np.testing.assert_array_equal(again.transform(queries, vectors), describer.transform(queries, vectors))
-    assert again.names == describer.names
+    restored = Describer(**meta).set_state(arrays)
+    np.testing.assert_array_equal(restored.transform(queries, vectors), describer.transform(queries, vectors))
+    assert restored.names == describer.names
     assert json.dumps(clone(describer).get_params())
 
 
-def test_names(queries: QuerySet, vectors: np.ndarray) -> None:
+def test_names_match_dimensions(queries: QuerySet, vectors: np.ndarray) -> None:
     describer = Describer("summaries+text+column:words", reference="bm25").fit(queries, vectors)
     assert len(describer.names) == describer.transform(queries, vectors).shape[1]
     assert describer.names[:2] == ("mean(bm25)", "mean(b)")
@@ -83,11 +83,11 @@ def test_names(queries: QuerySet, vectors: np.ndarray) -> None:
     assert Describer("mean", n_components=2).fit(queries).names == ("direction(0)", "direction(1)")
 
 
-def test_missing_values(queries: QuerySet) -> None:
+def test_missing_values_are_ignored(queries: QuerySet) -> None:
     X = queries.X.copy()
     X[::3, 1] = np.nan
-    X[queries.offsets[4] : queries.offsets[5], 2] = np.nan  # one query knows nothing of feature c
-    X[:, 3] = np.nan  # and nobody of d
+    X[queries.offsets[4] : queries.offsets[5], 2] = np.nan  # feature c is unknown for one query
+    X[:, 3] = np.nan  # feature d is unknown for all
     holed = queries.replace(X=X)
     describer = Describer("mean+std", reference="bm25").fit(holed)
     points = dict(zip(describer.names, describer.transform(holed).T, strict=True))
@@ -96,7 +96,7 @@ def test_missing_values(queries: QuerySet) -> None:
     assert (points["mean(d)"] == 0.0).all()
 
 
-def test_what_never_varies_in_training_counts_nothing(queries: QuerySet) -> None:
+def test_constant_training_features_are_ignored(queries: QuerySet) -> None:
     X = queries.X.copy()
     X[:, 3] = 7.3
     describer = Describer("mean").fit(queries.replace(X=X))
@@ -104,13 +104,13 @@ def test_what_never_varies_in_training_counts_nothing(queries: QuerySet) -> None
     assert describer.transform(queries.replace(X=X)).var(axis=0).sum() == pytest.approx(1.0, rel=1e-4)
 
 
-def test_a_broken_feature_does_not_make_a_point_infinite(queries: QuerySet) -> None:
+def test_huge_features_give_finite_points(queries: QuerySet) -> None:
     describer = Describer("mean").fit(queries)
     broken = queries.replace(X=np.full_like(queries.X, 3e38))
     assert (np.abs(describer.transform(broken)) <= 1e6).all()
 
 
-def test_vectors_by_id_or_in_order(queries: QuerySet, vectors: np.ndarray) -> None:
+def test_vectors_by_id_equal_vectors_in_order(queries: QuerySet, vectors: np.ndarray) -> None:
     describer = Describer("text").fit(queries, vectors)
     by_id = {int(qid): vector for qid, vector in zip(queries.qid, vectors, strict=True)}
     np.testing.assert_array_equal(
@@ -118,7 +118,7 @@ def test_vectors_by_id_or_in_order(queries: QuerySet, vectors: np.ndarray) -> No
     )
 
 
-def test_wrong_vectors(queries: QuerySet, vectors: np.ndarray) -> None:
+def test_bad_vectors_raise(queries: QuerySet, vectors: np.ndarray) -> None:
     describer = Describer("mean+text").fit(queries, vectors)
     with pytest.raises(DataError, match="pass query_vectors="):
         describer.transform(queries)
@@ -126,7 +126,7 @@ def test_wrong_vectors(queries: QuerySet, vectors: np.ndarray) -> None:
         describer.transform(queries, vectors[1:])
     with pytest.raises(DataError, match="no vector for query 0"):
         describer.transform(queries, {"0": vectors[0]})
-    with pytest.raises(DataError, match="'text' was fitted on 7 numbers a query, got 6"):
+    with pytest.raises(DataError, match="'text' was fitted with 7 values per query, got 6"):
         describer.transform(queries, vectors[:, 1:])
     with pytest.raises(DataError, match="all vectors of one length"):
         describer.transform(queries[:2], [[1.0, 2.0], [1.0]])
@@ -135,7 +135,7 @@ def test_wrong_vectors(queries: QuerySet, vectors: np.ndarray) -> None:
         describer.transform(queries, vectors)
 
 
-def test_wrong_settings(queries: QuerySet) -> None:
+def test_bad_settings_raise(queries: QuerySet) -> None:
     with pytest.raises(ParameterError, match="reference 'bm26' is not a feature; there are bm25, b"):
         Describer(reference="bm26").fit(queries)
     with pytest.raises(ParameterError, match="a column from 0 to 3, got 4"):
@@ -144,7 +144,7 @@ def test_wrong_settings(queries: QuerySet) -> None:
         Describer(depth=0).fit(queries)
     with pytest.raises(ParameterError, match="n_components must be at least 1"):
         Describer(n_components=0).fit(queries)
-    with pytest.raises(ParameterError, match=r"n_components names \['max'\]"):
+    with pytest.raises(ParameterError, match=r"n_components names unknown blocks \['max'\]"):
         Describer(n_components={"max": 2}).fit(queries)
     with pytest.raises(ParameterError, match="unknown metric 'lmnn'"):
         Describer(metric="lmnn").fit(queries, targets=np.zeros((60, 1)))
@@ -154,20 +154,20 @@ def test_wrong_settings(queries: QuerySet) -> None:
         Describer().fit(queries[:0])
 
 
-def test_wrong_data(queries: QuerySet) -> None:
+def test_bad_data_raise(queries: QuerySet) -> None:
     describer = Describer("mean").fit(queries)
     with pytest.raises(DataError, match="fitted on 4 features, got 3"):
         describer.transform(QuerySet.from_arrays(queries.X[:, :3], group=queries.sizes))
-    with pytest.raises(DataError, match=r"no query column 'length'.*'words'"):
+    with pytest.raises(DataError, match=r"uses the query column 'length'.*'words'"):
         Describer("column:length").fit(queries)
     texts = queries.replace(query_columns={"text": np.array(["a"] * 60)})
-    with pytest.raises(DataError, match="must hold numbers"):
+    with pytest.raises(DataError, match="must be numeric"):
         Describer("column:text").fit(texts)
     with pytest.raises(DataError, match="needs targets="):
         Describer(metric="ridge").fit(queries)
 
 
-def test_as_describer() -> None:
+def test_make_describer_returns_a_new_one() -> None:
     assert make_describer("mean+std", reference=3).get_params()["reference"] == 3
     given = Describer("max", depth=7)
     copied = make_describer(given, reference="ignored")

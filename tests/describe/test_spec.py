@@ -6,7 +6,7 @@ from kinrank.describe.spec import parse_blocks
 from kinrank.errors import ParameterError
 
 
-def test_the_same_description_typed_in_different_ways() -> None:
+def test_equivalent_specs_give_the_same_blocks() -> None:
     expected = parse_blocks("mean+text", scored=True)
     assert parse_blocks(["mean", "text"], scored=True) == expected
     assert parse_blocks(("mean", "text"), scored=True) == expected
@@ -14,27 +14,27 @@ def test_the_same_description_typed_in_different_ways() -> None:
     assert list(parse_blocks("text+mean", scored=True)) == list(expected)
 
 
-def test_summaries_need_scores_for_predictors() -> None:
+def test_predictors_need_a_reference() -> None:
     scored = parse_blocks("summaries", scored=True)
     assert list(scored) == ["mean", "std", "max", "size", "predictors"]
     unscored = parse_blocks("summaries", scored=False)
     assert list(unscored) == ["mean", "std", "max", "size"]
-    with pytest.raises(ParameterError, match="give reference="):
+    with pytest.raises(ParameterError, match="set reference= to a feature"):
         parse_blocks("predictors", scored=False)
 
 
-def test_a_weight_of_summaries_scales_them_and_a_named_member_keeps_its_own() -> None:
+def test_weight_of_summaries_applies_to_blocks_not_named() -> None:
     weights = parse_blocks({"summaries": 2.0, "std": 0.1}, scored=True)
     assert weights == {"mean": 2.0, "max": 2.0, "size": 1.0, "predictors": 1.0, "std": 0.1}
 
 
 @pytest.mark.parametrize("spec", ["median", "q", "q100", "column:", "", "mean+"])
-def test_unknown_blocks(spec: str) -> None:
-    with pytest.raises(ParameterError, match=r"unknown block .* choose among 'summaries'"):
+def test_unknown_block_raises(spec: str) -> None:
+    with pytest.raises(ParameterError, match=r"unknown block .* choose from 'summaries'"):
         parse_blocks(spec, scored=True)
 
 
-def test_nonsense() -> None:
+def test_bad_specs_raise() -> None:
     with pytest.raises(ParameterError, match="twice"):
         parse_blocks("mean+mean", scored=True)
     with pytest.raises(ParameterError, match="no block"):

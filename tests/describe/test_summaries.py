@@ -1,4 +1,4 @@
-"""The kernels against NumPy, query by query."""
+"""Summary kernels against NumPy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def finite_columns(top: np.ndarray) -> list[np.ndarray]:
 
 @given(data=ragged(), reference=st.integers(-1, 2), depth=st.integers(1, 8))
 @settings(deadline=None)
-def test_statistics(data: tuple[np.ndarray, np.ndarray], reference: int, depth: int) -> None:
+def test_statistics_match_numpy(data: tuple[np.ndarray, np.ndarray], reference: int, depth: int) -> None:
     X, offsets = data
     result = statistics(X, offsets, reference, depth)
     for q, got in enumerate(result):
@@ -48,7 +48,7 @@ def test_statistics(data: tuple[np.ndarray, np.ndarray], reference: int, depth: 
 
 @given(data=ragged(), depth=st.integers(1, 8), share=st.sampled_from([0.0, 0.25, 0.5, 0.9]))
 @settings(deadline=None)
-def test_quantiles(data: tuple[np.ndarray, np.ndarray], depth: int, share: float) -> None:
+def test_quantiles_match_numpy(data: tuple[np.ndarray, np.ndarray], depth: int, share: float) -> None:
     X, offsets = data
     result = quantiles(X, offsets, 0, depth, share)
     for q, got in enumerate(result):
@@ -65,7 +65,7 @@ def test_ties_in_the_reference_keep_the_given_order() -> None:
     assert top_rows(X, 1, 5, -1, 2).tolist() == [1, 2]
 
 
-def test_predictors_by_hand() -> None:
+def test_predictors_of_a_small_example() -> None:
     scores = [6.0, 3.0, 3.0, 0.0, 0.0, 0.0]
     X = np.array([[score] for score in scores], dtype=np.float32)
     nqc, wig, gap = predictors(X, np.array([0, 6]), 0, 3)[0]
@@ -75,13 +75,13 @@ def test_predictors_by_hand() -> None:
     assert gap == pytest.approx(3 / deviation)
 
 
-def test_predictors_do_not_depend_on_the_unit_of_the_score() -> None:
+def test_predictors_do_not_depend_on_the_scale_of_scores() -> None:
     X = np.random.default_rng(0).gamma(2.0, size=(40, 1)).astype(np.float32)
     offsets = np.array([0, 15, 40])
     np.testing.assert_allclose(predictors(X, offsets, 0, 10), predictors(X * 8, offsets, 0, 10), rtol=1e-6)
 
 
-def test_predictors_of_flat_or_single_scores_are_unknown() -> None:
+def test_predictors_of_constant_or_single_scores_are_nan() -> None:
     X = np.array([[1.0], [2.0], [2.0], [np.nan], [5.0]], dtype=np.float32)
     result = predictors(X, np.array([0, 1, 3, 5]), 0, 50)
     assert np.isnan(result[0]).all()

@@ -14,12 +14,12 @@ VALUES = st.lists(st.integers(-5, 5), min_size=1, max_size=12)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=4))
-def test_places_and_deviations_are_scipys(queries):
+def test_ranks_and_z_scores_match_scipy(queries):
     X = np.concatenate(queries).astype(np.float32)[:, None]
     offsets = np.append(0, np.cumsum([len(query) for query in queries]))
     found = relative_features(X, offsets)
-    places = np.concatenate([rankdata(-np.array(query)) - 1 for query in queries])
-    np.testing.assert_allclose(found[:, 1], places)
+    ranks = np.concatenate([rankdata(-np.array(query)) - 1 for query in queries])
+    np.testing.assert_allclose(found[:, 1], ranks)
     for start, stop in itertools.pairwise(offsets):
         if X[start:stop].std() > 0:
             np.testing.assert_allclose(found[start:stop, 0], zscore(X[start:stop, 0].astype(float)), atol=1e-5)
@@ -27,12 +27,12 @@ def test_places_and_deviations_are_scipys(queries):
             assert not found[start:stop, 0].any()
 
 
-def test_the_order_of_rows_tells_nothing():
+def test_row_order_does_not_matter():
     X = np.zeros((6, 2), dtype=np.float32)
     assert np.unique(relative_features(X, np.array([0, 6])), axis=0).shape == (1, 4)
 
 
-def test_what_is_missing_stands_nowhere():
+def test_missing_values_get_nan():
     X = np.array([[1.0], [np.nan], [3.0], [np.inf]], dtype=np.float32)
     found = relative_features(X, np.array([0, 4]))
     assert np.isnan(found[[1, 3]]).all()
@@ -44,7 +44,7 @@ def test_equal_scores_stay_equal(scores):
     assert not standardize(np.array(scores), np.array([0, 3])).any()
 
 
-def test_scores_of_each_query_get_mean_0_and_deviation_1():
+def test_standardized_scores_have_mean_0_and_deviation_1():
     scores = np.random.default_rng(0).normal(3, 7, 50)
     found = standardize(scores, np.array([0, 20, 50]))
     for part, given_ in ((found[:20], scores[:20]), (found[20:], scores[20:])):

@@ -1,4 +1,4 @@
-"""What every learner promises."""
+"""Checks that every learner must pass."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ LearnerCheck = Callable[[Callable[[], Learner]], None]
 
 
 def learner_checks() -> list[LearnerCheck]:
-    """All checks; each takes a function that makes an unfitted learner."""
+    """Return all checks; each takes a function that creates an unfitted learner."""
     return [
-        check_learns_an_order,
-        check_fit_returns_self_and_leaves_settings,
+        check_learns_the_order,
+        check_fit_returns_self_and_keeps_settings,
         check_state_round_trip,
-        check_same_data_same_model,
-        check_query_weight_counts_queries,
-        check_zero_weight_forgets_a_query,
+        check_fit_is_deterministic,
+        check_equal_query_weights_change_nothing,
+        check_zero_weight_ignores_a_query,
         check_query_order_does_not_matter,
         check_prior_is_the_limit_of_penalty,
     ]
 
 
-def check_learns_an_order(make: Callable[[], Learner]) -> None:
-    """Fitted on a world with one order, it finds that order on other queries of it."""
+def check_learns_the_order(make: Callable[[], Learner]) -> None:
+    """Fit data with one linear order and rank new queries by it."""
     train, test = plain_world(60), plain_world(30, seed=1)
     learner = make().fit(train)
     quality = (NDCG @ 10).mean(learner.predict(test.X), test.grades, test.offsets)
-    promise(quality > 0.9, f"NDCG@10 is {quality:.3f} on a world that a line explains")
+    promise(quality > 0.9, f"NDCG@10 is {quality:.3f} on data with a linear order")
 
 
-def check_fit_returns_self_and_leaves_settings(make: Callable[[], Learner]) -> None:
-    """As scikit-learn's conventions have it."""
+def check_fit_returns_self_and_keeps_settings(make: Callable[[], Learner]) -> None:
+    """Follow scikit-learn's conventions for `fit`."""
     learner = make()
     before = learner.get_params()
     promise(learner.fit(plain_world()) is learner, "fit must return self")
@@ -45,56 +45,58 @@ def check_fit_returns_self_and_leaves_settings(make: Callable[[], Learner]) -> N
 
 
 def check_state_round_trip(make: Callable[[], Learner]) -> None:
-    """Its state is plain arrays, and enough to predict the same."""
+    """The state is plain arrays and restores the same predictions."""
     world = plain_world()
     learner = make().fit(world)
     state = learner.get_state()
-    promise(all(array.dtype != object for array in state.values()), "a state is arrays without objects")
-    twin = make().set_state(state)
-    promise(np.array_equal(twin.predict(world.X), learner.predict(world.X)), "a restored learner predicts the same")
+    promise(all(array.dtype != object for array in state.values()), "the state must not contain object arrays")
+    restored = make().set_state(state)
+    promise(
+        np.array_equal(restored.predict(world.X), learner.predict(world.X)), "predictions must survive a round trip"
+    )
 
 
-def check_same_data_same_model(make: Callable[[], Learner]) -> None:
-    """Two fits on the same data agree to the bit."""
+def check_fit_is_deterministic(make: Callable[[], Learner]) -> None:
+    """Two fits on the same data are identical."""
     world = plain_world()
     first, second = make().fit(world).predict(world.X), make().fit(world).predict(world.X)
     promise(np.array_equal(first, second), "fitting twice on the same data must give the same model")
 
 
-def check_query_weight_counts_queries(make: Callable[[], Learner]) -> None:
-    """Weighing every query alike, whatever the weight, changes nothing for a linear learner."""
+def check_equal_query_weights_change_nothing(make: Callable[[], Learner]) -> None:
+    """Equal query weights do not change a linear model."""
     world = plain_world()
     plain, weighted = make().fit(world), make().fit(world, query_weight=np.full(len(world), 3.0))
     if isinstance(plain, LinearLearner) and isinstance(weighted, LinearLearner):
         promise(bool(np.allclose(plain.coef_, weighted.coef_, atol=1e-5)), "equal weights must not change the model")
 
 
-def check_zero_weight_forgets_a_query(make: Callable[[], Learner]) -> None:
-    """A query of weight 0 is as good as absent: here such queries want the opposite of the others."""
+def check_zero_weight_ignores_a_query(make: Callable[[], Learner]) -> None:
+    """Queries of weight 0, which have the opposite order here, are ignored."""
     world, test = plain_world(60), plain_world(30, seed=1)
-    contrary = world.replace(y=2.0 - world.grades, qid=np.array([f"not {qid}" for qid in world.qid]))
-    both = QuerySet.concat([world, contrary])
-    torn = make().fit(both, query_weight=np.repeat([1.0, 0.0], len(world)))
-    quality = (NDCG @ 10).mean(torn.predict(test.X), test.grades, test.offsets)
-    promise(quality > 0.9, f"NDCG@10 is {quality:.3f}: queries of weight 0 were learned from")
+    opposite = world.replace(y=2.0 - world.grades, qid=np.array([f"not {qid}" for qid in world.qid]))
+    both = QuerySet.concat([world, opposite])
+    learner = make().fit(both, query_weight=np.repeat([1.0, 0.0], len(world)))
+    quality = (NDCG @ 10).mean(learner.predict(test.X), test.grades, test.offsets)
+    promise(quality > 0.9, f"NDCG@10 is {quality:.3f}: queries of weight 0 must be ignored")
     world = plain_world()
     weight = np.ones(len(world))
     weight[::2] = 0.0
     some, rest = make().fit(world, query_weight=weight), make().fit(world[1::2])
     if isinstance(some, LinearLearner) and isinstance(rest, LinearLearner):
-        promise(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must not be learned from")
+        promise(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must be ignored")
 
 
 def check_query_order_does_not_matter(make: Callable[[], Learner]) -> None:
-    """The order of queries is nothing to a linear learner."""
+    """The order of queries does not matter to a linear learner."""
     world = plain_world()
-    there, back = make().fit(world), make().fit(world[::-1])
-    if isinstance(there, LinearLearner) and isinstance(back, LinearLearner):
-        promise(bool(np.allclose(there.coef_, back.coef_, atol=1e-5)), "the order of queries must not matter")
+    forward, backward = make().fit(world), make().fit(world[::-1])
+    if isinstance(forward, LinearLearner) and isinstance(backward, LinearLearner):
+        promise(bool(np.allclose(forward.coef_, backward.coef_, atol=1e-5)), "the order of queries must not matter")
 
 
 def check_prior_is_the_limit_of_penalty(make: Callable[[], Learner]) -> None:
-    """Under a huge penalty a linear learner answers its prior."""
+    """With a huge penalty, a linear learner returns its prior."""
     learner = make()
     if isinstance(learner, LinearLearner):
         prior = np.array([1.0, 2.0, 3.0, 4.0, 5.0])

@@ -1,4 +1,4 @@
-"""A query as a point: what its candidates and its words say about it."""
+"""Query descriptions: represent a query as a point, from its candidates and its text."""
 
 from __future__ import annotations
 

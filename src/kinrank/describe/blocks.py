@@ -1,4 +1,4 @@
-"""The raw numbers of each block, before any scaling."""
+"""Raw values of each description block, before scaling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
-from kinrank.describe.spec import COLUMN, quantile_of
+from kinrank.describe.spec import COLUMN, parse_quantile
 from kinrank.describe.summaries import PREDICTORS, STATISTICS, predictors, quantiles, statistics
 from kinrank.errors import DataError
 
@@ -17,12 +17,12 @@ from kinrank.errors import DataError
 def raw_blocks(
     queries: QuerySet, blocks: Mapping[str, float], reference: int, depth: int, query_vectors: QueryVectors | None
 ) -> list[Float64]:
-    """One array (queries, numbers) per block; NaN where nothing is known."""
+    """Return one array of shape (queries, values) per block; unknown values are NaN."""
     X = np.ascontiguousarray(queries.X)
     shared = statistics(X, queries.offsets, reference, depth) if not blocks.keys().isdisjoint(STATISTICS) else None
     arrays: list[Float64] = []
     for block in blocks:
-        share = quantile_of(block)
+        share = parse_quantile(block)
         if shared is not None and block in STATISTICS:
             arrays.append(shared[:, STATISTICS.index(block)])
         elif share is not None:
@@ -38,31 +38,31 @@ def raw_blocks(
     return arrays
 
 
-def names_of(block: str, width: int, feature_names: tuple[str, ...]) -> list[str]:
-    """A name for each number of a block."""
+def block_names(block: str, width: int, feature_names: tuple[str, ...]) -> list[str]:
+    """Return a name for each value of a block."""
     if block == "predictors":
         return [f"predictors({name})" for name in PREDICTORS]
     if block == "text":
         return [f"text({i})" for i in range(width)]
-    if block in STATISTICS or quantile_of(block) is not None:
+    if block in STATISTICS or parse_quantile(block) is not None:
         return [f"{block}({name})" for name in feature_names]
     return [block]
 
 
 def text_vectors(queries: QuerySet, query_vectors: QueryVectors | None) -> Float64:
-    """The vector of each query: as given, or from the query column that carries it."""
+    """Return the vector of each query, as given or from the query column that holds it."""
     given = queries.query_columns.get(VECTORS) if query_vectors is None else query_vectors
     if given is None:
-        raise DataError("the description uses query text: pass query_vectors=, a vector per query")
+        raise DataError("the description has a text block: pass query_vectors=, one vector per query")
     return align_vectors(queries, given).astype(np.float64)
 
 
 def _column(queries: QuerySet, name: str) -> Float64:
     if name not in queries.query_columns:
         known = ", ".join(map(repr, queries.query_columns)) or "none"
-        raise DataError(f"no query column {name!r} to describe queries by; there are: {known}")
+        raise DataError(f"the description uses the query column {name!r}, but the query columns are: {known}")
     try:
         values = queries.query_columns[name].astype(np.float64)
     except ValueError:
-        raise DataError(f"query column {name!r} must hold numbers to describe queries by: encode it first") from None
+        raise DataError(f"query column {name!r} must be numeric to be part of the description: encode it") from None
     return np.where(np.isfinite(values), values, np.nan)[:, None]

@@ -1,4 +1,4 @@
-"""Describer: from queries to points, fitted on training queries only."""
+"""Describer: turn queries into points."""
 
 from __future__ import annotations
 
@@ -13,51 +13,51 @@ from kinrank.arrays import Float32, Float64
 from kinrank.data.features import feature_position
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import QueryVectors
-from kinrank.describe.blocks import names_of, raw_blocks
+from kinrank.describe.blocks import block_names, raw_blocks
 from kinrank.describe.metrics import METRICS
 from kinrank.describe.scaling import block_scale, components, moments
 from kinrank.describe.spec import Spec, parse_blocks
 from kinrank.errors import DataError, ParameterError
 
-_FAR = 1e6  # deviations at which a value is cut, so that one broken feature cannot make a distance infinite
+_CLIP = 1e6  # standard deviations at which values are clipped, so that one bad feature cannot make a distance infinite
 
 
 class Describer(BaseEstimator):
-    """Queries as points: blocks of numbers, each scaled on the training queries, weighted against each other.
+    """Represent queries as points made of blocks of values, scaled on the training queries and weighted.
 
     Parameters
     ----------
     blocks
-        ``"mean"`` (the paper's: mean of the top documents' features), ``"summaries"`` (mean, std, max, size,
+        ``"mean"`` (mean of the top documents' features, as in the KNN paper), ``"summaries"`` (mean, std, max, size,
         predictors), ``"summaries+text"``, a list of blocks, or a mapping from block to weight. Blocks: mean, std,
-        max, min, q25 (any percentile), size (log of the number of candidates), predictors (how the reference
-        scores fall), text (the caller's query vectors), ``column:NAME`` (a numeric query column).
+        max, min, q25 (any percentile), size (log of the number of candidates), predictors (query performance
+        predictors from the reference scores), text (the query vectors), ``column:NAME`` (a numeric query column).
     reference
-        The feature, by name or position, whose highest values are the top documents. None: the candidates are
-        in the order of the engine that found them, and the first ones are the top.
+        Name or position of the feature whose highest values mark the top documents. None: candidates are in the
+        engine's order, and the first ones are the top documents.
     depth
-        T, how many top documents are summed up.
+        Number of top documents T to summarize.
     n_components
-        Principal components kept: a number for all blocks together, a mapping from block to number, None for
-        all of them.
+        Number of principal components to keep: one number for all blocks together, a mapping from block to
+        number, or None to keep all dimensions.
     metric
-        A learned metric on top: ``"ridge"``, ``"nca"``, an object with ``fit(points, targets)`` and ``map_``, or
-        None. It needs the targets in `fit`.
+        Metric to learn: ``"ridge"``, ``"nca"``, an object with ``fit(points, targets)`` and ``map_``, or None. It
+        requires `targets` in `fit`.
 
     Attributes
     ----------
     names_ : tuple of str
-        The name of each number before projection.
+        Name of each dimension before projection.
     mean_, scale_ : float64 arrays
-        What each number is shifted and multiplied by: block weight / (deviation sqrt(block size)), so that a
-        block of any size varies by its weight. A number that never varies in training counts nothing.
+        Shift and scale of each value. The scale is block weight / (standard deviation · sqrt(block size)), so that
+        a block counts by its weight regardless of its size. Values that are constant in training get scale 0.
     projection_ : float64 array, or None
-        Principal components and metric, as one linear map.
+        Principal components and metric combined into one linear map.
 
     Notes
     -----
-    Values that are missing or infinite are left out of every summary. A number that nothing is known about is
-    set to its training mean, 0 after scaling.
+    Missing and infinite values are left out of every summary. An unknown summary is set to its training mean, which
+    is 0 after scaling.
 
     Examples
     --------
@@ -86,20 +86,20 @@ class Describer(BaseEstimator):
     def fit(
         self, queries: QuerySet, query_vectors: QueryVectors | None = None, targets: ArrayLike | None = None
     ) -> Self:
-        """Learn scales, and where asked for components and metric, from training queries.
+        """Fit scales, and components and metric if requested, on training queries.
 
         Parameters
         ----------
         queries
-            The training queries; grades are not looked at.
+            Training queries; grades are not used.
         query_vectors
-            For the text block: a mapping from query id to vector, or one row per query; where not given, the query
-            column ``vector`` is read.
+            For the text block: a mapping from query id to vector, or one row per query. Defaults to the query
+            column ``vector``.
         targets
-            For a metric: what each query wants from a model, such as its pairwise moment, one row per query.
+            For a metric: one row per query, such as its pairwise moment, that similar queries should share.
         """
         if not len(queries):
-            raise DataError("no queries to learn a description from: give at least one")
+            raise DataError("cannot fit a description without queries: give at least one")
         self._prepare(queries.feature_names)
         raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
         self._widths = {block: array.shape[1] for block, array in zip(self._weights, raw, strict=True)}
@@ -112,14 +112,14 @@ class Describer(BaseEstimator):
             points = points @ self.projection_
         if self.metric is not None:
             if targets is None:
-                raise DataError("a learned metric needs targets=, a vector per training query")
+                raise DataError("a learned metric needs targets=, one vector per training query")
             metric = METRICS[self.metric]() if isinstance(self.metric, str) else clone(self.metric)
             learned = metric.fit(points, np.asarray(targets, dtype=np.float64)).map_
             self.projection_ = learned if self.projection_ is None else self.projection_ @ learned
         return self
 
     def transform(self, queries: QuerySet, query_vectors: QueryVectors | None = None) -> Float32:
-        """The point of each query, one row each."""
+        """Return the points, one row per query."""
         if not hasattr(self, "mean_"):
             raise ParameterError("this Describer is not fitted: call fit with the training queries first")
         if queries.n_features != len(self._feature_names):
@@ -129,7 +129,7 @@ class Describer(BaseEstimator):
         raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
         for array, (block, width) in zip(raw, self._widths.items(), strict=True):
             if array.shape[1] != width:
-                raise DataError(f"block {block!r} was fitted on {width} numbers a query, got {array.shape[1]}")
+                raise DataError(f"block {block!r} was fitted with {width} values per query, got {array.shape[1]}")
         points = self._scaled(raw)
         if self.projection_ is not None:
             points = points @ self.projection_
@@ -137,30 +137,30 @@ class Describer(BaseEstimator):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each dimension."""
+        """Name of each dimension."""
         if self.projection_ is not None:
             return tuple(f"direction({i})" for i in range(self.projection_.shape[1]))
         return self.names_
 
     @property
     def names_(self) -> tuple[str, ...]:
-        """The name of each number before projection."""
+        """Name of each dimension before projection."""
         return tuple(
-            name for block, width in self._widths.items() for name in names_of(block, width, self._feature_names)
+            name for block, width in self._widths.items() for name in block_names(block, width, self._feature_names)
         )
 
     @property
     def needs_vectors(self) -> bool:
-        """Whether `fit` and `transform` need query_vectors."""
+        """Whether `fit` and `transform` need `query_vectors`."""
         return "text" in parse_blocks(self.blocks, scored=self.reference is not None)
 
     @property
     def needs_targets(self) -> bool:
-        """Whether `fit` needs targets."""
+        """Whether `fit` needs `targets`."""
         return self.metric is not None
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """The arrays that a Describer of the same settings becomes this one by."""
+        """Return the fitted arrays."""
         state: dict[str, NDArray[Any]] = {
             "feature_names": np.array(self._feature_names),
             "widths": np.array(list(self._widths.values())),
@@ -170,7 +170,7 @@ class Describer(BaseEstimator):
         return state if self.projection_ is None else {**state, "projection": self.projection_}
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> Self:
-        """Become the Describer that `get_state` was asked of."""
+        """Restore the fitted arrays from what `get_state` returned."""
         self._prepare(tuple(state["feature_names"].tolist()))
         self._widths = dict(zip(self._weights, state["widths"].tolist(), strict=True))
         self.mean_, self.scale_ = state["mean"], state["scale"]
@@ -188,11 +188,11 @@ class Describer(BaseEstimator):
         points = raw[0] if len(raw) == 1 else np.concatenate(raw, axis=1)
         points = (points - self.mean_) * self.scale_
         points[np.isnan(points)] = 0.0
-        return np.minimum(np.maximum(points, -_FAR, out=points), _FAR, out=points)
+        return np.minimum(np.maximum(points, -_CLIP, out=points), _CLIP, out=points)
 
 
 def make_describer(describe: Spec | Describer, *, reference: str | int | None = None) -> Describer:
-    """What the user gave for ``describe=`` as a Describer ready to fit; one given as such keeps its own settings.
+    """Return a new unfitted Describer, from a specification of blocks or by cloning the one given.
 
     Examples
     --------
@@ -200,6 +200,6 @@ def make_describer(describe: Spec | Describer, *, reference: str | int | None = 
     Describer(blocks='summaries+text', reference='bm25')
     """
     if isinstance(describe, Describer):
-        copied: Describer = clone(describe)
-        return copied
+        unfitted: Describer = clone(describe)
+        return unfitted
     return Describer(describe, reference=reference)

@@ -1,9 +1,9 @@
-"""Learned metrics: a linear map of descriptions, after which near queries want like models.
+"""Learned metrics: linear maps that bring queries with similar models close together.
 
-A metric has ``fit(points, targets)``, which sets ``map_``, and ``transform(points)``. The targets say what each
-training query wants from a model: its pairwise moment b_q / p (METHODS: RankRLS) or its own local weights. Both
-metrics return as many dimensions as there are targets, so search in a description of hundreds of numbers costs
-no more than in one of dozens.
+A metric has ``fit(points, targets)``, which sets ``map_``, and ``transform(points)``. The target of a training query
+stands for its model: its pairwise moment b_q / p (see RankRLS) or the weights of its local model. Both metrics return
+as many dimensions as there are targets, so searching a description of hundreds of values costs no more than one of
+dozens.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ METRICS = Registry(
 
 
 class RidgeMetric(BaseEstimator):
-    """Distance between the targets that a ridge regression foresees.
+    """Distance between targets predicted by ridge regression.
 
     Parameters
     ----------
     strength
-        Ridge, in units of the mean variance of a dimension of the points.
+        Ridge penalty, in units of the mean variance of the dimensions.
 
     Examples
     --------
@@ -44,38 +44,38 @@ class RidgeMetric(BaseEstimator):
         self.strength = strength
 
     def fit(self, points: Float64, targets: Float64) -> Self:
-        """Solve (P'P + strength v n I) map = P' targets, v the mean variance."""
+        """Solve (P'P + strength v n I) map = P' targets, v being the mean variance."""
         if not self.strength > 0:
             raise ParameterError(f"strength must be above 0, got {self.strength}")
-        centered, wanted = _centred(points, targets)
+        centered, centered_targets = _center(points, targets)
         gram = centered.T @ centered
         ridge = self.strength * max(np.trace(gram) / len(gram), np.finfo(np.float64).tiny)
-        self.map_: Float64 = np.linalg.solve(gram + ridge * np.eye(len(gram)), centered.T @ wanted)
+        self.map_: Float64 = np.linalg.solve(gram + ridge * np.eye(len(gram)), centered.T @ centered_targets)
         return self
 
     def transform(self, points: Float64) -> Float64:
-        """The points in the learned space."""
+        """Map points to the learned space."""
         return points @ self.map_
 
 
 class NCAMetric(BaseEstimator):
-    """Neighborhood components for targets that are vectors: a query's target is foreseen by its neighbors'.
+    """Neighborhood components analysis for vector targets: a query's target is predicted from its neighbors'.
 
     Minimizes Σ_i |t_i - Σ_j p_ij t_j|², p_ij ∝ exp(-|L x_i - L x_j|²) over j ≠ i (Weinberger and Tesauro, 2007;
-    NCA's softmax with regression in place of classes), from the ridge map on, by Adam over batches.
+    NCA's softmax with regression in place of classes), starting from the ridge map, by Adam over batches.
 
     Parameters
     ----------
     steps
-        Gradient steps.
+        Number of gradient steps.
     batch
-        Queries in each; a step costs batch² times the dimensions.
+        Queries per step; a step costs batch² times the number of dimensions.
     rate
-        Length of a step against the size of the map's entries.
+        Learning rate, relative to the mean size of the map's entries.
     n_effective
-        Effective number of neighbors in a batch, (Σ p)² / Σ p², at the start: it sets the scale of the map.
+        Effective number of neighbors in a batch, (Σ p)² / Σ p², at the start; it sets the scale of the map.
     random_state
-        Seed of the batches.
+        Random seed of the batches.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class NCAMetric(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, points: Float64, targets: Float64) -> Self:
-        """Descend from the ridge map."""
-        x, t = _centred(points, targets)
+        """Fit the map by gradient descent from the ridge map."""
+        x, t = _center(points, targets)
         t = t / max(np.sqrt((t * t).sum(axis=1).mean()), np.finfo(np.float64).tiny)
         rng = np.random.default_rng(self.random_state)
         size = min(self.batch, len(x))
@@ -104,20 +104,20 @@ class NCAMetric(BaseEstimator):
         momentum, variance = np.zeros_like(linear), np.zeros_like(linear)
         for step in range(1, self.steps + 1):
             chosen = rng.choice(len(x), size, replace=False)
-            slope = x[chosen].T @ _slope(x[chosen] @ linear, t[chosen])
-            momentum = 0.9 * momentum + 0.1 * slope
-            variance = 0.99 * variance + 0.01 * slope**2
-            ahead = momentum / (1 - 0.9**step)
-            linear = linear - unit * ahead / (np.sqrt(variance / (1 - 0.99**step)) + 1e-12)
+            gradient = x[chosen].T @ _gradient(x[chosen] @ linear, t[chosen])
+            momentum = 0.9 * momentum + 0.1 * gradient
+            variance = 0.99 * variance + 0.01 * gradient**2
+            corrected = momentum / (1 - 0.9**step)
+            linear = linear - unit * corrected / (np.sqrt(variance / (1 - 0.99**step)) + 1e-12)
         self.map_: Float64 = linear
         return self
 
     def transform(self, points: Float64) -> Float64:
-        """The points in the learned space."""
+        """Map points to the learned space."""
         return points @ self.map_
 
     def _scale(self, z: Float64) -> float:
-        """The factor of `z` that gives the median query `n_effective` neighbors, by bisection of its logarithm."""
+        """Return the factor of `z` at which the median query has `n_effective` neighbors, by bisection."""
         low, high = -12.0, 12.0
         for _ in range(24):
             middle = (low + high) / 2
@@ -127,29 +127,29 @@ class NCAMetric(BaseEstimator):
 
 
 def _neighbors(z: Float64) -> Float64:
-    """p_ij: the softmax of minus the squared distance over the other points."""
+    """Return p_ij: the softmax of the negative squared distances to the other points."""
     norms = (z * z).sum(axis=1)
-    far = norms[:, None] + norms - 2 * z @ z.T
-    np.fill_diagonal(far, np.inf)
-    p: Float64 = np.exp(far.min(axis=1, keepdims=True) - far)
+    squares = norms[:, None] + norms - 2 * z @ z.T
+    np.fill_diagonal(squares, np.inf)
+    p: Float64 = np.exp(squares.min(axis=1, keepdims=True) - squares)
     p /= p.sum(axis=1, keepdims=True)
     return p
 
 
-def _slope(z: Float64, t: Float64) -> Float64:
-    """Gradient of the mean of |t_i - Σ_j p_ij t_j|² in z."""
+def _gradient(z: Float64, t: Float64) -> Float64:
+    """Return the gradient of the mean of |t_i - Σ_j p_ij t_j|² with respect to z."""
     p = _neighbors(z)
     by_p = 2 * (p @ t - t) @ t.T / len(t)
     by_distance = p * ((p * by_p).sum(axis=1, keepdims=True) - by_p)
     both = by_distance + by_distance.T
-    slope: Float64 = 2 * (both.sum(axis=1)[:, None] * z - both @ z)
-    return slope
+    gradient: Float64 = 2 * (both.sum(axis=1)[:, None] * z - both @ z)
+    return gradient
 
 
-def _centred(points: Float64, targets: Float64) -> tuple[Float64, Float64]:
+def _center(points: Float64, targets: Float64) -> tuple[Float64, Float64]:
     if targets.ndim != 2 or len(targets) != len(points):
         raise DataError(f"a metric needs one target vector per query ({len(points)}), got shape {targets.shape}")
     if not np.isfinite(targets).all():
-        raise DataError("targets hold missing values: give each training query a finite vector")
+        raise DataError("targets contain missing or infinite values: give each training query a finite vector")
     points = points.astype(np.float64)
     return points - points.mean(axis=0), targets - targets.mean(axis=0, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Scales and principal components of descriptions."""
+"""Scaling and principal components of descriptions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kinrank.errors import ParameterError
 
 
 def moments(raw: Float64) -> tuple[Float64, Float64]:
-    """Mean and 1 / deviation of each column over what is known; the latter 0 where nothing varies."""
+    """Return the mean and 1 / standard deviation of each column, ignoring NaN; the latter is 0 for constant columns."""
     known = ~np.isnan(raw)
     counts = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, raw, 0.0).sum(axis=0) / counts
     deviation = np.sqrt((np.where(known, raw - mean, 0.0) ** 2).sum(axis=0) / counts)
-    # Below the rounding of float32 features a deviation is noise.
+    # A deviation below the rounding of float32 features is noise.
     varies = deviation > 1e-7 * np.abs(mean)
     return mean, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
 
 
 def block_scale(scale: Float64, widths: Mapping[str, int], weights: Mapping[str, float]) -> Float64:
-    """`scale` times block weight / sqrt(block size), counting the numbers that vary."""
+    """Return `scale` times block weight / sqrt(block size), counting only values that vary."""
     parts = []
     start = 0
     for block, width in widths.items():
@@ -35,12 +35,12 @@ def block_scale(scale: Float64, widths: Mapping[str, int], weights: Mapping[str,
 
 
 def components(points: Float64, n_components: int | Mapping[str, int], widths: Mapping[str, int]) -> Float64:
-    """The map to principal components: of all blocks, or of each named one beside the others as they are."""
+    """Return the map to principal components, of all blocks together or of the named blocks only."""
     if not isinstance(n_components, Mapping):
         return principal(points, n_components)
     unknown = n_components.keys() - widths.keys()
     if unknown:
-        raise ParameterError(f"n_components names {sorted(unknown)}, but the blocks are {list(widths)}")
+        raise ParameterError(f"n_components names unknown blocks {sorted(unknown)}: the blocks are {list(widths)}")
     maps = []
     start = 0
     for block, width in widths.items():
@@ -51,7 +51,7 @@ def components(points: Float64, n_components: int | Mapping[str, int], widths: M
 
 
 def principal(points: Float64, count: int) -> Float64:
-    """The `count` directions of largest variance, as columns; all of them where there are fewer.
+    """Return the `count` directions of largest variance as columns, or all if there are fewer.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a user may type for ``describe=``, read in one place."""
+"""Parse the ``describe=`` argument."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SUMMARIES = ("mean", "std", "max", "size", "predictors")
 COLUMN = "column:"
 _QUANTILE = re.compile(r"q(\d{1,2})\Z")
 
-# Blocks of one or a few numbers count half a block of features; the query's text, which no summary of its
-# candidates knows, counts double. Chosen on the validation queries of MSRD.
+# Blocks of a few values count half as much as a block of features; the text, which adds information that the
+# candidates do not have, counts double. Chosen on the validation queries of MSRD.
 _WEIGHTS = {"size": 0.5, "predictors": 0.5, "text": 2.0}
 
 
 def parse_blocks(spec: Spec, *, scored: bool) -> dict[str, float]:
-    """Block names with their weights, in one order however they were typed.
+    """Return block names and weights, in an order that does not depend on the input.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ def parse_blocks(spec: Spec, *, scored: bool) -> dict[str, float]:
         ``"mean"``, ``"summaries+text"``, a list of block names, or a mapping from block name to weight.
         ``"summaries"`` stands for mean, std, max, size and predictors.
     scored
-        Whether there is a reference column. Without one ``"summaries"`` leaves the predictors out, and asking
-        for them by name is an error.
+        Whether there is a reference feature. Without one, ``"summaries"`` omits the predictors, and naming them
+        is an error.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def parse_blocks(spec: Spec, *, scored: bool) -> dict[str, float]:
         spec = spec.split("+")
     given = spec if isinstance(spec, Mapping) else dict.fromkeys(spec)
     if not isinstance(spec, Mapping) and len(given) < len(spec):
-        raise ParameterError(f"describe names a block twice: {list(spec)!r}; name each once")
+        raise ParameterError(f"describe names a block twice, got {list(spec)!r}: name each block once")
     weights: dict[str, float] = {}
     for name, weight in given.items():
         if name == "summaries":
@@ -56,28 +56,30 @@ def parse_blocks(spec: Spec, *, scored: bool) -> dict[str, float]:
             weights[name] = default_weight(name) if weight is None else float(weight)
     for name, value in weights.items():
         if not (np.isfinite(value) and value > 0):
-            raise ParameterError(f"the weight of block {name!r} must be above 0, got {value}; leave the block out")
+            raise ParameterError(
+                f"the weight of block {name!r} must be above 0, got {value}: use a positive weight or omit the block"
+            )
     if not weights:
         raise ParameterError("describe names no block: give at least one, such as 'mean'")
-    return {name: weights[name] for name in sorted(weights, key=_place)}
+    return {name: weights[name] for name in sorted(weights, key=_sort_key)}
 
 
-def _place(block: str) -> tuple[int, str]:
-    """One order of blocks however they were typed, so that saved settings and arrays meet again."""
+def _sort_key(block: str) -> tuple[int, str]:
+    """Return the sort key of a block, so that saved settings and arrays match."""
     return (BLOCKS.index(block) if block in BLOCKS else len(BLOCKS), block)
 
 
 def default_weight(block: str) -> float:
-    """What a block counts where the user gives no weight."""
+    """Return the weight of a block if none is given."""
     return 0.5 if block.startswith(COLUMN) else _WEIGHTS.get(block, 1.0)
 
 
-def quantile_of(block: str) -> float | None:
-    """The share that a block such as ``q25`` asks for; None for other blocks.
+def parse_quantile(block: str) -> float | None:
+    """Return the quantile of a block such as ``q25``, or None for other blocks.
 
     Examples
     --------
-    >>> quantile_of("q25")
+    >>> parse_quantile("q25")
     0.25
     """
     match = _QUANTILE.match(block)
@@ -86,7 +88,11 @@ def quantile_of(block: str) -> float | None:
 
 def _check_name(name: str, scored: bool) -> None:
     if name == "predictors" and not scored:
-        raise ParameterError("the block 'predictors' reads the reference scores: give reference=, a feature")
-    if name not in BLOCKS and quantile_of(name) is None and not (name.startswith(COLUMN) and len(name) > len(COLUMN)):
+        raise ParameterError("the block 'predictors' needs reference scores: set reference= to a feature")
+    if (
+        name not in BLOCKS
+        and parse_quantile(name) is None
+        and not (name.startswith(COLUMN) and len(name) > len(COLUMN))
+    ):
         choices = ", ".join(repr(block) for block in ("summaries", *BLOCKS, "q25", "column:NAME"))
-        raise ParameterError(f"unknown block {name!r} in describe: choose among {choices}")
+        raise ParameterError(f"unknown block {name!r} in describe: choose from {choices}")

@@ -1,4 +1,4 @@
-"""Numbers that sum up the candidates of a query: one pass over ragged groups."""
+"""Summary statistics of the candidates of each query."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import numpy as np
 
 STATISTICS = ("mean", "std", "max", "min")
 PREDICTORS = ("nqc", "wig", "gap")
-_WIG_DEPTH = 5  # the documents that Zhou and Croft (2007) average
+_WIG_DEPTH = 5  # number of documents averaged by Zhou and Croft (2007)
 
 
 @numba.njit(cache=True, nogil=True)
 def top_rows(X, start, stop, reference, depth):  # type: ignore[no-untyped-def]
-    """The rows of the best `depth` candidates by column `reference`; ties and no reference (-1): as given.
+    """Return the rows of the top `depth` candidates by column `reference`, or the first rows if it is -1.
 
-    A candidate without a score comes last.
+    Ties keep the given order, and candidates without a score come last.
     """
     n = stop - start
     if reference < 0 or n <= depth:
@@ -28,7 +28,7 @@ def top_rows(X, start, stop, reference, depth):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def statistics(X, offsets, reference, depth):  # type: ignore[no-untyped-def]
-    """Mean, std, max and min of every feature over each query's top documents; NaN where nothing is known.
+    """Return mean, std, max and min of every feature over each query's top documents; NaN if unknown.
 
     Only finite values count. The result has shape (queries, 4, features), in the order of `STATISTICS`.
     """
@@ -52,7 +52,7 @@ def statistics(X, offsets, reference, depth):  # type: ignore[no-untyped-def]
                 mean[j], high[j], low[j] = np.nan, np.nan, np.nan
             else:
                 mean[j] /= counts[j]
-        for row in rows:  # a second pass: the difference of two large sums would lose a small deviation
+        for row in rows:  # second pass: the difference of two large sums would lose a small deviation
             for j in range(n_features):
                 value = np.float64(X[row, j])
                 if np.isfinite(value):
@@ -64,7 +64,7 @@ def statistics(X, offsets, reference, depth):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def quantiles(X, offsets, reference, depth, share):  # type: ignore[no-untyped-def]
-    """The quantile `share` of every feature over each query's top documents, between values linearly."""
+    """Return the quantile `share` of every feature over each query's top documents, interpolated linearly."""
     n_features = X.shape[1]
     result = np.full((len(offsets) - 1, n_features), np.nan)
     values = np.empty(depth)
@@ -87,12 +87,12 @@ def quantiles(X, offsets, reference, depth, share):  # type: ignore[no-untyped-d
 
 @numba.njit(cache=True, nogil=True)
 def predictors(X, offsets, reference, depth):  # type: ignore[no-untyped-def]
-    """How a query's reference scores fall, in the order of `PREDICTORS`; NaN where they cannot say.
+    """Return query performance predictors from the reference scores, in the order of `PREDICTORS`; NaN if undefined.
 
-    nqc: deviation of the top scores over the size of the mean score (after Shtok et al. 2012).
-    wig: mean of the top five above the mean of the list, in deviations (after Zhou and Croft 2007).
-    gap: the first above the second, in deviations.
-    The papers normalize by the score of the whole collection; the list stands in for it, so no text is needed.
+    nqc: standard deviation of the top scores over |mean score| (after Shtok et al. 2012).
+    wig: mean of the top five minus the mean of the list, in standard deviations (after Zhou and Croft 2007).
+    gap: the first score minus the second, in standard deviations.
+    The papers normalize by the score of the whole collection; here the list replaces it, so no text is needed.
     """
     result = np.full((len(offsets) - 1, 3), np.nan)
     for q in range(len(offsets) - 1):

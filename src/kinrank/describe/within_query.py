@@ -1,4 +1,4 @@
-"""Where a candidate stands among the candidates of its query: what a threshold on a raw feature cannot say."""
+"""Features relative to the other candidates of the same query."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from numpy.typing import NDArray
 
 
 def relative_features(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
-    """How far above its query's mean each value lies, in deviations, and how many candidates stand before it.
+    """Return the z-score and the rank of each value within its query.
 
-    Candidates that tie share the mean of their places, so the order of the rows tells nothing. A value that is missing
-    or infinite stands nowhere: it has NaN for both, and the others are counted without it.
+    Tied candidates share the mean of their ranks, so row order does not matter. Missing and infinite values get NaN
+    for both and are ignored when the others are ranked.
 
     Parameters
     ----------
     X
-        Values, one row per candidate.
+        Features, one row per candidate.
     offsets
-        Where each query begins; the last is the number of rows.
+        Query i owns rows ``offsets[i]:offsets[i + 1]``.
 
     Returns
     -------
     float32 array of shape (rows, 2 features)
-        All deviations, then all places; the highest value has place 0.
+        All z-scores, then all ranks; the highest value has rank 0.
 
     Examples
     --------
@@ -31,11 +31,11 @@ def relative_features(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDA
     >>> relative_features(X, np.array([0, 3, 4])).astype(float).round(2).tolist()
     [[-0.71, 1.5], [1.41, 0.0], [-0.71, 1.5], [0.0, 0.0]]
     """
-    return _standings(np.ascontiguousarray(X, dtype=np.float32), offsets)  # type: ignore[no-any-return]
+    return _relative_features(np.ascontiguousarray(X, dtype=np.float32), offsets)  # type: ignore[no-any-return]
 
 
 def standardize(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Scores of each query brought to mean 0 and deviation 1, so that those of different models can be added.
+    """Standardize the scores of each query to mean 0 and standard deviation 1, so that models can be combined.
 
     Examples
     --------
@@ -47,14 +47,14 @@ def standardize(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDAr
     counts = np.maximum(sizes, 1)
     centered = scores - (np.bincount(queries, scores, len(sizes)) / counts)[queries]
     deviation = np.sqrt(np.bincount(queries, centered**2, len(sizes)) / counts)[queries]
-    # Scores that differ by rounding alone are equal: dividing by their deviation would make noise an order.
+    # Scores that differ only by rounding count as equal; dividing by their deviation would amplify noise.
     flat = deviation <= 1e-12 * (1.0 + np.abs(scores))
     return np.where(flat, 0.0, centered / np.where(flat, 1.0, deviation))
 
 
 @numba.njit(cache=True, nogil=True)
-def _standings(X, offsets):  # type: ignore[no-untyped-def]
-    """Sort each feature of each query once; ties are runs of the sorted values."""
+def _relative_features(X, offsets):  # type: ignore[no-untyped-def]
+    """Compute z-scores and ranks; ties are runs of equal sorted values."""
     n_features = X.shape[1]
     result = np.full((X.shape[0], 2 * n_features), np.nan, dtype=np.float32)
     for q in range(len(offsets) - 1):

@@ -30,6 +30,6 @@ def make_learner(learner: str | Learner) -> Learner:
         made: Learner = LEARNERS.make(learner)
         return made
     if not isinstance(learner, Learner):
-        raise ParameterError(f"learner must be a name or a Learner, got {learner!r}: choose among {list(LEARNERS)}")
+        raise ParameterError(f"learner must be a name or a Learner, got {learner!r}: choose from {list(LEARNERS)}")
     unfitted: Learner = clone(learner)
     return unfitted
