@@ -1,4 +1,4 @@
-"""What every index must do; a registered one is checked by being registered."""
+"""Checks that every registered index must pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kinrank.neighbors import NeighborIndex
 
 
 def brute_force(points: NDArray[np.float32], query: NDArray[np.float32]) -> tuple[NDArray, NDArray]:
-    """All distances in float64 with the order they give, ties by position."""
+    """Return all distances in float64 and their order, ties by position."""
     gaps = points.astype(np.float64) - query.astype(np.float64)
     distances = np.sqrt((gaps**2).sum(axis=1))
     return distances, np.lexsort((np.arange(len(points)), distances))
@@ -61,19 +61,19 @@ def check_batch_equals_one_by_one(index: NeighborIndex) -> None:
         np.testing.assert_array_equal(one[0], distances[row])
 
 
-def check_all_points_can_be_asked_for(index: NeighborIndex) -> None:
+def check_k_can_be_all_points(index: NeighborIndex) -> None:
     points = cloud(200, 5)
     _, indices = index.fit(points).query(points[:3], 200)
     for row in range(3):
         np.testing.assert_array_equal(indices[row], brute_force(points, points[row])[1])
 
 
-def check_one_point(index: NeighborIndex) -> None:
+def check_single_point_index(index: NeighborIndex) -> None:
     distances, indices = index.fit([[1.0, 2.0]]).query([[1.0, 0.0]], 1)
     assert (distances.tolist(), indices.tolist()) == ([[2.0]], [[0]])
 
 
-def check_radius(index: NeighborIndex) -> None:
+def check_radius_matches_brute_force(index: NeighborIndex) -> None:
     points, queries = cloud(500, 6), cloud(10, 6, seed=1)
     distances, indices, offsets = index.fit(points).query_radius(queries, 2.5)
     for row, query in enumerate(queries):
@@ -100,19 +100,19 @@ def check_removing_equals_never_added(index: NeighborIndex) -> None:
     np.testing.assert_array_equal(removed[0], never[0])
 
 
-def check_state_comes_back(index: NeighborIndex) -> None:
+def check_state_round_trip(index: NeighborIndex) -> None:
     points, queries = cloud(900, 8), cloud(5, 8, seed=1)
     before = index.fit(points).query(queries, 20)
     state = index.get_state()
     for array in state.values():
         assert array.dtype != object
-        array.flags.writeable = False  # as it is when mapped from a file
+        array.flags.writeable = False  # as when memory-mapped
     after = clone(index).set_state(state).query(queries, 20)
     np.testing.assert_array_equal(after[1], before[1])
     np.testing.assert_array_equal(after[0], before[0])
 
 
-def check_refuses_nonsense(index: NeighborIndex) -> None:
+def check_bad_arguments_raise(index: NeighborIndex) -> None:
     with pytest.raises(ParameterError, match="call fit first"):
         clone(index).query([[1.0]], 1)
     with pytest.raises(DataError, match="point 1 has a coordinate that is missing"):
@@ -126,7 +126,7 @@ def check_refuses_nonsense(index: NeighborIndex) -> None:
         index.query(cloud(1, 2), 1)
     with pytest.raises(ParameterError, match="radius must not be negative"):
         index.query_radius(cloud(1, 3), -1.0)
-    with pytest.raises(ParameterError, match="position 60 is not among"):
+    with pytest.raises(ParameterError, match="position 60 is out of range"):
         index.remove([60])
 
 

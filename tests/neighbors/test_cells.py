@@ -1,4 +1,4 @@
-"""CellTree: a partition that is found again, the same whoever asks."""
+"""CellTree: a reproducible partition of points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cloud(n: int, dim: int = 3, seed: int = 0) -> np.ndarray:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 150), st.integers(1, 130))
-def test_every_point_is_in_the_nearest_cell_of_the_nearest_group(seed: int, n_points: int, n_cells: int) -> None:
+def test_points_are_assigned_to_the_nearest_cell_of_the_nearest_group(seed: int, n_points: int, n_cells: int) -> None:
     points = cloud(n_points, seed=seed)
     tree = CellTree(n_cells).fit(points)
     assert 1 <= len(tree) <= min(n_cells, n_points)
@@ -29,7 +29,7 @@ def test_every_point_is_in_the_nearest_cell_of_the_nearest_group(seed: int, n_po
         assert distance == pytest.approx(gaps.min(), abs=1e-6)
 
 
-def test_as_many_cells_as_points_are_the_points() -> None:
+def test_one_cell_per_point_has_the_points_as_centers() -> None:
     points = cloud(300)
     tree = CellTree(300).fit(points)
     assert len(tree) == 300
@@ -52,10 +52,10 @@ def test_two_levels_are_nearly_as_good_as_one(monkeypatch: pytest.MonkeyPatch) -
     assert np.mean(two**2) < 1.15 * np.mean(flat.assign(points)[1] ** 2)
 
 
-def test_the_same_points_give_the_same_cells_and_a_state_restores_them() -> None:
+def test_fit_is_deterministic_and_state_restores_it() -> None:
     points = cloud(1000)
-    tree, again = CellTree(100).fit(points), CellTree(100).fit(points)
-    np.testing.assert_array_equal(tree.centers_, again.centers_)
+    tree, second = CellTree(100).fit(points), CellTree(100).fit(points)
+    np.testing.assert_array_equal(tree.centers_, second.centers_)
     restored = CellTree.from_state(tree.get_state())
     for mine, theirs in zip(tree.assign(points), restored.assign(points), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -64,7 +64,7 @@ def test_the_same_points_give_the_same_cells_and_a_state_restores_them() -> None
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=20), st.integers(20, 300))
-def test_cells_are_shared_out_by_size(sizes: list[int], total: int) -> None:
+def test_cells_are_distributed_by_group_size(sizes: list[int], total: int) -> None:
     shares = _shares(np.array(sizes), total)
     assert shares.min() >= 1
     assert abs(shares.sum() - total) <= len(sizes)
@@ -72,8 +72,8 @@ def test_cells_are_shared_out_by_size(sizes: list[int], total: int) -> None:
     assert np.all(np.abs(shares - np.maximum(exact, 1)) <= 1)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(ParameterError, match="at least one cell, got 0"):
+def test_bad_arguments_raise() -> None:
+    with pytest.raises(ParameterError, match="n_cells must be at least 1, got 0"):
         CellTree(0).fit(cloud(3))
     with pytest.raises(DataError, match="the cells have 3 dimensions, got points of 2"):
         CellTree(2).fit(cloud(5)).assign(cloud(5, dim=2))

@@ -19,7 +19,7 @@ from tests.neighbors.index_checks import CHECKS, brute_force
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", list(INDEXES))
-def test_contract(name: str, check: Callable[[NeighborIndex], None]) -> None:
+def test_index_passes_check(name: str, check: Callable[[NeighborIndex], None]) -> None:
     check(INDEXES[name]())
 
 
@@ -29,15 +29,15 @@ def test_contract(name: str, check: Callable[[NeighborIndex], None]) -> None:
     k=st.integers(1, 40),
 )
 @settings(max_examples=100, deadline=None)
-def test_exact_order_is_that_of_float64_far_from_the_origin(points: np.ndarray, shift: float, k: int) -> None:
+def test_exact_order_matches_float64_far_from_the_origin(points: np.ndarray, shift: float, k: int) -> None:
     points = points + np.float32(shift)
     k = min(k, len(points))
     _, indices = ExactIndex().fit(points).query(points[:1], k)
     np.testing.assert_array_equal(indices[0], brute_force(points, points[0])[1][:k])
 
 
-def test_float32_alone_would_get_it_wrong() -> None:
-    # Far from the origin the product form loses all digits of these distances; the refined order does not.
+def test_exact_index_corrects_float32_rounding() -> None:
+    # Far from the origin, the product form loses all digits of these distances.
     points = (1e4 + np.random.default_rng(0).standard_normal((2000, 40))).astype(np.float32)
     naive = (points * points).sum(axis=1) - 2 * points @ points[0]
     truth = brute_force(points, points[0])[1][:50]
@@ -45,15 +45,15 @@ def test_float32_alone_would_get_it_wrong() -> None:
     np.testing.assert_array_equal(ExactIndex().fit(points).query(points[:1], 50)[1][0], truth)
 
 
-def test_batches_larger_than_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
     whole = ExactIndex().fit(points).query(points, 7)[1]
     monkeypatch.setattr(kinrank.neighbors.base, "_CHUNK", 250)
     np.testing.assert_array_equal(ExactIndex().fit(points).query(points, 7)[1], whole)
 
 
-def test_no_query_gives_no_answer_but_an_error() -> None:
-    with pytest.raises(DataError, match="none empty"):
+def test_empty_query_raises() -> None:
+    with pytest.raises(DataError, match="non-empty array"):
         ExactIndex().fit([[1.0]]).query(np.empty((0, 1)), 1)
 
 
@@ -69,14 +69,14 @@ def test_faiss_settings_trade_time_for_recall() -> None:
     assert recall(FaissHNSWIndex(n_links=4, ef_construction=8)) < recall(FaissHNSWIndex(ef_search=800))
 
 
-def test_ivf_answers_in_full_where_its_cells_hold_too_little() -> None:
+def test_ivf_scans_when_its_cells_hold_too_few_points() -> None:
     points = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
     index = FaissIVFIndex(n_cells=20, n_probe=1).fit(points)
     truth = brute_force(points, points[0])[1][:90]
     np.testing.assert_array_equal(index.query(points[:1], 90)[1][0], truth)
 
 
-def test_faiss_threads_are_put_back() -> None:
+def test_faiss_threads_are_restored() -> None:
     faiss = import_extra("faiss", "faiss")
     before = faiss.omp_get_max_threads()
     points = np.zeros((50, 2), dtype=np.float32)
@@ -84,7 +84,7 @@ def test_faiss_threads_are_put_back() -> None:
     assert faiss.omp_get_max_threads() == before
 
 
-def test_choice_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_is_chosen_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_index(10_000, 430) == "exact"
     monkeypatch.setattr(kinrank.neighbors, "find_spec", lambda name: object())
     assert choose_index(1_000_000, 46) == "faiss-ivf"
@@ -92,7 +92,7 @@ def test_choice_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_index(1_000_000, 46) == "exact"
 
 
-def test_as_index() -> None:
+def test_make_index_returns_a_new_one() -> None:
     assert isinstance(make_index("auto", 100, 4), ExactIndex)
     assert isinstance(make_index("faiss-ivf", 100, 4), FaissIVFIndex)
     given_index = FaissIVFIndex(n_probe=3)

@@ -14,7 +14,7 @@ distances = st.lists(st.floats(0, 1e6), min_size=1, max_size=20).map(sorted)
 
 @pytest.mark.parametrize("kind", KERNELS)
 @given(far=distances)
-def test_weights_never_rise_with_distance(kind: str, far: list[float]) -> None:
+def test_weights_never_increase_with_distance(kind: str, far: list[float]) -> None:
     weights = neighbor_weights(far, kind)
     assert ((weights >= 0) & (weights <= 1)).all()
     assert (np.diff(weights) <= 0).all()
@@ -29,7 +29,7 @@ def test_rows_are_independent(kind: str) -> None:
         np.testing.assert_array_equal(together[row], neighbor_weights(far[row], kind))
 
 
-def test_values_by_hand() -> None:
+def test_values_of_a_small_example() -> None:
     far = [0.0, 1.0, 2.0]
     np.testing.assert_allclose(neighbor_weights(far, "tricube"), [1, 0.875**3, 0])
     np.testing.assert_allclose(neighbor_weights(far, "gaussian"), [1, np.exp(-0.5), np.exp(-2)])
@@ -38,11 +38,11 @@ def test_values_by_hand() -> None:
     assert neighbor_weights(far).tolist() == [1, 1, 1]
 
 
-def test_neighbors_all_at_the_bandwidth_count_alike() -> None:
+def test_neighbors_all_at_the_bandwidth_get_weight_1() -> None:
     assert neighbor_weights([3.0, 3.0], "tricube").tolist() == [1, 1]
     assert neighbor_weights([], "tricube").tolist() == []
 
 
-def test_unknown_kind() -> None:
-    with pytest.raises(ParameterError, match="unknown weights 'cubic': choose one of 'uniform'"):
+def test_unknown_kind_raises() -> None:
+    with pytest.raises(ParameterError, match="unknown weights 'cubic': choose from 'uniform'"):
         neighbor_weights([1.0], "cubic")

@@ -1,4 +1,4 @@
-"""Finding the judged queries most like the one at hand: one contract, several indexes."""
+"""Nearest-neighbor indexes over judged queries."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ INDEXES = Registry(
     },
 )
 
-# Numbers (points times dimensions) that one scan may read: a few milliseconds of one thread.
+# Values (points times dimensions) that one scan may read: a few milliseconds on one thread.
 _SCAN_LIMIT = 10_000_000
 
 
 def choose_index(n_points: int, dim: int) -> str:
-    """The name of the index to use at this size.
+    """Return the name of the index to use at this size.
 
-    The scan, while it reads no more than ten million numbers (``n_points * dim``): it is exact, needs no building,
-    and takes a fraction of a millisecond for 10,000 points in 46 dimensions. Beyond that FAISS's IVF, where FAISS is
-    installed: at 100,000 points it takes 0.4 of the scan's time for 98 in 100 neighbors, and is built in a second
-    where HNSW takes 16. IVF is thus faster before the limit; we keep exact answers as long as they cost a few
-    milliseconds. ``python -m benchmarks index_choice`` measures all of them.
+    The exact scan is used up to ten million values (``n_points * dim``): it needs no building and takes a fraction of
+    a millisecond for 10,000 points in 46 dimensions. Beyond that, FAISS's IVF is used if FAISS is installed: at
+    100,000 points it takes 0.4 of the scan's time, finds 98% of the neighbors, and is built in a second, compared with
+    16 for HNSW. IVF is faster well below the limit, but exact neighbors are preferred while they cost a few
+    milliseconds. ``python -m benchmarks index_choice`` measures all indexes.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def choose_index(n_points: int, dim: int) -> str:
 
 
 def make_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborIndex:
-    """An index that is ready to fit: ``"auto"``, a registered name, or a copy of an index with its settings.
+    """Return a new unfitted index: ``"auto"``, a registered name, or a clone of the index given.
 
     Examples
     --------
@@ -58,8 +58,8 @@ def make_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborI
     ExactIndex()
     """
     if isinstance(index, NeighborIndex):
-        copied: NeighborIndex = clone(index)
-        return copied
+        unfitted: NeighborIndex = clone(index)
+        return unfitted
     if not isinstance(index, str):
         raise ParameterError(f"index must be 'auto', a name or a NeighborIndex, got {type(index).__name__}")
     made: NeighborIndex = INDEXES.make(choose_index(n_points, dim) if index == "auto" else index)
@@ -67,10 +67,11 @@ def make_index(index: str | NeighborIndex, n_points: int, dim: int) -> NeighborI
 
 
 def restore_index(index: str | NeighborIndex, state: dict[str, NDArray[Any]]) -> NeighborIndex:
-    """The index whose `get_state` gave the state, as `make_index` made it.
+    """Restore an index made by `make_index` from its state.
 
-    What ``"auto"`` chose is seen in the state and not chosen again: a model answers as before where FAISS was installed
-    since, or where points that were added crossed the limit. Where FAISS is gone, the scan serves in its place.
+    With ``"auto"`` the type of index is read from the state, not chosen again, so that a model returns the same
+    neighbors even if FAISS was installed later or added points crossed the limit. If FAISS is no longer installed,
+    the exact scan replaces it.
 
     Examples
     --------

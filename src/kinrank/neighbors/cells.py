@@ -1,7 +1,7 @@
-"""Cells: points grouped by k-means in two levels, so that finding a point's cell costs the square root of their number.
+"""Two-level k-means: assigning a point costs the square root of the number of cells.
 
-Flat k-means into C cells costs n C d operations a round and C d for each point assigned. With a first level of about
-√C groups, each split into its share of the cells, both fall by √C: 65,536 cells are found and filled in minutes.
+Flat k-means with C cells costs n C d operations per iteration and C d per assigned point. With a first level of about
+√C groups, each split into its share of the cells, both fall by a factor of √C: 65,536 cells are fitted in minutes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from kinrank.arrays import Float32, Float64, Int64
 from kinrank.errors import DataError, ParameterError
 from kinrank.neighbors.base import as_points
 
-_ROUNDS = 25  # of k-means: cells need not be the best ones, only the same ones every time
-_FLAT = 64  # cells up to which one level does
-_POINTS_PER_GROUP = 256  # that the first level is found from
+_ITERATIONS = 25  # of k-means: cells need to be reproducible, not optimal
+_FLAT = 64  # up to this many cells, one level is enough
+_POINTS_PER_GROUP = 256  # sample size of the first level
 
-Run = Callable[[Callable[[Any], Any], list[Any]], Iterator[Any]]
+MapFunction = Callable[[Callable[[Any], Any], list[Any]], Iterator[Any]]
 
 
 class CellTree:
-    """Groups of points, each split into cells.
+    """Partition of points into groups, each split into cells, by k-means.
 
     Parameters
     ----------
     n_cells
-        How many cells; fewer where there are fewer different points.
+        Number of cells; fewer if there are fewer distinct points.
     seed
-        Of the first centers.
+        Random seed of the initial centers.
 
     Attributes
     ----------
@@ -61,19 +61,18 @@ class CellTree:
         self.n_cells = n_cells
         self.seed = seed
 
-    def fit(self, points: ArrayLike, run: Run = map) -> Self:
-        """Find the cells; the same points in the same order give the same cells, to the bit.
+    def fit(self, points: ArrayLike, run: MapFunction = map) -> Self:
+        """Fit the cells; the same points in the same order give identical cells.
 
         Parameters
         ----------
         points
             One per row.
         run
-            Calls a function for every item, here or elsewhere, and yields the results in order: groups are split
-            independently of each other.
+            Like `map`; called to split the groups, which can be done in parallel.
         """
         if self.n_cells < 1:
-            raise ParameterError(f"there must be at least one cell, got {self.n_cells}")
+            raise ParameterError(f"n_cells must be at least 1, got {self.n_cells}")
         array = as_points(points)
         wanted = min(self.n_cells, len(array))
         n_groups = 1 if wanted <= _FLAT else round(wanted**0.5)
@@ -87,21 +86,21 @@ class CellTree:
         return self
 
     def _centers(self, piece: tuple[Float32, int]) -> Float32:
-        """Of some points at most so many centers, none without a point."""
+        """Return at most `count` centers of some points, each with at least one point."""
         points, count = piece
         if count >= len(points):
             return np.unique(points, axis=0)
-        # One thread: with several, k-means adds up in whatever order they finish.
+        # With several threads, k-means sums in an order that varies between runs.
         with threadpool_limits(1), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than cells: fewer cells
-            found = KMeans(count, n_init=1, max_iter=_ROUNDS, random_state=self.seed).fit(points)
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than cells
+            found = KMeans(count, n_init=1, max_iter=_ITERATIONS, random_state=self.seed).fit(points)
         centers: Float32 = np.ascontiguousarray(found.cluster_centers_, dtype=np.float32)
         return centers[np.unique(_assign_flat(points, centers))]
 
     def assign(self, points: ArrayLike) -> tuple[Int64, Float64]:
-        """The cell of each point, and how far its center is.
+        """Return the cell of each point and the distance to its center.
 
-        The nearest center of the nearest group. A point's answer does not depend on the others in the call.
+        The cell is the nearest one of the nearest group, and does not depend on the other points in the call.
         """
         array = as_points(points)
         if array.shape[1] != self.centers_.shape[1]:
@@ -114,19 +113,19 @@ class CellTree:
         return len(self.centers_)
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """As plain arrays."""
+        """Return the cells as plain arrays."""
         return {"groups": self.groups_, "starts": self.starts_, "centers": self.centers_}
 
     @classmethod
     def from_state(cls, state: dict[str, NDArray[Any]]) -> Self:
-        """What `get_state` gave."""
+        """Restore cells from what `get_state` returned."""
         tree = cls(len(state["centers"]))
         tree.groups_, tree.starts_, tree.centers_ = state["groups"], state["starts"], state["centers"]
         return tree
 
 
 def _shares(sizes: Int64, total: int) -> Int64:
-    """`total` cells shared out by the sizes of the groups, at least one each."""
+    """Distribute `total` cells over groups in proportion to their sizes, at least one each."""
     exact = sizes * (total / sizes.sum())
     shares: Int64 = np.maximum(1, np.floor(exact)).astype(np.int64)
     most_lacking = np.argsort(shares - exact, kind="stable")
@@ -142,7 +141,7 @@ def _assign_flat(points: Float32, centers: Float32) -> Int64:
 
 @numba.njit(cache=True, nogil=True)
 def _assign(points, groups, starts, centers, cells, squares):  # type: ignore[no-untyped-def]
-    """Point by point, so that no batch decides a tie."""
+    """Assign points one by one, so that ties do not depend on the batch."""
     for p in range(len(points)):
         group, _ = _nearest(points[p], groups, 0, len(groups))
         cells[p], squares[p] = _nearest(points[p], centers, starts[group], starts[group + 1])
@@ -150,7 +149,7 @@ def _assign(points, groups, starts, centers, cells, squares):  # type: ignore[no
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _nearest(point, centers, first, last):  # type: ignore[no-untyped-def]
-    """The nearest of some centers, the first of equals, and its squared distance."""
+    """Return the nearest of some centers, the first one if tied, and its squared distance."""
     best, least = first, np.inf
     for c in range(first, last):
         total = 0.0

@@ -1,4 +1,4 @@
-"""The exact index: one matrix product, one partition."""
+"""Exact index: a brute-force scan."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from kinrank.neighbors.base import NeighborIndex
 
 
 class ExactIndex(NeighborIndex):
-    """The nearest points by a scan with BLAS, exact to float64.
+    """Exact index that scans all points with BLAS.
 
-    The scan runs in float32 with cached norms; whatever its rounding could have misplaced is measured again in
-    float64. The fastest index up to some hundred thousand points; needs no extra.
+    The scan runs in float32 with cached norms; distances that rounding could misorder are recomputed in float64. It is
+    the fastest index up to a few hundred thousand points and has no optional dependencies.
 
     Examples
     --------

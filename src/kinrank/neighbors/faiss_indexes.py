@@ -1,4 +1,4 @@
-"""Indexes on FAISS: flat (exact), IVF and HNSW (approximate). Needs ``kinrank[faiss]``."""
+"""FAISS indexes: flat (exact), IVF and HNSW (approximate). Needs ``pip install 'kinrank[faiss]'``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kinrank.arrays import Float32, Int64
 from kinrank.neighbors.base import RefinedIndex
 from kinrank.registry import import_extra
 
-_SPARE = 16  # more candidates than asked for, so that the order at the k-th place is decided in float64
+_EXTRA = 16  # additional points requested, so that float64 decides the order around the k-th
 
 
 class _FaissIndex(RefinedIndex):
-    """What the FAISS indexes share.
+    """Base class of the FAISS indexes.
 
     Parameters
     ----------
     n_threads
-        Threads for building and for batches. A single point is always searched with one: waking the others
+        Threads for building and for batches. A single point is always searched with one thread: waking others
         costs more than they save.
     """
 
@@ -32,7 +32,7 @@ class _FaissIndex(RefinedIndex):
 
     @abstractmethod
     def _make(self, faiss: Any, dim: int) -> Any:
-        """The FAISS index, empty."""
+        """Return an empty FAISS index."""
 
     def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
         found: tuple[Float32, Int64] = self._faiss.search(queries, k)
@@ -50,20 +50,20 @@ class _FaissIndex(RefinedIndex):
         with _threads(import_extra("faiss", "faiss"), self.n_threads):
             self._faiss.add(new)
 
-    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
-        wanted = min(k + _SPARE, len(self.points_))
+    def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
+        wanted = min(k + _EXTRA, len(self.points_))
         with _threads(import_extra("faiss", "faiss"), 1 if len(queries) == 1 else self.n_threads):
             squares, found = self._search(queries, wanted)
-        for query, near, candidates in zip(queries, squares, found, strict=True):
-            yield candidates[candidates >= 0] if self._complete(query, near, candidates, k) else None
+        for query, distances, positions in zip(queries, squares, found, strict=True):
+            yield positions[positions >= 0] if self._complete(query, distances, positions, k) else None
 
     def _complete(self, query: Float32, squares: Float32, found: Int64, k: int) -> bool:  # noqa: ARG002
-        """Whether enough was found; FAISS fills up with -1."""
+        """Return whether at least `k` points were found; FAISS pads with -1."""
         return bool(found[k - 1] >= 0)
 
 
 class FaissFlatIndex(_FaissIndex):
-    """The nearest points by FAISS's scan, exact.
+    """Exact index using FAISS's scan.
 
     Examples
     --------
@@ -75,13 +75,13 @@ class FaissFlatIndex(_FaissIndex):
         return faiss.IndexFlatL2(dim)
 
     def _complete(self, query: Float32, squares: Float32, found: Int64, k: int) -> bool:
-        # What was left out is no nearer than the last one found; it matters only within the rounding of the k-th.
+        # Points not returned are at least as far as the last one; they matter only within rounding of the k-th.
         margin = 2 * float(self._rounding(query[None])[0]) + 1e-6 * float(query @ query)
         return len(found) == len(self.points_) or float(squares[-1]) - float(squares[k - 1]) > margin
 
 
 class _ApproximateIndex(_FaissIndex):
-    """What takes long to build is saved as built: FAISS's own bytes beside the points."""
+    """Base class of indexes that are slow to build: the state includes the serialized FAISS index."""
 
     def get_state(self) -> dict[str, NDArray[Any]]:
         faiss = import_extra("faiss", "faiss")
@@ -89,21 +89,21 @@ class _ApproximateIndex(_FaissIndex):
 
     def set_state(self, state: dict[str, NDArray[Any]]) -> Self:
         faiss = import_extra("faiss", "faiss")
-        self._take(state["points"])
+        self._set_points(state["points"])
         self._faiss = faiss.deserialize_index(np.array(state["faiss"]))
         return self
 
 
 class FaissIVFIndex(_ApproximateIndex):
-    """Points in k-means cells, the nearest cells scanned: approximate.
+    """Approximate index: scan the k-means cells nearest to the query.
 
     Parameters
     ----------
     n_cells
-        Cells; None for the square root of the number of points.
+        Number of cells; defaults to the square root of the number of points.
     n_probe
-        Cells scanned for each query; None for a sixteenth of them, or more where those would hold fewer than
-        64 points for each neighbor asked for.
+        Cells scanned per query; defaults to a sixteenth of them, or more if those would hold fewer than 64 points
+        per requested neighbor.
     n_threads
         Threads for building and for batches.
 
@@ -123,10 +123,10 @@ class FaissIVFIndex(_ApproximateIndex):
     def _make(self, faiss: Any, dim: int) -> Any:
         cells = min(self.n_cells or round(len(self.points_) ** 0.5), len(self.points_))
         index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, cells)
-        # Cells need not be the best k-means: ten rounds on a sample build a million points in ten seconds.
+        # Cells need not be optimal: ten iterations on a sample index a million points in ten seconds.
         index.cp.niter = 10
         index.cp.max_points_per_centroid = 64
-        index.cp.min_points_per_centroid = 1  # fewer make coarse cells, not wrong ones: no warning
+        index.cp.min_points_per_centroid = 1  # fewer make coarse cells, not wrong ones: suppress the warning
         return index
 
     def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
@@ -139,15 +139,15 @@ class FaissIVFIndex(_ApproximateIndex):
 
 
 class FaissHNSWIndex(_ApproximateIndex):
-    """A navigable small-world graph: approximate, quick to answer and slow to build.
+    """Approximate index on a navigable small-world graph: fast to search, slow to build.
 
     Parameters
     ----------
     n_links
-        Links of each point.
+        Number of links per point.
     ef_construction, ef_search
-        Width of the search while building and while answering; the latter at least the neighbors asked for,
-        None for 1.25 times those.
+        Search width when building and when searching. `ef_search` is at least the number of neighbors requested
+        and defaults to 1.25 times that.
     n_threads
         Threads for building and for batches.
 
@@ -181,7 +181,7 @@ class FaissHNSWIndex(_ApproximateIndex):
 
 @contextmanager
 def _threads(faiss: Any, count: int) -> Iterator[None]:
-    """FAISS with this many threads, for as long as the block runs."""
+    """Set the number of FAISS threads within the block."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(count)
     try:

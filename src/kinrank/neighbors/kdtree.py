@@ -1,4 +1,4 @@
-"""The kd-tree, which the paper suggests for search: faster than a scan only in a few dimensions."""
+"""Exact index on a kd-tree: faster than a scan only in a few dimensions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kinrank.neighbors.base import RefinedIndex
 
 
 class KDTreeIndex(RefinedIndex):
-    """The nearest points by a kd-tree, exact (Geng et al. 2008, future work 2).
+    """Exact index on a kd-tree (suggested by Geng et al. 2008, future work 2).
 
-    With hundreds of neighbors in dozens of dimensions it visits nearly every leaf and loses to the scan.
+    With hundreds of neighbors in dozens of dimensions it visits nearly every leaf and is slower than the scan.
 
     Examples
     --------
@@ -25,11 +25,11 @@ class KDTreeIndex(RefinedIndex):
     def _build(self) -> None:
         self._tree = cKDTree(self.points_.astype(np.float64))
 
-    def _candidates(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
+    def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
         wanted = min(k + 1, len(self.points_))
         for query in queries:
             near, found = self._tree.query(query.astype(np.float64)[None], np.arange(1, wanted + 1))
             distances = np.ravel(near)
-            # A tie at the k-th place: the tree keeps any of the tied, the contract the first ones.
+            # With a tie at the k-th place, the tree returns any of the tied points, not the first ones.
             tied = wanted > k and distances[k] <= distances[k - 1] * (1 + 1e-12)
             yield None if tied else np.ravel(found)

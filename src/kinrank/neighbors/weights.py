@@ -1,4 +1,4 @@
-"""How much each neighbor counts: uniform, or less with distance."""
+"""Weights of neighbors: uniform, or decreasing with distance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from kinrank.arrays import Float64
 from kinrank.errors import ParameterError
 
-# A kernel maps u = distance / bandwidth to a weight; beyond the bandwidth the compact ones give nothing.
+# A kernel maps u = distance / bandwidth to a weight; compact kernels are 0 beyond the bandwidth.
 KERNELS: dict[str, Callable[[Float64], Float64]] = {
     "uniform": np.ones_like,
     "gaussian": lambda u: np.exp(-0.5 * (2 * u) ** 2),
@@ -21,24 +21,24 @@ KERNELS: dict[str, Callable[[Float64], Float64]] = {
 
 
 def neighbor_weights(distances: ArrayLike, kind: str = "uniform", bandwidth: ArrayLike | None = None) -> Float64:
-    """The weight of each neighbor in the local model, between 0 and 1.
+    """Return the weight of each neighbor in the local model, between 0 and 1.
 
     Parameters
     ----------
     distances
-        Of one query's neighbors, or one row per query, ascending.
+        Distances of one query's neighbors, or one row per query, ascending.
     kind
-        ``"uniform"``: all count 1, as in the paper. ``"gaussian"``: exp(-2 u²), u = distance / bandwidth.
-        ``"tricube"``: (1 - u³)³. ``"epanechnikov"``: 1 - u². ``"inverse"``: falls with 1 / distance, where
-        anything nearer than 1% of the bandwidth counts as that far, so that no single query takes all.
+        ``"uniform"``: 1, as in the KNN paper. ``"gaussian"``: exp(-2 u²), u = distance / bandwidth.
+        ``"tricube"``: (1 - u³)³. ``"epanechnikov"``: 1 - u². ``"inverse"``: proportional to 1 / distance, with
+        distances of at least 1% of the bandwidth, so that no single query dominates.
     bandwidth
-        The distance at which the compact kernels reach 0: one, or one per row. None for the distance of the
-        last neighbor; give the radius where neighbors are found by radius.
+        Distance at which the compact kernels reach 0: one number, or one per row. Defaults to the distance of the
+        last neighbor; pass the radius if neighbors were found by radius.
 
     Returns
     -------
     float64 array of the shape of `distances`
-        Where a row would be all 0, because every neighbor is at the bandwidth, it is all 1.
+        A row that would be all 0, because every neighbor is at the bandwidth, is all 1.
 
     Examples
     --------
@@ -46,12 +46,12 @@ def neighbor_weights(distances: ArrayLike, kind: str = "uniform", bandwidth: Arr
     [1.0, 0.75, 0.0]
     """
     if kind not in KERNELS:
-        raise ParameterError(f"unknown weights {kind!r}: choose one of {', '.join(map(repr, KERNELS))}")
-    far = np.asarray(distances, dtype=np.float64)
-    if far.shape[-1:] == (0,) or kind == "uniform":
-        return np.ones_like(far)
-    width = far[..., -1:] if bandwidth is None else np.asarray(bandwidth, dtype=np.float64)[..., None]
-    u = np.divide(far, width, out=np.zeros_like(far), where=width > 0)
+        raise ParameterError(f"unknown weights {kind!r}: choose from {', '.join(map(repr, KERNELS))}")
+    values = np.asarray(distances, dtype=np.float64)
+    if values.shape[-1:] == (0,) or kind == "uniform":
+        return np.ones_like(values)
+    width = values[..., -1:] if bandwidth is None else np.asarray(bandwidth, dtype=np.float64)[..., None]
+    u = np.divide(values, width, out=np.zeros_like(values), where=width > 0)
     weights = KERNELS[kind](u)
     weights[~weights.any(axis=-1)] = 1.0
     return weights
