@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
+import grimp
 import pytest
 
 import kinrank
@@ -54,6 +56,15 @@ def test_picture_of_layers_is_up_to_date():
     script = load_script("draw_layers")
     expected = script.draw(script.layers(), script.package_imports())
     assert script.PICTURE.read_text() == expected, "run python scripts/draw_layers.py"
+
+
+def test_no_import_cycle_between_modules():
+    graph = grimp.build_graph("kinrank", cache_dir=None)  # with imports inside functions and for type checkers
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' <- '.join(error.args[1])}")
 
 
 def test_every_dependency_has_a_reason():

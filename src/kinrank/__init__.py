@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kinrank.version import __version__
+
 if TYPE_CHECKING:
     from kinrank import datasets as datasets
     from kinrank import measure as measure
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from kinrank.rankers.local.choose import choose_neighbors as choose_neighbors
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
-
-__version__ = "0.1.0"
 
 # Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
 _PUBLIC = {

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-import kinrank
 from kinrank.arrays import Float64, State
 from kinrank.data.id_hashes import IdHashes, hash_ids
 from kinrank.data.queryset import QuerySet
@@ -21,6 +20,7 @@ from kinrank.learn.regressors import REGRESSORS
 from kinrank.neighbors import INDEXES
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord, decode, encode, write_model
+from kinrank.version import __version__
 
 _PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
 
@@ -58,9 +58,7 @@ class Persistent(BaseEstimator):
         check_is_fitted(self)
         params = encode(self.get_params(deep=False), _PARTS)
         name = RANKERS.name_of(type(self))
-        record = ModelRecord(
-            name, params, self.feature_names_, kinrank.__version__, self.get_state(), self.learned_from_
-        )
+        record = ModelRecord(name, params, self.feature_names_, __version__, self.get_state(), self.learned_from_)
         write_model(path, record, None if examples is None else (examples, self.predict(examples)))
 
     @classmethod
