@@ -1,4 +1,4 @@
-"""Small QuerySets for Hypothesis, and what it means that two are the same."""
+"""Hypothesis strategy for small QuerySets, and their comparison."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = st.text(alphabet="abcXYZ019-_.:/é語", min_size=1, max_size=8)
 
 @st.composite
 def query_sets(draw: st.DrawFn, *, words: st.SearchStrategy[str] = WORDS, columns: bool = True) -> QuerySet:
-    """Judged queries of any size from 1 x 1, rows in any order, with text or number ids."""
+    """Draw judged queries with rows in any order and text or number ids."""
     n_queries = draw(st.integers(1, 5))
     ids: list[Any] = draw(
         st.one_of(
@@ -42,7 +42,7 @@ def query_sets(draw: st.DrawFn, *, words: st.SearchStrategy[str] = WORDS, column
 
 
 def assert_same(a: QuerySet, b: QuerySet, *, names: bool = True) -> None:
-    """Equal to the last bit, NaN where NaN was; `names`: features and columns too."""
+    """Check that two sets are exactly equal, NaN included; `names` compares feature names and query columns too."""
     np.testing.assert_array_equal(a.X, b.X)
     assert a.X.dtype == b.X.dtype == np.float32
     np.testing.assert_array_equal(a.offsets, b.offsets)

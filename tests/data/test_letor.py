@@ -29,14 +29,14 @@ def read(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 @settings(deadline=None)  # the first call loads the compiled kernel
 @given(query_sets(columns=False))
-def test_written_sets_read_back_to_the_last_bit(tmp_path_factory: pytest.TempPathFactory, queries: QuerySet) -> None:
+def test_written_files_read_back_exactly(tmp_path_factory: pytest.TempPathFactory, queries: QuerySet) -> None:
     path = tmp_path_factory.mktemp("letor") / "judged.txt"
     write_letor(queries, path)
     assert_same(read_letor(path), queries)
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
-def test_packed_files(tmp_path: Path, suffix: str, pack) -> None:  # type: ignore[no-untyped-def]
+def test_compressed_files(tmp_path: Path, suffix: str, pack) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / f"judged.txt{suffix}"
     path.write_bytes(pack(TEXT))
     queries = read_letor(path)
@@ -61,7 +61,7 @@ NUMBERS = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(NUMBERS, min_size=1, max_size=8))
-def test_numbers_are_what_python_reads(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
+def test_numbers_equal_those_python_reads(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     path = tmp_path_factory.mktemp("letor") / "judged.txt"
     path.write_text("".join(f"{words[0]} qid:1 1:{word}\n" for word in words))
     queries = read_letor(path)
@@ -104,7 +104,7 @@ def test_document_ids_come_from_the_comment(read, comment: str, doc_id: str, val
     assert read(f"1 qid:1 1:{value} {comment}\n").doc_id.tolist() == [doc_id]
 
 
-def test_without_comments_there_are_no_document_ids(read) -> None:  # type: ignore[no-untyped-def]
+def test_file_without_comments_has_no_document_ids(read) -> None:  # type: ignore[no-untyped-def]
     assert read("1 qid:1 1:1\n").doc_id is None
 
 
@@ -128,7 +128,7 @@ def test_scattered_rows_are_grouped(read) -> None:  # type: ignore[no-untyped-de
     assert queries.in_caller_order(queries.X.ravel()).tolist() == [1, 2, 3]
 
 
-def test_number_of_features_can_be_said(read) -> None:  # type: ignore[no-untyped-def]
+def test_n_features_sets_the_number_of_columns(read) -> None:  # type: ignore[no-untyped-def]
     assert read("0 qid:1 1:1\n", n_features=3).X.tolist() == [[1, 0, 0]]
 
 
@@ -145,62 +145,62 @@ def test_number_of_features_can_be_said(read) -> None:  # type: ignore[no-untype
         ("1 qid:8 1:nano", "line 3: query 8: feature 1 is 'nano', expected a number"),
         ("1 qid:8 1:0x10", "line 3: query 8: feature 1 is '0x10'"),
         ("1 qid:8 1:1e", "line 3: query 8: feature 1 is '1e'"),
-        ("1 qid:8 1:1e39", "line 3: query 8: feature 1 is '1e39', expected a number that float32 can hold"),
+        ("1 qid:8 1:1e39", "line 3: query 8: feature 1 is '1e39', expected a number in the range of float32"),
         ("1 qid:8 0:1 1:2", "line 3: query 8: feature 0 in '0:1', but indices start at 1"),
-        ("1 qid:8 2:1 1:2", "line 3: query 8: feature 1 after feature 2, but indices ascend"),
+        ("1 qid:8 2:1 1:2", "line 3: query 8: feature 1 after feature 2, but indices must ascend"),
         ("1 qid:8 2:1 2:2", "line 3: query 8: feature 2 after feature 2"),
         ("1 qid:8 1 2:2", "line 3: query 8: expected index:value, found '1'"),
         ("1 qid:8 x:1", "line 3: query 8: expected index:value, found 'x:1'"),
         ("1 qid:8 -1:1", "line 3: query 8: expected index:value, found '-1:1'"),
-        ("1 qid:8 4:1", "line 3: query 8: feature 4, expected at most 3; raise n_features"),
+        ("1 qid:8 4:1", "line 3: query 8: feature 4, expected at most 3: increase n_features"),
         ("1 qid:8 99999999999999999999:1", "line 3: query 8: feature 99999999999999999999, expected at most 3"),
     ],
 )
-def test_broken_lines_are_named(read, line: str, match: str) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_line_raises_with_its_number(read, line: str, match: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(FileFormatError, match=match) as caught:
         read(f"1 qid:7 1:1\n# comment\n{line}\n0 qid:7 1:1\n", n_features=3)
     assert caught.value.line == 3
 
 
-def test_an_absurd_index_is_an_error_not_a_terabyte(read) -> None:  # type: ignore[no-untyped-def]
+def test_huge_feature_index_raises(read) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(FileFormatError, match="line 1: query 1: feature 20000000, expected at most 1000000"):
         read("0 qid:1 20000000:1\n")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# only words\n"])
-def test_a_file_without_rows(read, text: str) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(FileFormatError, match="no rows in it"):
+def test_file_without_rows_raises(read, text: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(FileFormatError, match="the file has no rows"):
         read(text)
 
 
 @pytest.mark.parametrize("value", [b"1", b"inf"])
-def test_ids_that_are_not_utf8(tmp_path: Path, value: bytes) -> None:
+def test_ids_that_are_not_utf8_raise(tmp_path: Path, value: bytes) -> None:
     (tmp_path / "latin.txt").write_bytes(b"1 qid:caf\xe9 1:" + value + b"\n")
     with pytest.raises(FileFormatError, match="an id is not UTF-8"):
         read_letor(tmp_path / "latin.txt")
 
 
-def test_the_last_line_may_be_one_that_python_reads(read) -> None:  # type: ignore[no-untyped-def]
+def test_python_can_read_the_last_line(read) -> None:  # type: ignore[no-untyped-def]
     np.testing.assert_array_equal(read("1 qid:1 1:1\n0 qid:1 1:inf").X.ravel(), [1, np.inf])
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_a_file_that_is_not_packed_or_cut_short(tmp_path: Path, suffix: str) -> None:
+def test_truncated_or_uncompressed_file_raises(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"judged.txt{suffix}"
     path.write_bytes(TEXT)
-    with pytest.raises(FileFormatError, match="cannot be unpacked"):
+    with pytest.raises(FileFormatError, match="cannot be decompressed"):
         read_letor(path)
     path.write_bytes((gzip if suffix == ".gz" else lzma).compress(TEXT)[:-4])
-    with pytest.raises(FileFormatError, match="cannot be unpacked"):
+    with pytest.raises(FileFormatError, match="cannot be decompressed"):
         read_letor(path)
 
 
 @pytest.mark.parametrize(("qid", "doc_id"), [("a b", "d"), ("a#b", "d"), ("a", "d e")])
-def test_ids_that_would_not_read_back_are_refused(tmp_path: Path, qid: str, doc_id: str) -> None:
+def test_writing_ids_with_whitespace_raises(tmp_path: Path, qid: str, doc_id: str) -> None:
     with pytest.raises(DataError, match="cannot be written to a LETOR file"):
         write_letor(QuerySet.from_arrays([[1.0]], [1], qid=[qid], doc_id=[doc_id]), tmp_path / "x.txt")
 
 
-def test_unjudged_queries_are_not_written_as_grade_zero(tmp_path: Path) -> None:
+def test_writing_unjudged_queries_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not judged"):
         write_letor(QuerySet.from_arrays([[1.0]], qid=[1]), tmp_path / "x.txt")

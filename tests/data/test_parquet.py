@@ -16,9 +16,9 @@ from kinrank.errors import DataError, ForeignFolderError, ParameterError
 from tests.data.query_sets import assert_same, query_sets
 
 
-@settings(max_examples=25, deadline=None)  # every example waits for the disk
+@settings(max_examples=25, deadline=None)  # every example writes to disk
 @given(queries=query_sets(), rows_per_block=st.integers(1, 16))
-def test_whole_streamed_and_through_a_folder(
+def test_written_files_read_back_whole_in_blocks_and_as_a_folder(
     tmp_path_factory: pytest.TempPathFactory, queries: QuerySet, rows_per_block: int
 ) -> None:
     path = tmp_path_factory.mktemp("parquet")
@@ -39,7 +39,7 @@ def numbered(first: int, last: int, size: int = 3) -> QuerySet:
     return QuerySet.from_arrays(qid[:, None].astype(float), qid % 2, qid=qid)
 
 
-def test_a_folder_of_files_is_one_stream_in_the_order_of_names(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     for day, (first, last) in {"day=2": (4, 6), "day=1": (0, 4)}.items():
         (tmp_path / day).mkdir()
         write_parquet(numbered(first, last), tmp_path / day / "part.parquet")
@@ -47,7 +47,7 @@ def test_a_folder_of_files_is_one_stream_in_the_order_of_names(tmp_path: Path) -
     assert_same(read_parquet(tmp_path), numbered(0, 6))
 
 
-def test_a_query_may_go_on_in_the_next_file_and_row_group(tmp_path: Path) -> None:
+def test_query_may_span_row_groups_and_files(tmp_path: Path) -> None:
     table = numbered(0, 3, size=5).to_table()
     pq.write_table(table.slice(0, 7), tmp_path / "1.parquet", row_group_size=2)
     pq.write_table(table.slice(7), tmp_path / "2.parquet", row_group_size=2)
@@ -57,13 +57,13 @@ def test_a_query_may_go_on_in_the_next_file_and_row_group(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("rows_per_block", [1, 2, 3, 4, 100])
 @pytest.mark.parametrize("qid", [["a", "b", "b", "a"], ["c", "a", "b", "a"]])
-def test_a_query_that_comes_back_is_named(tmp_path: Path, qid: list[str], rows_per_block: int) -> None:
+def test_query_with_scattered_rows_raises(tmp_path: Path, qid: list[str], rows_per_block: int) -> None:
     pq.write_table(pa.table({"qid": qid, "f": np.arange(4.0)}), tmp_path / "x.parquet")
-    with pytest.raises(DataError, match="query 'a' comes back after other queries"):
+    with pytest.raises(DataError, match="the rows of query 'a' are not adjacent"):
         list(iter_parquet(tmp_path / "x.parquet", rows_per_block=rows_per_block))
 
 
-def test_stream_errors(tmp_path: Path) -> None:
+def test_invalid_arguments_of_iter_parquet_raise(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": [1], "f": [1.0]}), tmp_path / "x.parquet")
     with pytest.raises(DataError, match="no column 'qid'"):
         list(iter_parquet(tmp_path / "x.parquet"))
@@ -95,14 +95,14 @@ def test_later_blocks_may_have_longer_ids(tmp_path: Path) -> None:
         (QuerySet.from_arrays([[1.0]], [1], qid=[2]), "'qid' is text in one block and numbers in another"),
     ],
 )
-def test_blocks_that_do_not_fit_leave_nothing_behind(tmp_path: Path, second: QuerySet, match: str) -> None:
+def test_incompatible_blocks_raise_and_leave_no_files(tmp_path: Path, second: QuerySet, match: str) -> None:
     first = QuerySet.from_arrays([[1.0]], [1], qid=["a"])
     with pytest.raises(DataError, match=match):
         write_folder([first, second], tmp_path / "set")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_blocks_and_a_folder_that_is_not_ours(tmp_path: Path) -> None:
+def test_write_folder_without_blocks_or_to_a_foreign_folder_raises(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no blocks to write"):
         write_folder([], tmp_path / "set")
     (tmp_path / "mine").mkdir()

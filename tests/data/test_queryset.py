@@ -15,7 +15,7 @@ X3 = np.arange(6.0).reshape(3, 2)
 
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=20))
-def test_rows_of_a_query_lie_together_in_given_order(qid: list[str]) -> None:
+def test_rows_are_grouped_by_query_in_given_order(qid: list[str]) -> None:
     row = np.arange(len(qid), dtype=np.float32)
     queries = QuerySet.from_arrays(row[:, None], row, qid=qid, doc_id=[f"d{i}" for i in range(len(qid))])
     assert queries.qid.tolist() == list(dict.fromkeys(qid))
@@ -28,18 +28,18 @@ def test_rows_of_a_query_lie_together_in_given_order(qid: list[str]) -> None:
 
 
 @given(query_sets(), st.data())
-def test_picking_is_the_queries_one_by_one(queries: QuerySet, data: st.DataObject) -> None:
+def test_selecting_queries_equals_selecting_them_one_by_one(queries: QuerySet, data: st.DataObject) -> None:
     index = data.draw(st.lists(st.integers(-len(queries), len(queries) - 1), unique_by=lambda i: i % len(queries)))
-    picked = queries[index]
-    assert picked.qid.tolist() == [queries.qid[i] for i in index]
+    selected = queries[index]
+    assert selected.qid.tolist() == [queries.qid[i] for i in index]
     for position, i in enumerate(index):
-        assert_same(picked[position], queries[i])
+        assert_same(selected[position], queries[i])
     mask = np.isin(np.arange(len(queries)), np.arange(len(queries))[index])
     assert_same(queries[mask], queries[sorted(i % len(queries) for i in index)])
 
 
 @given(query_sets(), st.slices(5))
-def test_slices_are_what_lists_say(queries: QuerySet, part: slice) -> None:
+def test_slices_work_as_for_lists(queries: QuerySet, part: slice) -> None:
     assert queries[part].qid.tolist() == queries.qid.tolist()[part]
     assert_same(queries[part], queries[np.arange(len(queries))[part]])
 
@@ -74,7 +74,7 @@ def test_saved_set_opens_memory_mapped(tmp_path: Path) -> None:
         opened.X[0, 0] = 1.0
 
 
-def test_saving_over_a_set_replaces_it_and_over_anything_else_is_refused(tmp_path: Path) -> None:
+def test_save_replaces_a_query_set_but_nothing_else(tmp_path: Path) -> None:
     one = QuerySet.from_arrays([[1.0]], qid=["a"])
     one.save(tmp_path / "set")
     QuerySet.from_arrays([[2.0]], qid=["b"]).save(tmp_path / "set")
@@ -86,7 +86,7 @@ def test_saving_over_a_set_replaces_it_and_over_anything_else_is_refused(tmp_pat
     assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
 
 
-def test_a_changed_byte_is_found(tmp_path: Path) -> None:
+def test_open_with_verify_detects_a_changed_byte(tmp_path: Path) -> None:
     QuerySet.from_arrays(X3, qid=[1, 1, 2]).save(tmp_path / "set")
     file = tmp_path / "set" / "X.npy"
     raw = bytearray(file.read_bytes())
@@ -118,12 +118,12 @@ def test_a_changed_byte_is_found(tmp_path: Path) -> None:
         (lambda: QuerySet.concat([]), "at least one"),
     ],
 )
-def test_errors_name_what_is_wrong(build, match: str) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_arguments_raise(build, match: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(DataError, match=match):
         build()
 
 
-def test_concat_refuses_sets_that_do_not_fit() -> None:
+def test_concat_of_incompatible_sets_raises() -> None:
     a = QuerySet.from_arrays([[1.0]], qid=["1"])
     with pytest.raises(DataError, match="query '1' is in more than one set"):
         QuerySet.concat([a, a])
@@ -133,6 +133,6 @@ def test_concat_refuses_sets_that_do_not_fit() -> None:
         QuerySet.concat([a, QuerySet.from_arrays([[1.0, 2.0]], qid=["2"])])
 
 
-def test_one_query_past_the_end_is_an_index_error() -> None:
+def test_position_out_of_range_raises_index_error() -> None:
     with pytest.raises(IndexError, match="query 1 is out of range for 1 queries"):
         QuerySet.from_arrays([[1.0]], qid=["a"])[1]

@@ -15,7 +15,7 @@ def numbered(n_queries: int) -> QuerySet:
 
 
 @given(st.integers(30, 300), st.integers(0, 5))
-def test_parts_hold_every_query_once_in_their_order(n_queries: int, seed: int) -> None:
+def test_every_query_is_in_one_part_in_its_order(n_queries: int, seed: int) -> None:
     parts = split_queries(numbered(n_queries), seed=seed)
     for part, share in zip(parts, (0.7, 0.1, 0.2), strict=True):
         assert abs(len(part) - share * n_queries) <= 1
@@ -24,7 +24,7 @@ def test_parts_hold_every_query_once_in_their_order(n_queries: int, seed: int) -
 
 
 @given(st.lists(st.integers(0, 30), min_size=100, max_size=150).filter(lambda g: len(set(g)) > 25))
-def test_no_group_in_two_parts(groups: list[int]) -> None:
+def test_groups_are_not_split(groups: list[int]) -> None:
     queries = numbered(len(groups)).replace(query_columns={"movie": np.array(groups)})
     by_name = split_queries(queries, (0.5, 0.5), group="movie")
     by_array = split_queries(queries, (0.5, 0.5), group=groups)
@@ -36,14 +36,14 @@ def test_no_group_in_two_parts(groups: list[int]) -> None:
         assert not set(rest.query_columns["movie"].tolist()) & set(fold.query_columns["movie"].tolist())
 
 
-def test_the_split_does_not_depend_on_the_order_of_queries() -> None:
+def test_split_does_not_depend_on_the_order_of_queries() -> None:
     queries = numbered(50)
     shuffled = queries[np.random.default_rng(1).permutation(50)]
     for a, b in zip(split_queries(queries, seed=3), split_queries(shuffled, seed=3), strict=True):
         assert set(a.qid) == set(b.qid)
 
 
-def test_the_seed_decides() -> None:
+def test_split_depends_on_the_seed() -> None:
     first, again, other = (split_queries(numbered(50), seed=seed)[0].qid.tolist() for seed in (0, 0, 1))
     assert first == again
     assert first != other
@@ -62,16 +62,20 @@ def test_folds_test_every_query_once(n_folds: int, n_queries: int) -> None:
 @pytest.mark.parametrize(
     ("split", "error", "match"),
     [
-        (lambda q: split_queries(q, (0.5, 0.6)), ParameterError, "add up to 1, got"),
+        (lambda q: split_queries(q, (0.5, 0.6)), ParameterError, "positive numbers with sum 1, got"),
         (lambda q: split_queries(q, (1.0,)), ParameterError, "two or more"),
         (lambda q: split_queries(q, (1.5, -0.5)), ParameterError, "positive"),
-        (lambda q: split_queries(q, group="movie"), ParameterError, r"'movie' is not a query column: there are \[\]"),
+        (
+            lambda q: split_queries(q, group="movie"),
+            ParameterError,
+            r"'movie' is not a query column: choose one of \[\]",
+        ),
         (lambda q: split_queries(q, group=[1, 2]), DataError, r"one value per query \(4\), got shape \(2,\)"),
         (lambda q: split_queries(q, group=[1, 1, 1, 1]), DataError, "would be empty: 4 queries in 1 groups"),
         (lambda q: fold_queries(q, 1), ParameterError, "n_folds must be at least 2, got 1"),
         (lambda q: fold_queries(q, 5), DataError, "part . of 5 would be empty"),
     ],
 )
-def test_splits_that_make_no_sense(split, error: type[Exception], match: str) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_split_raises(split, error: type[Exception], match: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error, match=match):
         split(numbered(4))

@@ -39,7 +39,7 @@ def frame() -> pd.DataFrame:
     )
 
 
-def test_columns_go_where_their_name_and_type_say() -> None:
+def test_columns_are_recognized_by_name_and_type() -> None:
     queries = QuerySet.from_table(frame())
     assert queries.qid.tolist() == ["b", "a"]
     assert queries.feature_names == ("bm25", "title")
@@ -51,13 +51,13 @@ def test_columns_go_where_their_name_and_type_say() -> None:
     assert queries.in_caller_order(queries.grades).tolist() == [0, 1, 2]
 
 
-def test_a_named_index_is_a_column_and_an_unnamed_one_is_not() -> None:
+def test_named_index_is_a_column_and_unnamed_index_is_dropped() -> None:
     queries = QuerySet.from_table(frame().set_index("qid"))
     assert queries.qid.tolist() == ["b", "a"]
     assert queries.feature_names == ("bm25", "title")
 
 
-def test_other_names_and_no_grades() -> None:
+def test_other_column_names_and_no_grades() -> None:
     table = pa.table({"query": [1, 1], "url": ["u", "v"], "score": [1.0, 2.0]})
     queries = QuerySet.from_table(table, qid="query", doc_id="url")
     assert queries.y is None
@@ -73,7 +73,7 @@ def test_nullable_columns_and_numbered_columns_of_pandas() -> None:
     np.testing.assert_array_equal(queries.X, np.array([[1, np.nan], [np.nan, np.nan]], dtype=np.float32))
 
 
-def test_null_columns_of_the_query() -> None:
+def test_null_query_columns() -> None:
     table = pa.table({"qid": [1, 1, 2], "text": [None, None, "x"], "query.n": [None, None, 2.0]})
     columns = QuerySet.from_table(table).query_columns
     assert columns["text"].tolist() == ["", "x"]
@@ -95,29 +95,29 @@ def test_null_columns_of_the_query() -> None:
         ({"qid": pa.array([[1]]), "f": [1.0]}, "column 'qid' is list<.*>, expected numbers or text"),
     ],
 )
-def test_broken_tables_are_named(columns: dict[str, object], match: str) -> None:
+def test_invalid_table_raises(columns: dict[str, object], match: str) -> None:
     with pytest.raises(DataError, match=match):
         QuerySet.from_table(pa.table(columns))
 
 
-def test_two_columns_of_one_name() -> None:
+def test_duplicate_column_raises() -> None:
     table = pa.table([pa.array([1]), pa.array([1.0]), pa.array([2.0])], names=["qid", "f", "f"])
     with pytest.raises(DataError, match="two columns are named 'f'"):
         QuerySet.from_table(table)
 
 
-def test_neither_arrow_nor_pandas() -> None:
+def test_other_types_raise() -> None:
     with pytest.raises(DataError, match="expected an Arrow table or a pandas DataFrame, got dict"):
         QuerySet.from_table({"qid": [1]})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["qid", "y", "doc_id", "query.text"])
-def test_a_feature_must_not_hide_another_column(name: str) -> None:
+def test_feature_with_a_reserved_name_raises(name: str) -> None:
     with pytest.raises(DataError, match=f"feature '{name}' has the name of another column"):
         QuerySet.from_arrays([[1.0]], qid=[1], feature_names=[name]).to_table()
 
 
-def test_arrow_tables_work_where_pandas_is_not_installed() -> None:
+def test_arrow_tables_work_without_pandas() -> None:
     code = (
         "import sys\n"
         "class NoPandas:\n"
@@ -130,7 +130,7 @@ def test_arrow_tables_work_where_pandas_is_not_installed() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_vectors_of_queries_travel_once_per_query():
+def test_query_vectors_are_written_once_per_query():
     vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
     queries = QuerySet.from_arrays(
         [[1.0], [2.0], [3.0]], qid=["a", "b", "b"], query_columns={"vector": vectors, "text": ["x", "y"]}
@@ -151,7 +151,7 @@ def test_vectors_of_queries_travel_once_per_query():
         ([[1.0], [2.0], [3.0]], "two different vectors for query 'b'"),
     ],
 )
-def test_vectors_that_cannot_be_right_are_refused(lists: list[list[float] | None], problem: str):
+def test_invalid_query_vectors_raise(lists: list[list[float] | None], problem: str):
     table = pa.table({"qid": ["a", "b", "b"], "f": [1.0, 2.0, 3.0], "query.vector": lists})
     with pytest.raises(DataError, match=problem):
         QuerySet.from_table(table)

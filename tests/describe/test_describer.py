@@ -128,7 +128,7 @@ def test_bad_vectors_raise(queries: QuerySet, vectors: np.ndarray) -> None:
         describer.transform(queries, {"0": vectors[0]})
     with pytest.raises(DataError, match="'text' was fitted with 7 values per query, got 6"):
         describer.transform(queries, vectors[:, 1:])
-    with pytest.raises(DataError, match="all vectors of one length"):
+    with pytest.raises(DataError, match="numeric vectors of the same length"):
         describer.transform(queries[:2], [[1.0, 2.0], [1.0]])
     vectors[3, 2] = np.nan
     with pytest.raises(DataError, match=r"vector of query .*3.* has missing values"):
@@ -136,7 +136,7 @@ def test_bad_vectors_raise(queries: QuerySet, vectors: np.ndarray) -> None:
 
 
 def test_bad_settings_raise(queries: QuerySet) -> None:
-    with pytest.raises(ParameterError, match="reference 'bm26' is not a feature; there are bm25, b"):
+    with pytest.raises(ParameterError, match="reference 'bm26' is not a feature: choose one of bm25, b"):
         Describer(reference="bm26").fit(queries)
     with pytest.raises(ParameterError, match="a column from 0 to 3, got 4"):
         Describer(reference=4).fit(queries)

@@ -293,7 +293,7 @@ def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
         ({"mode": "best"}, r"mode must be one of 'naive', 'select', 'transform', got 'best'"),
         ({"mode": "select", "reference": None}, r"mode='select' compares with a reference: give reference="),
         ({"mode": "transform", "reference": None}, r"mode='transform' compares with a reference"),
-        ({"reference": "bm25"}, r"reference 'bm25' is not a feature; there are"),
+        ({"reference": "bm25"}, r"reference 'bm25' is not a feature: choose one of"),
         ({"reference": 5}, r"reference must be a column from 0 to"),
         ({"n_clusters": 0}, "n_clusters must be at least 1, got 0"),
         ({"top": 0}, "top must be at least 1, got 0"),

@@ -1,1 +1,1 @@
-"""Judged queries in and out: `QuerySet` and the files it is read from."""
+"""`QuerySet` and the files it is read from and written to."""

@@ -1,4 +1,4 @@
-"""Judged queries as numbered blocks: each can be read by itself, in any order, by anyone."""
+"""Judged queries as numbered blocks that workers can read in any order."""
 
 from __future__ import annotations
 
@@ -16,62 +16,62 @@ from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.folder import MANIFEST
 
-_SPREAD = 32  # blocks that a sample is taken from at least, so that data in some order still shows all of itself
+_MIN_BLOCKS = 32  # per sample, so that it represents data that is sorted in some way
 
 
 class Blocks(ABC):
-    """Queries cut into blocks by the data alone, never by who reads them.
+    """Queries split into blocks that depend on the data only.
 
-    Whatever is computed block by block and put together in the order of block numbers is therefore the same whatever
-    the number of workers, the order in which they finish, or what failed on the way.
+    A result that is computed block by block and combined in block order is therefore the same for any number of
+    workers, whichever finishes first or fails.
     """
 
     feature_names: tuple[str, ...]
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many blocks there are."""
+        """Return the number of blocks."""
 
     @abstractmethod
-    def cut(self, rows_per_block: int) -> Self:
-        """Cut anew into blocks of about so many rows."""
+    def split(self, rows_per_block: int) -> Self:
+        """Split again, into blocks of about `rows_per_block` rows."""
 
     @abstractmethod
     def n_rows(self, block: int) -> int:
-        """About how many rows a block has, known without reading it."""
+        """Return the approximate number of rows of a block, without reading it."""
 
     @abstractmethod
     def read(self, block: int) -> Iterator[QuerySet]:
-        """The queries of a block, in parts that fit into memory, in order."""
+        """Yield the queries of a block in order, in parts that fit in memory."""
 
     @abstractmethod
     def name(self, block: int) -> str:
-        """What an error calls the block: where it lies."""
+        """Return where the block is stored, for error messages."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Differs where the data, or how they are cut, differ."""
+        """Return a text that changes with the data and with how it is split."""
 
     @contextmanager
     def error_context(self, block: int) -> Iterator[None]:
-        """Say of which block it is that an error complains."""
+        """Add the block name to error messages."""
         try:
             yield
-        except FileFormatError:  # says where
+        except FileFormatError:  # names the file
             raise
         except DataError as error:
             raise DataError(f"{self.name(block)}: {error}") from error
 
 
 class QuerySetBlocks(Blocks):
-    """The blocks of a set in memory, or of a folder that is mapped into it.
+    """Blocks of a QuerySet, in memory or memory-mapped.
 
     Parameters
     ----------
     queries
-        The set.
+        The queries.
     rows_per_block
-        A block ends with the last query that ends within so many rows; a longer query is a block of its own.
+        The largest number of rows of a block. A query with more rows is a block of its own.
 
     Examples
     --------
@@ -84,40 +84,40 @@ class QuerySetBlocks(Blocks):
     def __init__(self, queries: QuerySet, rows_per_block: int) -> None:
         self.queries = queries
         self.feature_names = queries.feature_names
-        self.cut(rows_per_block)
+        self.split(rows_per_block)
 
-    def cut(self, rows_per_block: int) -> Self:
-        """Cut anew, by queries."""
+    def split(self, rows_per_block: int) -> Self:
+        """Split again, between queries."""
         check_rows_per_block(rows_per_block)
-        self.starts = _cut(self.queries, rows_per_block)
+        self.starts = _block_starts(self.queries, rows_per_block)
         return self
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def n_rows(self, block: int) -> int:
-        """Rows of a block."""
+        """Return the number of rows of a block."""
         first, last = self.starts[block], self.starts[block + 1]
         return int(self.queries.offsets[last] - self.queries.offsets[first])
 
     def read(self, block: int) -> Iterator[QuerySet]:
-        """The block as one part, not copied."""
+        """Yield the block as one part, without copying."""
         yield self.queries[self.starts[block] : self.starts[block + 1]]
 
     def name(self, block: int) -> str:
-        """Which queries it holds."""
+        """Return the range of queries in the block."""
         return f"queries {self.starts[block]:,} to {self.starts[block + 1] - 1:,}"
 
     def fingerprint(self) -> str:
-        """Sizes, features and the first and last ids: a set that is open is not read for this."""
+        """Return sizes, features and the first and last id, without reading a memory-mapped set."""
         ids = self.queries.qid[[0, -1]].tolist() if len(self.queries) else []
         return repr((self.feature_names, self.queries.n_rows, self.starts, ids))
 
 
 class FolderBlocks(QuerySetBlocks):
-    """The blocks of a folder that `QuerySet.save` or `kinrank convert` wrote, mapped into memory by whoever reads.
+    """Blocks of a folder that `QuerySet.save` or `kinrank convert` wrote.
 
-    Sent to another process it is a path, so the folder must be where every worker can see it.
+    Another process receives only the path and memory-maps the folder, so every worker must be able to read it.
 
     Parameters
     ----------
@@ -129,33 +129,33 @@ class FolderBlocks(QuerySetBlocks):
 
     def __init__(self, path: PathLike, rows_per_block: int) -> None:
         super().__init__(QuerySet.open(path), rows_per_block)
-        self.path = str(Path(path).absolute())  # a worker may be elsewhere
+        self.path = str(Path(path).absolute())  # a worker may have another working directory
 
-    def cut(self, rows_per_block: int) -> Self:
-        """Cut anew, by queries."""
+    def split(self, rows_per_block: int) -> Self:
+        """Split again, between queries."""
         self.rows_per_block = rows_per_block
-        return super().cut(rows_per_block)
+        return super().split(rows_per_block)
 
     def __reduce__(self) -> tuple[type[FolderBlocks], tuple[str, int]]:
         return type(self), (self.path, self.rows_per_block)
 
     def name(self, block: int) -> str:
-        """The folder, and which of its queries."""
+        """Return the folder and the range of queries."""
         return f"{self.path}, {super().name(block)}"
 
     def fingerprint(self) -> str:
-        """What the folder's manifest says, which has the checksum of every file."""
+        """Return the manifest, which has the checksum of every file, and the split."""
         return repr(((Path(self.path) / MANIFEST).read_text(), self.starts))
 
 
 def check_rows_per_block(rows_per_block: int) -> None:
-    """Raise where blocks would have no rows."""
+    """Raise ParameterError if blocks would have no rows."""
     if rows_per_block < 1:
         raise ParameterError(f"rows_per_block must be at least 1, got {rows_per_block}")
 
 
-def _cut(queries: QuerySet, rows_per_block: int) -> list[int]:
-    """Positions of the first query of each block, and the number of queries last."""
+def _block_starts(queries: QuerySet, rows_per_block: int) -> list[int]:
+    """Return the position of the first query of each block, then the number of queries."""
     starts = [0]
     while starts[-1] < len(queries):
         most = int(queries.offsets[starts[-1]]) + rows_per_block
@@ -165,14 +165,14 @@ def _cut(queries: QuerySet, rows_per_block: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Which queries stand for all: some of the blocks, and a share of the queries of each, evenly spaced.
+    """A sample of the queries: evenly spaced queries of evenly spaced blocks.
 
     Attributes
     ----------
     blocks : tuple of int
-        The blocks to look into.
+        The blocks to read.
     share : float
-        How many of a block's queries are taken; 1.0 for all.
+        The share of a block's queries in the sample; 1.0 for all.
     """
 
     blocks: tuple[int, ...]
@@ -180,7 +180,7 @@ class Sample:
 
     @classmethod
     def of_rows(cls, blocks: Blocks, n_rows: int) -> Sample:
-        """About so many rows from all over the data; everything where there are no more.
+        """Return a sample of about `n_rows` rows, or all of the data if it has fewer.
 
         Examples
         --------
@@ -189,18 +189,18 @@ class Sample:
         (0.5, 1.0)
         """
         if not len(blocks):
-            raise DataError("there is no query to learn from")
+            raise DataError("there are no queries to learn from: check the data")
         rows = [blocks.n_rows(block) for block in range(len(blocks))]
-        enough = max(_SPREAD, -(-2 * n_rows * len(rows) // max(sum(rows), 1)))
+        enough = max(_MIN_BLOCKS, -(-2 * n_rows * len(rows) // max(sum(rows), 1)))
         chosen = np.unique(np.linspace(0, len(rows) - 1, min(enough, len(rows))).astype(int)).tolist()
         found = sum(rows[block] for block in chosen)
         return cls(tuple(chosen), min(1.0, n_rows / max(found, 1)))
 
-    def pick(self, parts: Iterable[QuerySet]) -> list[QuerySet]:
-        """Of each part of a block the queries that are in the sample; a block may be without any."""
-        return [self._some(part) for part in parts]
+    def select(self, parts: Iterable[QuerySet]) -> list[QuerySet]:
+        """Return the sampled queries of each part of a block; a block may have none."""
+        return [self._select(part) for part in parts]
 
-    def _some(self, part: QuerySet) -> QuerySet:
+    def _select(self, part: QuerySet) -> QuerySet:
         if self.share == 1.0:
             return part
         wanted = max(1, round(self.share * len(part)))

@@ -1,4 +1,4 @@
-"""Features by name or position."""
+"""Find features by name or position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kinrank.errors import ParameterError
 
 
 def feature_position(feature: str | int, feature_names: Sequence[str]) -> int:
-    """Where a feature stands, given by its name or its position.
+    """Return the column of a feature given by name or by column.
 
     Examples
     --------
@@ -17,7 +17,7 @@ def feature_position(feature: str | int, feature_names: Sequence[str]) -> int:
     """
     if isinstance(feature, str):
         if feature not in feature_names:
-            raise ParameterError(f"reference {feature!r} is not a feature; there are {', '.join(feature_names)}")
+            raise ParameterError(f"reference {feature!r} is not a feature: choose one of {', '.join(feature_names)}")
         return feature_names.index(feature)
     if not 0 <= feature < len(feature_names):
         raise ParameterError(f"reference must be a column from 0 to {len(feature_names) - 1}, got {feature}")

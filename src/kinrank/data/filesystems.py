@@ -1,4 +1,4 @@
-"""Where files lie: on this machine, or wherever Arrow or fsspec can reach."""
+"""File systems, local and remote, through Arrow or fsspec."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from kinrank.registry import import_extra
 
 
 def filesystem_of(path: PathLike) -> tuple[fs.FileSystem, str]:
-    """The file system of a path or URI, and the path on it.
+    """Return the file system of a path or URI, and the path on it.
 
-    Arrow itself knows ``file://``, ``s3://``, ``gs://``, ``abfs://`` and ``hdfs://``; any other scheme is asked of
-    fsspec.
+    Arrow opens ``file://``, ``s3://``, ``gs://``, ``abfs://`` and ``hdfs://``; fsspec opens any other scheme.
 
     Examples
     --------
@@ -28,7 +27,7 @@ def filesystem_of(path: PathLike) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(Path(name).absolute())
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(name)
-    except pa.ArrowInvalid:  # a scheme that Arrow does not know
-        other, place = import_extra("fsspec.core", "ray").url_to_fs(name)
-        return fs.PyFileSystem(fs.FSSpecHandler(other)), place
+    except pa.ArrowInvalid:  # not a scheme of Arrow
+        other, root = import_extra("fsspec.core", "ray").url_to_fs(name)
+        return fs.PyFileSystem(fs.FSSpecHandler(other)), root
     return found

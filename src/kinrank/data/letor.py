@@ -1,4 +1,4 @@
-"""LETOR files: svmlight lines with ``qid:`` and the document id in the comment."""
+"""LETOR files: svmlight lines with ``qid:``, and the document id in the comment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike, ids_as_given, read_bytes, writing
 from kinrank.errors import DataError, FileFormatError
 
-MAX_FEATURES = 1_000_000  # X is dense: an index beyond this is a broken line, not a feature
+MAX_FEATURES = 1_000_000  # X is dense: a larger index is a broken line, not a feature
 _EXAMPLE = "'2 qid:10 1:0.5 2:0.25 #docid = A'"
 _ROUNDS_TO_INFINITY = 2.0**128 - 2.0**103  # half a step above the largest float32
 _ROWS_PER_WRITE = 10_000
@@ -24,26 +24,25 @@ _ROWS_PER_WRITE = 10_000
 def read_letor(path: PathLike, *, n_features: int | None = None) -> QuerySet:
     r"""Read judged queries from a LETOR (svmlight) file.
 
-    A line is ``grade qid:query index:value ... #docid = document``. Indices start at 1 and ascend; a feature
-    that is not on the line is 0, ``nan`` is a missing value. Blank lines and lines of comment alone are skipped.
-    Rows of one query may stand anywhere in the file.
+    A line is ``grade qid:query index:value ... #docid = document``. Indices start at 1 and ascend; a feature that is
+    not on the line is 0, and ``nan`` is a missing value. Blank lines and comment lines are skipped. The rows of a query
+    may be anywhere in the file.
 
-    Query ids are whole numbers where all of them are written as such, else text. Document ids are text: the
-    word after ``docid =``, else the first word of the comment, else empty; a file without comments has none
-    (``doc_id`` is None). What follows in the comment is left out.
+    Query ids are whole numbers if all are written as such, else text. Document ids are text: the word after
+    ``docid =``, else the first word of the comment, else empty. If no line has a comment, ``doc_id`` is None.
 
     Parameters
     ----------
     path
-        The file; ``.gz`` and ``.xz`` are unpacked.
+        The file. ``.gz`` and ``.xz`` files are decompressed.
     n_features
-        How many features there are; the largest index of the file where not given. Parts of one sparse
-        collection need it, as the last feature may be 0 in all of a part.
+        The number of features; by default, the largest index of the file. Set it to read the parts of one collection,
+        because a part may lack the last features.
 
     Raises
     ------
     FileFormatError
-        Where a line cannot be read, with the file, the line and the query.
+        If a line cannot be read. The message names the file, the line and the query.
 
     Examples
     --------
@@ -58,7 +57,7 @@ def read_letor(path: PathLike, *, n_features: int | None = None) -> QuerySet:
     text = np.frombuffer(raw, dtype=np.uint8)
     n_rows, largest = measure(text)
     if n_rows == 0:
-        raise FileFormatError(path, 0, f"no rows in it, expected lines such as {_EXAMPLE}: check the path")
+        raise FileFormatError(path, 0, f"the file has no rows, expected lines such as {_EXAMPLE}: check the path")
     rows = _Rows(n_rows, min(largest, MAX_FEATURES) if n_features is None else n_features)
     at, n_read = 0, 0
     while True:
@@ -74,23 +73,23 @@ def read_letor(path: PathLike, *, n_features: int | None = None) -> QuerySet:
 
 
 def write_letor(queries: QuerySet, path: PathLike) -> None:
-    """Write judged queries as a LETOR (svmlight) file that `read_letor` reads back to the last bit.
+    """Write judged queries to a LETOR (svmlight) file that `read_letor` reads back exactly.
 
-    Every feature is written, also zeros; names of features and columns of queries have no place in the format.
+    Zeros are written too. The format has no feature names and no query columns.
 
     Parameters
     ----------
     queries
-        Judged queries. Ids must not hold blanks, query ids no ``#`` either.
+        Judged queries. Ids must not contain whitespace, nor query ids ``#``.
     path
-        The file, replaced where it is there; ``.gz`` and ``.xz`` are packed.
+        The file, replaced if it exists. ``.gz`` and ``.xz`` files are compressed.
     """
     grades = queries.grades
     qid = queries.qid.astype(np.str_)
-    _refuse_blanks("query", qid, also="#")
+    _check_no_whitespace("query", qid, also="#")
     documents = None if queries.doc_id is None else queries.doc_id.astype(np.str_)
     if documents is not None:
-        _refuse_blanks("document", documents)
+        _check_no_whitespace("document", documents)
     query_of_row = queries.query_of_row
     with writing(path) as stream:
         for start in range(0, queries.n_rows, _ROWS_PER_WRITE):
@@ -108,7 +107,7 @@ def write_letor(queries: QuerySet, path: PathLike) -> None:
 
 
 class _Rows:
-    """What has been read so far, in the order of the file."""
+    """The rows read so far, in file order."""
 
     def __init__(self, n_rows: int, n_features: int) -> None:
         self.X = np.zeros((n_rows, n_features), dtype=np.float32)
@@ -123,10 +122,9 @@ class _Rows:
 
 
 def _read_line(path: PathLike, raw: bytes, at: int, rows: _Rows, row: int) -> int:
-    """Read the line at `at` into a row, or say what is wrong with it; return where the next line begins.
+    """Read the line at `at` into a row, or raise; return the start of the next line.
 
-    The kernel comes here with what it does not read itself: ``inf``, numbers of extreme size or length, and
-    everything that is broken.
+    Called for lines that the kernel does not read: ``inf``, numbers of extreme size or length, and invalid lines.
     """
     end = raw.find(b"\n", at)
     line = raw[at : end if end >= 0 else len(raw)]
@@ -138,31 +136,33 @@ def _read_line(path: PathLike, raw: bytes, at: int, rows: _Rows, row: int) -> in
 
     if len(words) < 2 or not words[1].startswith("qid:") or words[1] == "qid:":
         found = words[1] if len(words) > 1 else "the end of the line"
-        raise fail(f"expected qid:<query> after the grade, found {found!r}; write lines such as {_EXAMPLE}")
+        raise fail(f"expected qid:<query> after the grade, found {found!r}: write lines such as {_EXAMPLE}")
     query = words[1].removeprefix("qid:")
     grade = _float32(words[0])
     if grade is None or not math.isfinite(grade):
         raise fail(
-            f"query {query}: expected a grade (a number) first, found {words[0]!r}; drop rows that are not judged"
+            f"query {query}: expected a grade (a number) first, found {words[0]!r}: drop rows that are not judged"
         )
     last = 0
     for word in words[2:]:
         index, colon, number = word.partition(":")
         if not colon or not (index.isascii() and index.isdigit()):
-            raise fail(f"query {query}: expected index:value, found {word!r}; put comments after a #")
+            raise fail(f"query {query}: expected index:value, found {word!r}: put comments after a #")
         feature = int(index)
         if feature == 0:
-            raise fail(f"query {query}: feature 0 in {word!r}, but indices start at 1; add 1 to every index")
+            raise fail(f"query {query}: feature 0 in {word!r}, but indices start at 1: add 1 to every index")
         if feature <= last:
-            raise fail(f"query {query}: feature {feature} after feature {last}, but indices ascend; sort the line")
+            raise fail(f"query {query}: feature {feature} after feature {last}, but indices must ascend: sort the line")
         if feature > rows.X.shape[1]:
             most = rows.X.shape[1]
-            raise fail(f"query {query}: feature {feature}, expected at most {most}; raise n_features or mend the line")
+            raise fail(
+                f"query {query}: feature {feature}, expected at most {most}: increase n_features or fix the line"
+            )
         value = _float32(number)
         if value is None:
             raise fail(
-                f"query {query}: feature {feature} is {number!r}, expected a number that float32 can hold; "
-                "write nan where it is missing"
+                f"query {query}: feature {feature} is {number!r}, expected a number in the range of float32: "
+                "write nan for a missing value"
             )
         rows.X[row, feature - 1] = value
         last = feature
@@ -175,7 +175,7 @@ def _read_line(path: PathLike, raw: bytes, at: int, rows: _Rows, row: int) -> in
 
 
 def _float32(word: str) -> float | None:
-    """The number a word stands for; None where it is none, or too large for float32."""
+    """Return the number that a word represents, or None if it is not a number or too large for float32."""
     try:
         number = float(word)
     except ValueError:
@@ -184,14 +184,14 @@ def _float32(word: str) -> float | None:
 
 
 def _shortest(values: Float32) -> Any:
-    """Numbers as the shortest text that float32 reads back unchanged; Arrow's formatter is the quick one."""
+    """Return numbers as the shortest text that float32 reads back exactly, with the fast formatter of Arrow."""
     texts = np.array(pa.array(np.ravel(values)).cast(pa.string()).to_pylist(), dtype=object)
     return texts.reshape(values.shape).tolist()
 
 
-def _refuse_blanks(what: str, ids: NDArray[np.str_], also: str = "") -> None:
+def _check_no_whitespace(what: str, ids: NDArray[np.str_], also: str = "") -> None:
     for name in ids.tolist():
         if any(c.isspace() or c in also for c in name):
             raise DataError(
-                f"{what} {name!r} cannot be written to a LETOR file: blanks{' and #' * bool(also)} end an id"
+                f"{what} id {name!r} cannot be written to a LETOR file: remove whitespace{' and #' * bool(also)}"
             )

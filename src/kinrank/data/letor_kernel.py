@@ -1,7 +1,7 @@
-"""The byte parser under `read_letor`: reads plain lines at full speed and leaves any other to Python.
+"""The compiled parser of `read_letor`. It reads common lines and leaves the others to Python.
 
-A word ends at a blank, at the end of the line, or at ``#``. Functions that read take the position where they
-begin and return the one where they ended; -1 says "not plain: let Python decide whether it is wrong".
+A word ends at whitespace, at the end of the line, or at ``#``. Functions that read take a start position and return the
+end position, or -1 if Python must read the line or raise an error.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ QID = np.frombuffer(b"qid:", dtype=np.uint8)
 NAN, PANDAS_NAN = (np.frombuffer(word, dtype=np.uint8) for word in (b"nan", b"NaN"))
 DOCID = np.frombuffer(b"docid", dtype=np.uint8)
 
-# Powers of ten up to 22 are exact in float64, as are whole numbers of up to 15 digits; so one multiplication or
-# division of the two is correctly rounded. 18 digits still fit an int64.
+# Powers of ten up to 22 and whole numbers of up to 15 digits are exact in float64, so their product or quotient is
+# correctly rounded. 18 digits still fit in an int64.
 POWERS_OF_TEN = np.array([float(10**k) for k in range(23)])
 EXACT_DIGITS = 15
 MOST_DIGITS = 18
-# More digits than 15 are within 2**-51 of the truth, relatively: rounding the digits, the division, the digits dropped.
+# With more than 15 digits the relative error is below 2**-51: rounded digits, the division, dropped digits.
 SLACK = 2.0**-50
-LARGEST = 3.0e38  # just under the largest float32
+LARGEST = 3.0e38  # just below the largest float32
 LARGEST_INDEX = 1_000_000_000
 
-BLANK, NUMBER, OTHER, COMMENT = range(4)  # what `measure` is inside of
+BLANK, NUMBER, OTHER, COMMENT = range(4)  # states of `measure`
 
 kernel = numba.njit(cache=True, nogil=True)
 
@@ -47,7 +47,7 @@ def _skip_blanks(text, at):  # type: ignore[no-untyped-def]
 
 @kernel
 def _at_end(text, at):  # type: ignore[no-untyped-def]
-    """Whether the features of the line end here."""
+    """Return whether the features of the line end here."""
     return at >= len(text) or text[at] == NEWLINE or text[at] == HASH
 
 
@@ -69,7 +69,7 @@ def _skip_line(text, at):  # type: ignore[no-untyped-def]
 def _starts_with(text, at, word):  # type: ignore[no-untyped-def]
     if at + len(word) > len(text):
         return False
-    for i in range(len(word)):  # noqa: SIM110 (a loop compiles to less than a generator)
+    for i in range(len(word)):  # noqa: SIM110 (a loop compiles to less code than a generator)
         if text[at + i] != word[i]:
             return False
     return True
@@ -77,7 +77,7 @@ def _starts_with(text, at, word):  # type: ignore[no-untyped-def]
 
 @kernel
 def _whole_number(text, at):  # type: ignore[no-untyped-def]
-    """Digits from `at` on as (number, end); no digits are 0, very many stop at `LARGEST_INDEX`."""
+    """Read digits and return (number, end): 0 without digits, at most `LARGEST_INDEX`."""
     number = 0
     while at < len(text) and ZERO <= text[at] <= NINE:
         number = min(number * 10 + (text[at] - ZERO), LARGEST_INDEX)
@@ -101,7 +101,7 @@ def _digits(text, at, mantissa, used):  # type: ignore[no-untyped-def]
 
 @kernel
 def _number(text, at):  # type: ignore[no-untyped-def]
-    """A decimal number as (value, end): the float32 of what Python's `float` makes of the word, or end -1."""
+    """Read a decimal number and return (value, end), with the float32 value that Python reads; end -1 if unsure."""
     negative = at < len(text) and text[at] == MINUS
     if at < len(text) and (text[at] == MINUS or text[at] == PLUS):
         at += 1
@@ -132,7 +132,7 @@ def _number(text, at):  # type: ignore[no-untyped-def]
     if abs(scale) >= len(POWERS_OF_TEN):
         return 0.0, -1
     value = mantissa * POWERS_OF_TEN[scale] if scale > 0 else mantissa / POWERS_OF_TEN[-scale]
-    # Past 15 digits the double may be off by its last bit. The float32 is still certain unless the truth lies
+    # Past 15 digits the last bit of the double may be wrong. The float32 is still certain unless the exact number is
     # within that error of a rounding boundary.
     if used > EXACT_DIGITS and np.float32(value * (1 - SLACK)) != np.float32(value * (1 + SLACK)):
         return 0.0, -1
@@ -143,7 +143,7 @@ def _number(text, at):  # type: ignore[no-untyped-def]
 
 @kernel
 def _value(text, at):  # type: ignore[no-untyped-def]
-    """The value of a feature: a number, or a missing one as ``nan`` or ``NaN``."""
+    """Read a feature value: a number, or ``nan`` or ``NaN`` for a missing one."""
     if _starts_with(text, at, NAN) or _starts_with(text, at, PANDAS_NAN):
         end = at + len(NAN)
         return np.nan, (end if _at_end(text, end) or _is_blank(text[end]) else -1)
@@ -152,14 +152,14 @@ def _value(text, at):  # type: ignore[no-untyped-def]
 
 @kernel
 def _qid_begin(text, at):  # type: ignore[no-untyped-def]
-    """Where the id begins in a following ``qid:id``."""
+    """Return the start of the id in ``qid:id``."""
     at = _skip_blanks(text, at)
     return at + len(QID) if _starts_with(text, at, QID) else -1
 
 
 @kernel
 def _features(text, at, row):  # type: ignore[no-untyped-def]
-    """``index:value`` words, indices ascending from 1, into `row`."""
+    """Read ``index:value`` words, with indices ascending from 1, into `row`."""
     last = 0
     at = _skip_blanks(text, at)
     while not _at_end(text, at):
@@ -177,23 +177,23 @@ def _features(text, at, row):  # type: ignore[no-untyped-def]
 
 @kernel
 def document_span(text, at):  # type: ignore[no-untyped-def]
-    """Where the document id of a comment begins and ends: the word after ``docid =``, else the first word."""
+    """Return the start and end of the document id in a comment: the word after ``docid =``, else the first word."""
     at = _skip_blanks(text, at + 1)
     if _starts_with(text, at, DOCID):
         after = _skip_blanks(text, at + len(DOCID))
         if after < len(text) and text[after] == EQUALS:
             at = _skip_blanks(text, after + 1)
     end = at
-    while end < len(text) and text[end] != NEWLINE and not _is_blank(text[end]):  # an id may hold a '#'
+    while end < len(text) and text[end] != NEWLINE and not _is_blank(text[end]):  # an id may contain '#'
         end += 1
     return at, end
 
 
 @kernel
 def measure(text):  # type: ignore[no-untyped-def]
-    """How many lines hold a row, and the largest feature index of all: the number a word begins with, up to its colon.
+    """Return the number of rows and the largest feature index.
 
-    One flat loop, as it sees every byte: a word is `NUMBER` while it holds digits only, and `OTHER` from then on.
+    One flat loop, because it reads every byte. A word is `NUMBER` while it has only digits, and `OTHER` after that.
     """
     n_rows, largest, index = 0, 0, 0
     state, line_is_empty = BLANK, True
@@ -221,9 +221,9 @@ def measure(text):  # type: ignore[no-untyped-def]
 
 @kernel
 def parse(text, at, n_read, X, y, qid_spans, doc_spans):  # type: ignore[no-untyped-def]
-    """Read rows from `at` on, into X, y and the spans from row `n_read` on, up to the first line that is not plain.
+    """Read rows from position `at` into X, y and the spans, from row `n_read`, up to a line that Python must read.
 
-    Returns where that line begins (or the end of the text) and how many rows have been read.
+    Returns the start of that line (or the end of the text) and the number of rows read.
     """
     while at < len(text):
         line = at
@@ -248,7 +248,7 @@ def parse(text, at, n_read, X, y, qid_spans, doc_spans):  # type: ignore[no-unty
 
 @kernel
 def gather(text, spans, width):  # type: ignore[no-untyped-def]
-    """The bytes of each span, one span a row, filled up with zeros."""
+    """Return the bytes of each span as a row, padded with zeros."""
     words = np.zeros((len(spans), width), dtype=np.uint8)
     for i in range(len(spans)):
         begin, end = spans[i]
@@ -257,10 +257,10 @@ def gather(text, spans, width):  # type: ignore[no-untyped-def]
 
 
 def texts_at(text: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.str_]:
-    """The text of each span."""
+    """Return the text of each span."""
     width = max(1, int((spans[:, 1] - spans[:, 0]).max(initial=0)))
     words = gather(text, spans, width)
-    if words.max(initial=0) < 128:  # ASCII: a byte is its code point
+    if words.max(initial=0) < 128:  # ASCII: bytes are code points
         plain: NDArray[np.str_] = words.astype(np.uint32).view(f"U{width}")[:, 0]
         return plain
     decoded: NDArray[np.str_] = np.char.decode(words.view(f"S{width}")[:, 0], "utf-8")

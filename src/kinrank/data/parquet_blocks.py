@@ -1,8 +1,8 @@
-"""Parquet files as numbered blocks of whole queries, each read by itself.
+"""Parquet files as numbered blocks of whole queries.
 
-A data set is the row groups of its files, one after the other. A block is a run of row groups. A query belongs to the
-block that holds its first row: who reads a block leaves out rows at its beginning that go on from the row group before,
-and goes on into the next ones until the last query ends. So row groups may be cut anywhere.
+A block is a run of row groups. A query belongs to the block that holds its first row: a reader skips leading rows that
+continue a query of the row group before, and reads on into later row groups until the last query ends. Row groups may
+therefore end anywhere.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kinrank.errors import DataError, FileFormatError
 
 
 class ParquetBlocks(Blocks):
-    """The blocks of a Parquet file or a folder of them.
+    """Blocks of a Parquet file or a folder of them.
 
     Parameters
     ----------
     path
         A file, a folder, or a URI that Arrow or fsspec can open.
     rows_per_block
-        Row groups are put together until they have so many rows; a larger row group is a block of its own.
+        The largest number of rows of a block. A row group with more rows is a block of its own.
     qid, y, doc_id
         Names of columns, as in `QuerySet.from_table`.
 
@@ -52,43 +52,43 @@ class ParquetBlocks(Blocks):
         self, path: PathLike, rows_per_block: int, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id"
     ) -> None:
         self.columns = {"qid": qid, "y": y, "doc_id": doc_id}
-        self.filesystem, place = filesystem_of(path)
-        self.files = _files(self.filesystem, place)
+        self.filesystem, root = filesystem_of(path)
+        self.files = _files(self.filesystem, root)
         self._identity = _identity(self.filesystem, self.files)
-        # One row per row group: its file, its number there, its rows.
-        self.groups, self.feature_names = self._look()
-        self.cut(rows_per_block)
+        # One row per row group: its file, its number in that file, its number of rows.
+        self.groups, self.feature_names = self._read_metadata()
+        self.split(rows_per_block)
 
-    def cut(self, rows_per_block: int) -> Self:
-        """Cut anew, by row groups."""
+    def split(self, rows_per_block: int) -> Self:
+        """Split again, between row groups."""
         check_rows_per_block(rows_per_block)
-        self.starts = _cut(self.groups[:, 2], rows_per_block)
+        self.starts = _block_starts(self.groups[:, 2], rows_per_block)
         return self
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def n_rows(self, block: int) -> int:
-        """Rows of the block's row groups."""
+        """Return the number of rows of the row groups."""
         return int(self.groups[self.starts[block] : self.starts[block + 1], 2].sum())
 
     def name(self, block: int) -> str:
-        """The file and the row groups."""
+        """Return the file and the row groups."""
         first, last = self.groups[self.starts[block]], self.groups[self.starts[block + 1] - 1]
         if first[0] == last[0]:
             return f"{self.files[first[0]]}, row groups {first[1]} to {last[1]}"
         return f"{self.files[first[0]]}, row group {first[1]}, to {self.files[last[0]]}, row group {last[1]}"
 
     def fingerprint(self) -> str:
-        """Files, their sizes and times, and how they are cut."""
+        """Return the files, their sizes and times, and the split."""
         return repr((self._identity, self.columns, self.starts.tolist()))
 
     def read(self, block: int) -> Iterator[QuerySet]:
-        """The queries that begin in the block, a row group at a time."""
+        """Yield the queries that begin in the block, one row group at a time."""
         first, last = int(self.starts[block]), int(self.starts[block + 1])
         with _Reader(self.filesystem, self.files, self.groups, self.columns["qid"]) as reader:
             continued = reader.last_id(first - 1) if first else None
-            held: pa.Table | None = None
+            buffer: pa.Table | None = None
             for group in range(first, last):
                 table = reader.table(group)
                 if continued is not None:
@@ -96,46 +96,49 @@ class ParquetBlocks(Blocks):
                     if not table.num_rows:  # one query fills the row group
                         continue
                     continued = None
-                held = table if held is None else pa.concat_tables([held, table], promote_options="permissive")
-                end = reader.last_start(held)
+                buffer = table if buffer is None else pa.concat_tables([buffer, table], promote_options="permissive")
+                end = reader.last_start(buffer)
                 if end:
-                    yield self._queries(held.slice(0, end), group)
-                held = held.slice(end)
-            if held is not None:
-                rest = list(reader.rest(last, reader.first_id(held)))
-                yield self._queries(pa.concat_tables([held, *rest], promote_options="permissive"), last - 1)
+                    yield self._queries(buffer.slice(0, end), group)
+                buffer = buffer.slice(end)
+            if buffer is not None:
+                rest = list(reader.rest(last, reader.first_id(buffer)))
+                yield self._queries(pa.concat_tables([buffer, *rest], promote_options="permissive"), last - 1)
 
     def _queries(self, table: pa.Table, group: int) -> QuerySet:
-        """A table that holds whole queries."""
+        """Return the queries of a table that holds whole queries."""
         try:
             queries = QuerySet.from_table(table, **self.columns)
         except DataError as error:
-            raise DataError(f"{self._where(group)}: {error}") from error
-        if queries.row_order is not None:  # grouping has pulled some row forward: the first of them
+            raise DataError(f"{self._location(group)}: {error}") from error
+        if queries.row_order is not None:  # rows of a query are apart: name the first that was moved
             moved = int(np.argmax(queries.row_order != np.arange(queries.n_rows)))
             query = queries.qid[queries.query_of_row[moved]].item()
             raise DataError(
-                f"{self._where(group)}: query {query!r} comes back after other queries: the rows of a query must lie "
-                f"together; sort the file by {self.columns['qid']!r}"
+                f"{self._location(group)}: the rows of query {query!r} are not adjacent: sort the file by "
+                f"{self.columns['qid']!r}"
             )
         if queries.feature_names != self.feature_names:
             odd = sorted(set(queries.feature_names) ^ set(self.feature_names)) or "their order"
-            raise DataError(f"{self._where(group)}: features differ from those of {self.files[0]}: {odd}")
+            raise DataError(
+                f"{self._location(group)}: features differ from those of {self.files[0]} ({odd}): write all files with "
+                "the same columns"
+            )
         return queries
 
-    def _where(self, group: int) -> str:
+    def _location(self, group: int) -> str:
         return f"{self.files[self.groups[group, 0]]}, row group {self.groups[group, 1]}"
 
-    def _look(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """The row groups by the files' own books, and the features by the first row."""
+    def _read_metadata(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Return the row groups, from the metadata of the files, and the features, from the first row."""
         groups = []
         for number, name in enumerate(self.files):
-            with _readable(name), self.filesystem.open_input_file(name) as source:
-                books = pq.read_metadata(source)
-            rows = [books.row_group(group).num_rows for group in range(books.num_row_groups)]
+            with _error_context(name), self.filesystem.open_input_file(name) as source:
+                metadata = pq.read_metadata(source)
+            rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             groups += [(number, group, count) for group, count in enumerate(rows) if count]
         if not groups:
-            raise DataError(f"{self.files[0]}: no rows in these Parquet files")
+            raise DataError(f"{self.files[0]}: these Parquet files have no rows")
         table = np.array(groups, dtype=np.int64)
         with _Reader(self.filesystem, self.files, table, self.columns["qid"]) as reader:
             first = QuerySet.from_table(reader.head(0, 1), **self.columns)
@@ -143,7 +146,7 @@ class ParquetBlocks(Blocks):
 
 
 class _Reader:
-    """Row groups by number, each file opened once."""
+    """Read row groups by number, opening each file once."""
 
     def __init__(self, filesystem: fs.FileSystem, files: list[str], groups: NDArray[np.int64], qid: str) -> None:
         self.filesystem, self.files, self.groups, self.qid = filesystem, files, groups, qid
@@ -157,38 +160,38 @@ class _Reader:
         self._stack.close()
 
     def table(self, group: int) -> pa.Table:
-        """All of a row group."""
-        number, place, _ = self.groups[group].tolist()
-        with _readable(self.files[number], place):
-            return _plain(self._file(number).read_row_group(place, use_threads=False))
+        """Return a row group."""
+        file, index, _ = self.groups[group].tolist()
+        with _error_context(self.files[file], index):
+            return _decoded(self._file(file).read_row_group(index, use_threads=False))
 
     def head(self, group: int, n_rows: int) -> pa.Table:
-        """The first rows of a row group; its other pages are not read."""
-        number, place, _ = self.groups[group].tolist()
-        with _readable(self.files[number], place):
-            batches = self._file(number).iter_batches(batch_size=n_rows, row_groups=[place], use_threads=False)
-            return _plain(pa.Table.from_batches([next(iter(batches))]))
+        """Return the first rows of a row group without reading its other pages."""
+        file, index, _ = self.groups[group].tolist()
+        with _error_context(self.files[file], index):
+            batches = self._file(file).iter_batches(batch_size=n_rows, row_groups=[index], use_threads=False)
+            return _decoded(pa.Table.from_batches([next(iter(batches))]))
 
     def last_id(self, group: int) -> object:
-        """The query of the last row of a row group."""
+        """Return the query of the last row of a row group."""
         return self._ids(group)[-1].as_py()
 
     def first_id(self, table: pa.Table) -> object:
-        """The query of the first row."""
+        """Return the query of the first row."""
         return table[self.qid][0].as_py()
 
     def leading(self, table: pa.Table, query: object) -> int:
-        """How many rows at the beginning belong to a query."""
+        """Return how many leading rows belong to a query."""
         return _leading(table[self.qid], query)
 
     def last_start(self, table: pa.Table) -> int:
-        """Where the last query begins."""
+        """Return the first row of the last query."""
         codes = table[self.qid].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
         changes = np.flatnonzero(codes[1:] != codes[:-1])
         return int(changes[-1]) + 1 if len(changes) else 0
 
     def rest(self, group: int, query: object) -> Iterator[pa.Table]:
-        """What a query has in this row group and the following ones."""
+        """Yield the rows of a query in this row group and later ones."""
         while group < len(self.groups):
             ids = self._ids(group)
             n_rows = _leading(ids, query)
@@ -199,14 +202,14 @@ class _Reader:
             group += 1
 
     def _ids(self, group: int) -> pa.ChunkedArray:
-        number, place, _ = self.groups[group].tolist()
-        with _readable(self.files[number], place):
-            return _plain(self._file(number).read_row_group(place, columns=[self.qid], use_threads=False))[self.qid]
+        file, index, _ = self.groups[group].tolist()
+        with _error_context(self.files[file], index):
+            return _decoded(self._file(file).read_row_group(index, columns=[self.qid], use_threads=False))[self.qid]
 
     def _file(self, number: int) -> pq.ParquetFile:
         if number not in self._open:
             source = self._stack.enter_context(self.filesystem.open_input_file(self.files[number]))
-            # Pages that carry a checksum are compared with it; others must still decode.
+            # Pages with a checksum are verified; the others must at least decode.
             file = self._stack.enter_context(pq.ParquetFile(source, page_checksum_verification=True))
             if self.qid not in file.schema_arrow.names:
                 raise DataError(
@@ -218,35 +221,35 @@ class _Reader:
 
 
 @contextmanager
-def _readable(name: str, group: int | None = None) -> Iterator[None]:
-    """Say of which file and row group it is that Arrow complains."""
+def _error_context(name: str, group: int | None = None) -> Iterator[None]:
+    """Add the file name and the row group to the error messages of Arrow."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         what = "cannot" if group is None else f"row group {group} cannot"
-        raise FileFormatError(name, 0, f"{what} be read as Parquet ({error}); fetch or write it again") from error
+        raise FileFormatError(name, 0, f"{what} be read as Parquet ({error}): download or write it again") from error
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """Dictionary columns (categories) as what they stand for, so that row groups fit together."""
-    for place, field in enumerate(table.schema):
+def _decoded(table: pa.Table) -> pa.Table:
+    """Decode dictionary columns (categories), so that row groups can be concatenated."""
+    for i, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
-            table = table.set_column(place, field.name, table[place].cast(field.type.value_type))
+            table = table.set_column(i, field.name, table[i].cast(field.type.value_type))
     return table
 
 
 def _leading(ids: pa.ChunkedArray, query: object) -> int:
-    """How many values at the beginning equal `query`."""
+    """Return how many leading values equal `query`."""
     other = int(pc.index(pc.not_equal(ids, pa.scalar(query, ids.type)), True).as_py())
     return len(ids) if other < 0 else other
 
 
-def _files(filesystem: fs.FileSystem, place: str) -> list[str]:
-    """The Parquet files, in the order of their names, as `iter_parquet` takes them."""
-    with _readable(place):
-        found: list[str] = pds.dataset(place, filesystem=filesystem, format="parquet", partitioning=None).files
+def _files(filesystem: fs.FileSystem, path: str) -> list[str]:
+    """Return the Parquet files in the order of their names, as `iter_parquet` reads them."""
+    with _error_context(path):
+        found: list[str] = pds.dataset(path, filesystem=filesystem, format="parquet", partitioning=None).files
     if not found:
-        raise DataError(f"{place}: no Parquet files there")
+        raise DataError(f"{path}: there are no Parquet files in it; check the path")
     return found
 
 
@@ -254,12 +257,12 @@ def _identity(filesystem: fs.FileSystem, files: list[str]) -> list[tuple[str, in
     return [(info.path, info.size, info.mtime_ns or 0) for info in filesystem.get_file_info(files)]
 
 
-def _cut(rows: NDArray[np.int64], rows_per_block: int) -> NDArray[np.int64]:
-    """Positions of the first row group of each block, and the number of row groups last."""
-    starts, held = [0], 0
+def _block_starts(rows: NDArray[np.int64], rows_per_block: int) -> NDArray[np.int64]:
+    """Return the position of the first row group of each block, then the number of row groups."""
+    starts, total = [0], 0
     for group, count in enumerate(rows.tolist()):
-        if held and held + count > rows_per_block:
+        if total and total + count > rows_per_block:
             starts.append(group)
-            held = 0
-        held += count
+            total = 0
+        total += count
     return np.array([*starts, len(rows)], dtype=np.int64)

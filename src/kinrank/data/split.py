@@ -1,4 +1,4 @@
-"""Splits by query, or by groups of queries that must stay on one side."""
+"""Split queries at random, keeping groups of related queries together."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def split_queries(
 ) -> list[QuerySet]:
     """Split at random into parts of about the given fractions of the queries.
 
-    The split depends on the ids (or groups) and the seed alone, not on the order of the queries; within a part
-    they keep their order.
+    The split depends on the ids (or groups) and the seed only, not on the order of the queries, which is kept within
+    each part.
 
     Parameters
     ----------
     queries
-        What to split.
+        The queries to split.
     fractions
-        One per part, adding up to 1: train, validation and test by default.
+        One per part, with sum 1; train, validation and test by default.
     group
-        Queries that are about one thing must not be on both sides, or the test leaks: the name of a query column,
-        or one value per query. Groups stay whole, so parts may be a little off their fraction.
+        The group of each query: the name of a query column, or one value per query. Queries of a group go to the same
+        part, so that related queries do not leak from train to test; part sizes then only approximate the fractions.
     seed
-        Another seed, another split.
+        Seed for the shuffle.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def split_queries(
     """
     shares = np.asarray(fractions, dtype=np.float64)
     if shares.ndim != 1 or len(shares) < 2 or not np.all(shares > 0) or not np.isclose(shares.sum(), 1.0):
-        raise ParameterError(f"fractions must be two or more positive numbers that add up to 1, got {list(fractions)}")
+        raise ParameterError(f"fractions must be two or more positive numbers with sum 1, got {list(fractions)}")
     part = _part_of_query(queries, shares, group, seed)
     return [queries[part == i] for i in range(len(shares))]
 
@@ -52,14 +52,14 @@ def split_queries(
 def fold_queries(
     queries: QuerySet, n_folds: int = 5, *, group: str | ArrayLike | None = None, seed: int = 0
 ) -> Iterator[tuple[QuerySet, QuerySet]]:
-    """Cross-validation: yield (train, test) so that every query is in one test part.
+    """Yield the (train, test) pairs of a cross-validation; every query is in one test part.
 
     Parameters
     ----------
     queries, group, seed
         As in `split_queries`.
     n_folds
-        How many parts; each is the test part once.
+        The number of folds.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def fold_queries(
 def fold_of_query(
     queries: QuerySet, n_folds: int = 5, *, group: str | ArrayLike | None = None, seed: int = 0
 ) -> NDArray[np.int64]:
-    """The fold (0, 1, ...) that holds each query, for whoever needs them in place; as in `fold_queries`.
+    """Return the fold (0, 1, ...) of each query; parameters as in `fold_queries`.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def fold_of_query(
 def _part_of_query(
     queries: QuerySet, shares: NDArray[np.float64], group: str | ArrayLike | None, seed: int
 ) -> NDArray[np.int64]:
-    """Shuffle the groups, lay them end to end, and cut at the shares: a group goes where its middle lies."""
+    """Shuffle the groups, line them up, and divide the line by the shares; the middle of a group decides its part."""
     groups, group_of_query, sizes = np.unique(groups_of(queries, group), return_inverse=True, return_counts=True)
     shuffled = np.random.default_rng(seed).permutation(len(groups))
     middles = np.cumsum(sizes[shuffled]) - sizes[shuffled] / 2
@@ -101,21 +101,21 @@ def _part_of_query(
     if len(missing):
         raise DataError(
             f"part {missing[0] + 1} of {len(shares)} would be empty: {len(queries)} queries in {len(groups)} groups "
-            "are too few, or the groups too large; ask for fewer or larger parts"
+            "are too few; use fewer or larger parts, or smaller groups"
         )
     parts: NDArray[np.int64] = part_of_group[group_of_query]
     return parts
 
 
 def groups_of(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
-    """The group of each query; a query on its own is its own group."""
+    """Return the group of each query; by default, each query is a group of its own."""
     if group is None:
         return queries.qid
     if isinstance(group, str):
         if group not in queries.query_columns:
             raise ParameterError(
-                f"group {group!r} is not a query column: there are {sorted(queries.query_columns)}; name one of them "
-                "or pass one value per query"
+                f"group {group!r} is not a query column: choose one of {sorted(queries.query_columns)}, or pass one "
+                "value per query"
             )
         return queries.query_columns[group]
     values = np.asarray(group)

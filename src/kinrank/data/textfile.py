@@ -1,4 +1,4 @@
-"""Text files as they lie on disk: plain, ``.gz`` or ``.xz``, told apart by their suffix."""
+"""Text files, compressed if the name ends in ``.gz`` or ``.xz``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PathLike = str | os.PathLike[str]
 
 
 def open_bytes(path: PathLike, mode: Literal["rb", "wb"]) -> IO[bytes]:
-    """Open for reading or writing, through gzip or xz where the suffix says so."""
+    """Open for reading or writing, with gzip or xz by suffix."""
     name = os.fspath(path)
     if name.endswith(".gz"):
         return cast(IO[bytes], gzip.open(name, mode))
@@ -32,7 +32,7 @@ def open_bytes(path: PathLike, mode: Literal["rb", "wb"]) -> IO[bytes]:
 
 @contextmanager
 def writing(path: PathLike) -> Iterator[IO[bytes]]:
-    """Open for writing so that a failure half-way leaves what was there; devices and pipes are written directly."""
+    """Open for writing; a failure keeps the old file. Devices and pipes are written directly."""
     target = Path(path)
     if not target.parent.is_dir() or (target.exists() and not target.is_file()):
         with open_bytes(path, "wb") as stream:
@@ -48,24 +48,24 @@ def writing(path: PathLike) -> Iterator[IO[bytes]]:
 
 
 def write_json(value: Any, path: PathLike, *, indent: int | None = None) -> None:
-    """Write a value so that the file is there whole or not at all."""
+    """Write a value as JSON, atomically."""
     with writing(path) as stream:
         stream.write(json.dumps(value, indent=indent).encode() + b"\n")
 
 
 def read_bytes(path: PathLike) -> bytes:
-    """The whole file, unpacked."""
+    """Return the content of a file, decompressed."""
     try:
         with open_bytes(path, "rb") as stream:
             return stream.read()
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise FileFormatError(
-            path, 0, f"cannot be unpacked ({error}): it is cut short or not what its suffix says; fetch it again"
+            path, 0, f"cannot be decompressed ({error}): it is truncated or has the wrong suffix; download it again"
         ) from error
 
 
 def ids_as_given(texts: NDArray[np.str_]) -> NDArray[Any]:
-    """Ids read from text: whole numbers where all of them are written as such, else the text itself.
+    """Return ids as whole numbers if all are written as such, else as text.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""TREC text files: judgments (qrels) and ranked lists (runs), and how they meet a QuerySet.
+"""TREC files: judgments (qrels) and ranked lists (runs).
 
-Ids are compared as text when a run meets a QuerySet, so query 301 of a file is query "301" of a table.
+Ids of a run and of a QuerySet are compared as text: query 301 of a file equals query "301" of a table.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Qrels:
     Attributes
     ----------
     qid : array
-        Query ids: whole numbers where all are written as such, else text.
+        Query ids: whole numbers if all are written as such, else text.
     doc_id : array of text
         Document ids.
     grade : int64 array
-        Grades, as in the file; some collections use negative ones.
+        Grades as in the file; some collections use negative ones.
     """
 
     qid: NDArray[Any]
@@ -46,18 +46,18 @@ class Qrels:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Ranked documents of queries, one per element of the arrays.
+    """A ranking of documents, one per element of the arrays.
 
     Attributes
     ----------
     qid : array
-        Query ids: whole numbers where all are written as such, else text.
+        Query ids: whole numbers if all are written as such, else text.
     doc_id : array of text
         Document ids.
     score : float64 array
         Higher is better.
     rank : int64 array
-        From 1, as `run_from_scores` makes it, or as in the file. Most tools ignore it and sort by score.
+        Rank from 1, or as in the file. Most tools ignore it and sort by score.
     tag : str
         The name of the run.
     """
@@ -73,7 +73,7 @@ class Run:
 
 
 def read_qrels(path: PathLike) -> Qrels:
-    """Read judgments; ``.gz`` and ``.xz`` are unpacked.
+    """Read judgments. ``.gz`` and ``.xz`` files are decompressed.
 
     Examples
     --------
@@ -92,13 +92,13 @@ def read_qrels(path: PathLike) -> Qrels:
 
 
 def write_qrels(qrels: Qrels, path: PathLike) -> None:
-    """Write judgments; ``.gz`` and ``.xz`` are packed."""
+    """Write judgments. ``.gz`` and ``.xz`` files are compressed."""
     columns = (qrels.qid.tolist(), qrels.doc_id.tolist(), qrels.grade.tolist())
     _write(path, (f"{query} 0 {doc} {grade}" for query, doc, grade in zip(*columns, strict=True)), QRELS_LINE)
 
 
 def read_run(path: PathLike) -> Run:
-    """Read a run; ``.gz`` and ``.xz`` are unpacked. The tag is that of the first line."""
+    """Read a run, with the tag of its first line. ``.gz`` and ``.xz`` files are decompressed."""
     tag, rows = "", []
     for line, (query, _, doc, rank, score, name) in _lines(path, RUN_LINE):
         tag = tag or name
@@ -117,23 +117,23 @@ def read_run(path: PathLike) -> Run:
 
 
 def write_run(run: Run, path: PathLike) -> None:
-    """Write a run; ``.gz`` and ``.xz`` are packed. Scores keep every bit."""
+    """Write a run, with scores at full precision. ``.gz`` and ``.xz`` files are compressed."""
     columns = (run.qid.tolist(), run.doc_id.tolist(), run.rank.tolist(), run.score.tolist())
     lines = (f"{query} Q0 {doc} {rank} {score!r} {run.tag}" for query, doc, rank, score in zip(*columns, strict=True))
     _write(path, lines, RUN_LINE)
 
 
 def run_from_scores(queries: QuerySet, scores: ArrayLike, tag: str = "kinrank") -> Run:
-    """The run that ranks each query's documents by score, highest first, ties in the order of the rows.
+    """Return the run that ranks the documents of each query by descending score, ties in row order.
 
     Parameters
     ----------
     queries
-        With document ids.
+        Queries with document ids.
     scores
-        One per row of `queries`, in its row order.
+        One score per row of `queries`.
     tag
-        The name of the run, without blanks.
+        The name of the run, without whitespace.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def run_from_scores(queries: QuerySet, scores: ArrayLike, tag: str = "kinrank") 
     if values.shape != (queries.n_rows,):
         raise DataError(f"scores must have one value per row ({queries.n_rows}), got shape {values.shape}")
     if np.isnan(values).any():
-        raise DataError(f"scores[{int(np.argmax(np.isnan(values)))}] is nan: a document without a score has no rank")
+        raise DataError(f"scores[{int(np.argmax(np.isnan(values)))}] is nan, which cannot be ranked: replace it")
     order = np.lexsort((-values, queries.query_of_row))
     return Run(
         qid=queries.qid[queries.query_of_row],
@@ -157,19 +157,18 @@ def run_from_scores(queries: QuerySet, scores: ArrayLike, tag: str = "kinrank") 
 
 
 def scores_from_run(queries: QuerySet, run: Run, *, absent: float = -np.inf) -> NDArray[np.float64]:
-    """The score a run gives to each row of a QuerySet.
+    """Return the score of each row of `queries` in a run.
 
-    Documents of the run that are not in `queries` are left out.
+    Documents of the run that are not in `queries` are ignored.
 
     Parameters
     ----------
     queries
-        With document ids.
+        Queries with document ids.
     run
         The run.
     absent
-        The score of a document, or of all documents of a query, that the run does not have. Minus infinity ranks
-        them last; pass ``numpy.nan`` to see them.
+        The score of documents that are not in the run. Minus infinity ranks them last; ``numpy.nan`` marks them.
 
     Examples
     --------
@@ -183,7 +182,7 @@ def scores_from_run(queries: QuerySet, run: Run, *, absent: float = -np.inf) -> 
     run_keys = zip(run.qid.astype(np.str_).tolist(), run.doc_id.astype(np.str_).tolist(), strict=True)
     for key, score in zip(run_keys, run.score.tolist(), strict=True):
         if key in score_of:
-            raise DataError(f"document {key[1]!r} is twice in the run for query {key[0]!r}: keep one of them")
+            raise DataError(f"document {key[1]!r} occurs twice in the run for query {key[0]!r}: keep one of them")
         score_of[key] = score
     qid = queries.qid.astype(np.str_)[queries.query_of_row].tolist()
     keys = zip(qid, documents, strict=True)
@@ -197,7 +196,7 @@ def _documents(queries: QuerySet) -> NDArray[np.str_]:
 
 
 def _lines(path: PathLike, layout: str) -> Iterator[tuple[int, list[str]]]:
-    """Numbered lines as words, as many as the layout has; blank lines are skipped."""
+    """Yield the number and the words of each line that is not blank."""
     expected = len(layout.split())
     empty = True
     for number, line in enumerate(read_bytes(path).split(b"\n"), 1):
@@ -206,25 +205,25 @@ def _lines(path: PathLike, layout: str) -> Iterator[tuple[int, list[str]]]:
             continue
         if len(words) != expected:
             raise FileFormatError(
-                path, number, f"expected {expected} words ({layout}), found {len(words)}: mend or drop the line"
+                path, number, f"expected {expected} words ({layout}), found {len(words)}: fix or remove the line"
             )
         empty = False
         yield number, words
     if empty:
-        raise FileFormatError(path, 0, f"no lines in it, expected lines such as {layout!r}: check the path")
+        raise FileFormatError(path, 0, f"the file is empty, expected lines such as {layout!r}: check the path")
 
 
 def _parse(kind: Callable[[str], Number], word: str, expected: str, path: PathLike, line: int) -> Number:
     try:
         return kind(word)
     except ValueError:
-        raise FileFormatError(path, line, f"expected {expected}, found {word!r}: mend or drop the line") from None
+        raise FileFormatError(path, line, f"expected {expected}, found {word!r}: fix or remove the line") from None
 
 
 def _number(word: str) -> float:
     number = float(word)
     if math.isnan(number):
-        raise ValueError("nan does not rank")
+        raise ValueError("nan cannot be ranked")
     return number
 
 
@@ -233,5 +232,5 @@ def _write(path: PathLike, lines: Iterable[str], layout: str) -> None:
     with writing(path) as stream:
         for line in lines:
             if len(line.split()) != expected:
-                raise DataError(f"{line!r} does not read back as {layout!r}: ids and tags must be words without blanks")
+                raise DataError(f"{line!r} cannot be read back as {layout!r}: remove whitespace from ids and tags")
             stream.write(line.encode() + b"\n")

@@ -1,4 +1,4 @@
-"""Query vectors given by the caller: by query id, or in order of first appearance."""
+"""Query vectors, given by query id or in order of first appearance."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from kinrank.errors import DataError
 QueryVectors = Mapping[Any, ArrayLike] | ArrayLike
 
 VECTORS = "vector"
-"""The query column that holds them."""
+"""The query column of vectors."""
 
 
 def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
-    """The vector of each query, in the order of `queries`.
+    """Return the vector of each query, in the order of `queries`.
 
     Parameters
     ----------
     queries
-        Whose vectors are wanted.
+        The queries.
     query_vectors
-        A mapping from query id to vector, a data frame indexed by query id, or an array with one row per query in
+        A mapping from query id to vector, a data frame indexed by query id, or an array with one row per query, in
         order of first appearance.
 
     Examples
@@ -35,7 +35,7 @@ def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
     >>> align_vectors(queries, {"a": [0.0, 1.0], "b": [1.0, 0.0]}).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    if hasattr(query_vectors, "columns"):  # a data frame: its index says whose vector a row is
+    if hasattr(query_vectors, "columns"):  # a data frame, indexed by query id
         frame: Any = query_vectors
         query_vectors = dict(zip(frame.index.tolist(), frame.to_numpy(), strict=True))
     rows: Any = query_vectors
@@ -44,7 +44,7 @@ def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
     try:
         vectors = np.asarray(rows, dtype=np.float32)
     except ValueError as error:
-        raise DataError(f"query_vectors must be numbers, all vectors of one length: {error}") from None
+        raise DataError(f"query_vectors must be numeric vectors of the same length: {error}") from None
     if vectors.ndim != 2 or len(vectors) != len(queries):
         raise DataError(
             f"query_vectors must have one row per query ({len(queries)}), in order of first appearance, got shape "
@@ -53,7 +53,7 @@ def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
     known = np.isfinite(vectors).all(axis=1)
     if not known.all():
         query = queries.qid[np.argmin(known)].item()
-        raise DataError(f"the vector of query {query!r} has missing values: embed it again")
+        raise DataError(f"the vector of query {query!r} has missing values: replace it")
     return vectors
 
 
@@ -62,6 +62,6 @@ def _look_up(query_vectors: Mapping[Any, ArrayLike], qid: Any) -> ArrayLike:
         return query_vectors[qid]
     except KeyError:
         raise DataError(
-            f"query_vectors has no vector for query {qid!r}: give one per query, under the same id (text and number "
-            "are different ids)"
+            f"query_vectors has no vector for query {qid!r}: pass one per query, under the same id (7 and '7' are "
+            "different ids)"
         ) from None

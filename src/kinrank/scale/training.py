@@ -156,7 +156,7 @@ def open_blocks(
         blocks = FolderBlocks(data, 1 << 62)
     else:
         blocks = ParquetBlocks(data, 1 << 62, qid=qid, y=y, doc_id=doc_id)
-    return blocks.cut(block_rows or rows_per_block(n_cells, len(blocks.feature_names)))
+    return blocks.split(block_rows or rows_per_block(n_cells, len(blocks.feature_names)))
 
 
 def _settled(folder: JobFolder, ranker: CellRanker, blocks: Blocks, executor: Executor) -> CellPlan:

@@ -142,7 +142,7 @@ class Picker:
 
     def __call__(self, block: int) -> list[QuerySet]:
         """Read the block and pick; a bad row is found here, where it is known which block it is in."""
-        picked = self.sample.pick(self.blocks.read(block))
+        picked = self.sample.select(self.blocks.read(block))
         with self.blocks.error_context(block):
             for part in picked:
                 self.preparer.check(part.X, part)
