@@ -1,7 +1,7 @@
-"""Who does the many equal pieces of a large job: this process, its threads, other processes, or whoever was asked to.
+"""Executors: run the independent tasks of a large job serially, in threads or in processes.
 
-A ranker that learns many models asks `current` for an executor and never knows which one it is. `kinrank.scale` has
-another: Ray.
+Code that runs many tasks asks `current_executor` for an executor; users choose one with `use_executor`.
+`kinrank.scale` adds an executor for Ray.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ R = TypeVar("R")
 
 
 class Executor(Protocol):
-    """Calls a function for every item, somewhere, in any order.
+    """Calls a function for every item, in any order and possibly elsewhere.
 
-    What it calls must depend on the item alone: it may be called in another process, and again where that one died.
+    The result must depend only on the item: the call can happen in another process, and again if that process dies.
     """
 
     def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
-        """The position of an item and its result, as they come."""
+        """Yield the position and the result of each item as it finishes."""
         ...
 
 
 class Serial:
-    """One after the other, in this process.
+    """Runs tasks one after the other in this process.
 
     Examples
     --------
@@ -45,24 +45,24 @@ class Serial:
     """
 
     def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
-        """In the order of the items, each when it is asked for."""
+        """Yield results lazily, in the order of the items."""
         return ((position, function(item)) for position, item in enumerate(items))
 
 
 class Threads:
-    """Threads of this process, for what is compiled and leaves the interpreter's lock alone.
+    """Runs tasks in threads of this process, for compiled code that releases the GIL.
 
     Parameters
     ----------
     n_threads
-        How many; None for as many as there are cores.
+        Number of threads; defaults to the number of cores.
     """
 
     def __init__(self, n_threads: int | None = None) -> None:
         self.n_threads = n_threads
 
     def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
-        """As they finish; BLAS is told to use one thread in each."""
+        """Yield results as they finish; BLAS uses one thread in each."""
         with threadpool_limits(1), ThreadPoolExecutor(self.n_threads) as threads:
             positions = {threads.submit(function, item): position for position, item in enumerate(items)}
             for done in as_completed(positions):
@@ -70,12 +70,12 @@ class Threads:
 
 
 class Processes:
-    """Processes of this machine, which end when this one does, however it ends.
+    """Runs tasks in processes on this machine, which end when this process ends, even if it is killed.
 
     Parameters
     ----------
     n_workers
-        How many.
+        Number of processes.
 
     Examples
     --------
@@ -89,38 +89,40 @@ class Processes:
         self.n_workers = n_workers
 
     def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
-        """As they finish; no more than two items a worker are under way."""
+        """Yield results as they finish; at most two items per worker are submitted at a time."""
         if len(items) < 2:  # not worth starting processes
             yield from Serial().map_unordered(function, items)
             return
-        # Not fork: the threads of BLAS and Arrow do not survive it.
+        # The threads of BLAS and Arrow do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self.n_workers, context, initializer=_start, initargs=(function,))
+        pool = ProcessPoolExecutor(self.n_workers, context, initializer=_start_worker, initargs=(function,))
         with pool:
-            under_way: dict[Future[Any], int] = {}
-            following = 0
+            pending: dict[Future[Any], int] = {}
+            submitted = 0
             try:
-                while following < len(items) or under_way:
-                    while following < len(items) and len(under_way) < 2 * self.n_workers:
-                        under_way[pool.submit(_call, items[following])] = following
-                        following += 1
-                    for done in wait(under_way, return_when=FIRST_COMPLETED).done:
-                        yield under_way.pop(done), done.result()
+                while submitted < len(items) or pending:
+                    while submitted < len(items) and len(pending) < 2 * self.n_workers:
+                        pending[pool.submit(_call, items[submitted])] = submitted
+                        submitted += 1
+                    for done in wait(pending, return_when=FIRST_COMPLETED).done:
+                        yield pending.pop(done), done.result()
             except BrokenProcessPool:
-                raise JobError("a worker process died, of memory perhaps: start again with fewer workers") from None
+                raise JobError(
+                    "a worker process died, perhaps because memory ran out: start again with fewer workers"
+                ) from None
             finally:
                 pool.shutdown(cancel_futures=True)
 
 
-def _start(function: Callable[[Any], Any]) -> None:
-    """Take the function once, not with every item."""
+def _start_worker(function: Callable[[Any], Any]) -> None:
+    """Receive the function once per worker instead of once per item."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _of_this_worker.append(function)
+    _worker_function.append(function)
     threadpool_limits(1)
 
 
 def _end_with_parent() -> None:
-    """Nobody waits for the work of a process whose parent was killed."""
+    """Exit when the parent process ends, even if it was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -128,23 +130,23 @@ def _end_with_parent() -> None:
 
 
 def _call(item: Any) -> Any:
-    return _of_this_worker[0](item)
+    return _worker_function[0](item)
 
 
-_of_this_worker: list[Callable[[Any], Any]] = []
+_worker_function: list[Callable[[Any], Any]] = []
 
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
 def current_executor(default: Executor) -> Executor:
-    """The executor that the caller's caller chose with `use_executor`, or this one."""
+    """Return the executor chosen with `use_executor`, or the default."""
     return _chosen.get() or default
 
 
 @contextmanager
 def use_executor(executor: Executor) -> Iterator[Executor]:
-    """Let an executor do the loops of every ranker fitted, and every choice made, in the block.
+    """Use an executor for everything fitted or tuned within the block.
 
     Examples
     --------
@@ -160,11 +162,11 @@ def use_executor(executor: Executor) -> Iterator[Executor]:
 
 
 def map_ordered(executor: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """The results in the order of the items; those that come early wait."""
-    waiting: dict[int, R] = {}
-    following = 0
+    """Yield results in the order of the items, holding back those that finish early."""
+    finished: dict[int, R] = {}
+    next_position = 0
     for position, result in executor.map_unordered(function, items):
-        waiting[position] = result
-        while following in waiting:
-            yield waiting.pop(following)
-            following += 1
+        finished[position] = result
+        while next_position in finished:
+            yield finished.pop(next_position)
+            next_position += 1

@@ -1,4 +1,4 @@
-"""Judged queries on disk in many small blocks, the model that one undisturbed process makes of them, disturbances."""
+"""Judged queries on disk in many small blocks, their reference model, and ways to disturb training."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from kinrank.scale import train
 
 BLOCK_ROWS = 200
 SETTINGS = CellRanker(60, n_cells=12, reference="reference")
-BEFORE = 34  # pieces of work before the first block is summed: 33 blocks are read for the sample, cells found
-PIECES = 37  # 33 blocks, 3 sums of 16, 1 of those
+BEFORE = 34  # tasks before the first block is summed: read 33 blocks for the sample, fit cells
+N_TASKS = 37  # 33 blocks, 3 sums of up to 16 blocks, 1 sum of those
 
 
 @pytest.fixture(scope="session")
 def queries() -> QuerySet:
-    made = make_intents(600, 100, n_docs=10, n_features=6, spread=1.0, seed=3)
-    return made.replace(doc_id=None, query_columns={})
+    intents = make_intents(600, 100, n_docs=10, n_features=6, spread=1.0, seed=3)
+    return intents.replace(doc_id=None, query_columns={})
 
 
 @pytest.fixture(scope="session")
 def judged(queries: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """600 queries of 10 rows in 3 files; row groups of 93 rows cut queries anywhere."""
+    """Write 600 queries of 10 rows to 3 files; row groups of 93 rows split queries anywhere."""
     folder = tmp_path_factory.mktemp("judged")
     table = queries[:600].to_table()
     for number in range(3):
@@ -40,9 +40,9 @@ def judged(queries: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def undisturbed(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The files of the model."""
-    model = tmp_path_factory.mktemp("undisturbed") / "model"
+def reference_bytes(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the files of a model trained without interruption."""
+    model = tmp_path_factory.mktemp("reference_bytes") / "model"
     train(judged, model, SETTINGS, block_rows=BLOCK_ROWS)
     return model_bytes(model)
 
@@ -51,12 +51,12 @@ def model_bytes(model: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(model.iterdir())}
 
 
-class Chaotic:
-    """Answers in any order, does some items twice, and may die after some."""
+class ChaoticExecutor:
+    """Executor that yields in random order, runs some items twice, and may fail after some."""
 
-    def __init__(self, seed: int, dies_after: int | None = None) -> None:
+    def __init__(self, seed: int, fails_after: int | None = None) -> None:
         self.random = random.Random(seed)
-        self.left = dies_after
+        self.left = fails_after
 
     def map_unordered(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         order = list(range(len(items)))
@@ -70,21 +70,21 @@ class Chaotic:
             yield position, function(items[position])
 
 
-def plan_alone(data: Path, model: Path) -> None:
-    """Leave a job that was stopped when its plan was settled: who goes on begins with summing, reads nothing before."""
+def interrupt_after_plan(data: Path, model: Path) -> None:
+    """Leave a job that was interrupted after planning, so that it resumes with summing."""
     with pytest.raises(KeyboardInterrupt):
-        train(data, model, SETTINGS, block_rows=BLOCK_ROWS, executor=Chaotic(0, BEFORE))
+        train(data, model, SETTINGS, block_rows=BLOCK_ROWS, executor=ChaoticExecutor(0, BEFORE))
     assert {file.name for file in Path(f"{model}.job").iterdir()} == {"job.json", "plan.npz"}
 
 
-def blocks_kept(model: Path) -> set[int]:
-    """The blocks that a job has summed so far."""
+def summed_blocks(model: Path) -> set[int]:
+    """Return the blocks that a job has summed so far."""
     return {int(file.stem.removeprefix("sums-0-")) for file in Path(f"{model}.job").glob("sums-0-*.npz")}
 
 
 @contextmanager
 def damaged(file: Path, group: int) -> Iterator[None]:
-    """A wrong byte in a row group of a Parquet file, which its size and time do not show; mended at the end."""
+    """Flip a byte in a row group of a Parquet file, keeping its size and time; restore it at the end."""
     good, times = file.read_bytes(), file.stat()
     bad = bytearray(good)
     bad[pq.ParquetFile(file).metadata.row_group(group).column(4).data_page_offset + 40] ^= 0xFF

@@ -1,4 +1,4 @@
-"""Processes as workers: they end with the process that they work for, however it ends."""
+"""Worker processes end with their parent, even if it is killed."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def work_on(path: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_their_driver(how: signal.Signals, tmp_path: Path) -> None:
-    begun = [tmp_path / "a", tmp_path / "b"]
-    driver = subprocess.Popen([sys.executable, "-c", DRIVER, *map(str, begun)], cwd=Path(__file__).parents[2])
+def test_workers_end_when_the_driver_is_killed(how: signal.Signals, tmp_path: Path) -> None:
+    started = [tmp_path / "a", tmp_path / "b"]
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, *map(str, started)], cwd=Path(__file__).parents[2])
     workers: list[int] = []
     try:
-        wait_until(lambda: all(file.exists() and file.read_text() for file in begun))
-        workers = [int(file.read_text()) for file in begun]
+        wait_until(lambda: all(file.exists() and file.read_text() for file in started))
+        workers = [int(file.read_text()) for file in started]
         assert set(workers) <= set(children(driver.pid))
         driver.send_signal(how)
         assert driver.wait() == -how

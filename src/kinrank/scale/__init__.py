@@ -1,6 +1,6 @@
-"""Training on more judged queries than one process carries: from disk, over processes, or on Ray.
+"""Training from disk, in processes or on Ray, for data larger than memory.
 
-Ray is imported where it is asked for and nowhere else.
+Ray is imported only when a `RayCluster` is used.
 """
 
 from kinrank.parallel import Processes, use_executor

@@ -1,4 +1,4 @@
-"""The executor beyond this machine: a Ray cluster."""
+"""Executor on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ R = TypeVar("R")
 
 
 class RayCluster:
-    """The workers of a Ray cluster.
+    """Runs tasks on a Ray cluster.
 
-    A worker or a node that dies is replaced, and its item done again elsewhere. Nothing but small results passes
-    through the driver; no more than `ahead` items for each core are under way, so memory is bounded by the workers.
+    If a worker or node dies, its item is retried elsewhere. Only small results pass through the driver, and at most
+    `pending_per_core` items per core are submitted at a time, so memory use depends on the number of workers only.
 
     Parameters
     ----------
     address : str
-        As `ray.init` takes it: ``"10.0.0.1:6379"``; ``"local"`` starts one of this machine's cores; ``"auto"`` is the
-        session that is open, or else the cluster that this machine is a node of.
-    retries : int
-        How often an item is tried again whose worker or node died.
-    ahead : int
-        Items submitted for each core.
+        Address for `ray.init`, such as ``"10.0.0.1:6379"``. ``"local"`` starts a cluster on this machine's cores;
+        ``"auto"`` uses the open session, or else the cluster that this machine is a node of.
+    max_retries : int
+        How often an item is retried if its worker or node dies.
+    pending_per_core : int
+        Items submitted at a time, per core.
     """
 
-    def __init__(self, address: str = "auto", *, retries: int = 20, ahead: int = 2) -> None:
+    def __init__(self, address: str = "auto", *, max_retries: int = 20, pending_per_core: int = 2) -> None:
         self.address = address
-        self.retries = retries
-        self.ahead = ahead
+        self.max_retries = max_retries
+        self.pending_per_core = pending_per_core
         self._opened = False
 
     def __enter__(self) -> Self:
@@ -41,7 +41,7 @@ class RayCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._opened:  # a session that was open before is somebody else's
+        if self._opened:  # leave a session open that was open before
             import_extra("ray", "ray").shutdown()
             self._opened = False
 
@@ -51,11 +51,11 @@ class RayCluster:
             self._check_session(ray)
             return ray
         try:
-            _knock(self.address)
+            _check_reachable(self.address)
             ray.init(self.address, log_to_driver=False, logging_level="warning", configure_logging=False)
         except (OSError, ValueError, RuntimeError) as error:
             raise JobError(
-                f"no Ray cluster at {self.address!r} ({error}): start one, or say 'local' for this machine's cores"
+                f"no Ray cluster at {self.address!r} ({error}): start one, or use 'local' for this machine's cores"
             ) from None
         self._opened = True
         return ray
@@ -66,40 +66,40 @@ class RayCluster:
         session = ray.get_runtime_context().gcs_address
         if session != self.address:
             raise ParameterError(
-                f"no session at {self.address!r} while one is open at {session!r}: use that one by RayCluster(), or "
-                "end it by ray.shutdown()"
+                f"cannot connect to {self.address!r} while a session is open at {session!r}: use that session with "
+                "RayCluster(), or close it with ray.shutdown()"
             )
 
     def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
-        """As they finish."""
+        """Yield results as they finish."""
         ray = self._connect()
-        shared = ray.put(function)  # once for all items; large arrays in it are mapped by workers, not copied
-        call = ray.remote(num_cpus=1, max_retries=self.retries)(_apply)
-        under_way: dict[Any, int] = {}
-        following = 0
+        shared = ray.put(function)  # sent once; workers map large arrays instead of copying them
+        call = ray.remote(num_cpus=1, max_retries=self.max_retries)(_apply)
+        pending: dict[Any, int] = {}
+        submitted = 0
         try:
-            while following < len(items) or under_way:
+            while submitted < len(items) or pending:
                 cores = max(1, int(ray.cluster_resources().get("CPU", 1)))  # nodes come and go
-                while following < len(items) and len(under_way) < self.ahead * cores:
-                    under_way[call.remote(shared, items[following])] = following
-                    following += 1
-                for done in ray.wait(list(under_way), num_returns=1, timeout=10)[0]:
-                    position = under_way.pop(done)
+                while submitted < len(items) and len(pending) < self.pending_per_core * cores:
+                    pending[call.remote(shared, items[submitted])] = submitted
+                    submitted += 1
+                for done in ray.wait(list(pending), num_returns=1, timeout=10)[0]:
+                    position = pending.pop(done)
                     yield position, self._result(ray, done, items[position])
         finally:
-            for task in under_way:
+            for task in pending:
                 ray.cancel(task, force=False)
 
     def _result(self, ray: Any, task: Any, item: object) -> Any:
         try:
             return ray.get(task)
         except ray.exceptions.RayTaskError as error:
-            raise error.cause from None  # as it was raised, without Ray's account of it
+            raise error.cause from None  # the original exception, without Ray's wrapper
         except ray.exceptions.RayError as error:
             raise JobError(
-                f"item {item!r} was given up after {self.retries} retries, its worker died each time "
-                f"({type(error).__name__}): does it need more memory than a worker has? What is done is kept; "
-                "start again to go on"
+                f"item {item!r} failed after {self.max_retries} retries because its worker died each time "
+                f"({type(error).__name__}), perhaps for lack of memory: give workers more memory and start the job "
+                "again; finished items are kept"
             ) from None
 
 
@@ -107,8 +107,8 @@ def _apply(function: Callable[[T], R], item: T) -> R:
     return function(item)
 
 
-def _knock(address: str) -> None:
-    """Raise where nobody listens: Ray itself would end the process."""
+def _check_reachable(address: str) -> None:
+    """Raise if nothing listens at the address; Ray itself would exit the process."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "://" not in address:
         socket.create_connection((host, int(port)), timeout=10).close()

@@ -1,4 +1,4 @@
-"""A job's own folder: what is done is written there whole or not at all, so that a job can go on where it was."""
+"""Folder for the intermediate results of a job, so that an interrupted job can be resumed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kinrank.errors import DamagedFolderError
 
 
 class JobFolder:
-    """Results by name, on any file system that Arrow or fsspec reaches and all workers see.
+    """Intermediate results by name, on any file system that Arrow or fsspec can open and all workers share.
 
     Parameters
     ----------
     path
-        The folder; made where it is not there.
+        The folder; created if it does not exist.
     job
-        Everything that the results depend on, as JSON values by name; a folder of another job raises.
+        Everything that the results depend on, as JSON values by name. The folder of another job raises `JobError`.
     """
 
     def __init__(self, path: PathLike, job: Mapping[str, Any]) -> None:
@@ -35,29 +35,29 @@ class JobFolder:
         claim_folder(path, "job.json", job, "job")
 
     def names(self) -> set[str]:
-        """What is done."""
+        """Return the names of the finished results."""
         found = self.filesystem.get_file_info(fs.FileSelector(self.root))
         return {info.base_name.removesuffix(".npz") for info in found if info.base_name.endswith(".npz")}
 
     def write(self, name: str, state: State) -> None:
-        """Keep a result. Whoever writes it again writes the same."""
+        """Write a result atomically."""
         buffer = io.BytesIO()
         arrays: dict[str, Any] = dict(state)
         np.savez(buffer, **arrays)
         write_atomically(self.filesystem, f"{self.root}/{name}.npz", buffer.getbuffer())
 
     def read(self, name: str) -> State:
-        """A result; the file has checksums of its own, so damage is found."""
+        """Read a result; raise `DamagedFolderError` if it is missing or fails its checksums."""
         try:
             with np.load(io.BytesIO(self._read(f"{name}.npz")), allow_pickle=False) as arrays:
                 return {key: arrays[key] for key in arrays.files}
         except (zipfile.BadZipFile, ValueError, EOFError, KeyError, OSError) as error:
             raise DamagedFolderError(
-                f"{self.path}: {name}.npz is damaged or gone ({error}); remove it and start the job again"
+                f"{self.path}: {name}.npz is damaged or missing ({error}): delete it and start the job again"
             ) from error
 
     def delete(self, names: set[str] | None = None) -> None:
-        """Remove some results, or the folder."""
+        """Delete some results, or the whole folder."""
         if names is None:
             self.filesystem.delete_dir(self.root)
         else:

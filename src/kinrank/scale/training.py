@@ -1,4 +1,4 @@
-"""Training a ranker of cells from blocks of judged queries: one pass, summed in the order of blocks, restartable."""
+"""Train a `CellRanker` from blocks of judged queries: one resumable pass, with a reproducible result."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.persistence import settings_of
 from kinrank.scale.folder import JobFolder
-from kinrank.scale.identity import hashes_of, refuse_repeated
+from kinrank.scale.repeated_queries import check_no_repeated_queries, query_hashes
 
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """One piece of work that is done.
+    """Report on one finished task of a training job.
 
     Attributes
     ----------
     level : int
-        0 for the sums of a block, 1 and more for sums of sums.
+        0 for the sums of a block, 1 and above for sums of sums.
     done, total : int
-        How many pieces of the level are done, and how many there are.
+        Finished and total number of tasks of the level.
     n_rows : int
-        Rows that were read for it.
+        Rows read by the task.
     seconds, cpu_seconds : float
-        What it took where it was done: by the clock, and of a core.
+        Wall-clock and CPU time of the task.
     peak_mb : float
-        The most memory that the process which did it has ever held.
+        Peak memory of the process that ran the task, over its lifetime.
     """
 
     level: int
@@ -65,7 +65,7 @@ def train(
     model: PathLike,
     ranker: CellRanker,
     *,
-    alike: bool = False,
+    reuse_cells: bool = False,
     executor: Executor | None = None,
     job: PathLike | None = None,
     block_rows: int | None = None,
@@ -74,33 +74,34 @@ def train(
     doc_id: str = "doc_id",
     progress: Callable[[TrainingProgress], None] | None = None,
 ) -> CellRanker:
-    """Learn a ranker of cells from judged queries on disk, however many, and write it as a model folder.
+    """Train a `CellRanker` on any number of judged queries on disk and write a model folder.
 
-    A sample of the queries settles scales, description and cells. Then the data are read once, block by block, and each
-    block's sums are written to the job's folder. A job that was stopped, by whatever, goes on where it was when it is
-    started again. The model's bytes depend on the data and the settings, not on who did the work, nor on what failed.
+    Scales, description and cells are fitted to a sample of the queries. The data are then read once, block by block,
+    and the sums of each block are written to the job folder. A job that was interrupted resumes when it is started
+    again. The bytes of the model depend only on the data and the settings, not on the executor or on failures.
 
     Parameters
     ----------
     data
-        A folder of judged queries (`kinrank convert`), or Parquet: a file, a folder, a URI that Arrow or fsspec opens.
-        In Parquet the rows of a query must lie together.
+        A folder of judged queries (from `QuerySet.save`), or Parquet: a file, a folder, or a URI that Arrow or fsspec
+        can open. In Parquet, the rows of a query must be adjacent.
     model
-        Where to write the model: a folder of the machine that this is called on.
+        Path of the model folder to write, on this machine.
     ranker
-        The settings. It is not changed.
-    alike
-        Take scaling, description and cells from `ranker`, which must be fitted: the result can be merged with it.
+        The settings. It is not modified.
+    reuse_cells
+        Reuse scaling, description and cells of `ranker`, which must be fitted, so that the two can be merged.
     executor
-        Who works: this process where not given, ``Processes(n)``, ``RayCluster(address)``.
+        Runs the tasks: ``Serial()`` (the default), ``Processes(n)`` or ``RayCluster(address)``.
     job
-        A folder for what is done, which every worker must see; ``MODEL.job`` where not given. It is removed at the end.
+        Folder for intermediate results, which all workers must share; defaults to ``MODEL.job``. It is deleted at the
+        end.
     block_rows
-        About how many rows a block has; by the number of cells where not given.
+        Approximate number of rows per block; by default chosen from the number of cells.
     qid, y, doc_id
-        Columns of Parquet files.
+        Column names in Parquet files.
     progress
-        Told of every piece that is done.
+        Called after each finished task.
 
     Examples
     --------
@@ -114,30 +115,29 @@ def train(
     """
     if "://" in os.fspath(model):
         raise ParameterError(
-            f"model must be a folder of this machine, for the driver writes it, got {os.fspath(model)!r}: "
-            "give a path, and copy the folder afterwards"
+            f"model must be a local folder, got {os.fspath(model)!r}: give a local path and copy the folder afterwards"
         )
-    worker = executor or Serial()
+    executor = executor or Serial()
     blocks = open_blocks(data, block_rows, ranker.n_cells, qid=qid, y=y, doc_id=doc_id)
-    given = None
-    if alike:
+    plan = None
+    if reuse_cells:
         check_is_fitted(ranker)
         ranker.check_features(blocks.feature_names)
-        given = ranker.plan_
+        plan = ranker.plan_
     identity = {
         "kinrank": kinrank.__version__,
         "ranker": settings_of(ranker),
         "data": hashlib.sha256(blocks.fingerprint().encode()).hexdigest(),
         "fan_in": FAN_IN,
-        "plan": None if given is None else given.digest(),
+        "plan": None if plan is None else plan.digest(),
     }
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
     trained: CellRanker = clone(ranker)
     trained.n_features_in_, trained.feature_names_ = len(blocks.feature_names), blocks.feature_names
-    plan = given or _settled(folder, trained, blocks, worker)
+    plan = plan or _read_or_make_plan(folder, trained, blocks, executor)
     tree = SumTree(plan, blocks, folder)
-    memory = tree.run(worker, progress or (lambda _: None))
-    refuse_repeated(blocks, tree.hashes)
+    memory = tree.run(executor, progress or (lambda _: None))
+    check_no_repeated_queries(blocks, tree.hashes)
     trained.take_cells(plan, memory)
     trained.save(model)
     folder.delete()
@@ -147,10 +147,10 @@ def train(
 def open_blocks(
     data: PathLike, block_rows: int | None, n_cells: int, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id"
 ) -> Blocks:
-    """The data as blocks of about so many rows, or of as many as suit the number of cells."""
+    """Open the data as blocks of about `block_rows` rows, by default chosen from the number of cells."""
     local = Path(data) if "://" not in os.fspath(data) else None
     if local is not None and not local.exists():
-        raise DataError(f"{local}: no such file or folder; check the path")
+        raise DataError(f"{local}: no such file or folder: check the path")
     blocks: Blocks
     if local is not None and (local / MANIFEST).exists():
         blocks = FolderBlocks(data, 1 << 62)
@@ -159,8 +159,8 @@ def open_blocks(
     return blocks.split(block_rows or rows_per_block(n_cells, len(blocks.feature_names)))
 
 
-def _settled(folder: JobFolder, ranker: CellRanker, blocks: Blocks, executor: Executor) -> CellPlan:
-    """The plan: settled by the job before it was stopped, or now where it is not there or damaged."""
+def _read_or_make_plan(folder: JobFolder, ranker: CellRanker, blocks: Blocks, executor: Executor) -> CellPlan:
+    """Return the plan of an interrupted job, or a new one if it is missing or damaged."""
     try:
         return ranker.restore_plan(folder.read("plan"))
     except DamagedFolderError:
@@ -171,10 +171,10 @@ def _settled(folder: JobFolder, ranker: CellRanker, blocks: Blocks, executor: Ex
 
 @dataclass(frozen=True, eq=False)
 class SumTree:
-    """The sums of all blocks, level by level: each piece adds up to `FAN_IN` pieces of the level below, in order.
+    """Sums of all blocks as a tree: each node adds up to `FAN_IN` nodes of the level below, in order.
 
-    A piece is the same whoever makes it and however often. One that is missing or damaged is made again, with
-    whatever lies below it.
+    A node is the same no matter where and how often it is computed. A missing or damaged node is computed again,
+    together with the nodes below it.
     """
 
     plan: CellPlan
@@ -182,86 +182,86 @@ class SumTree:
     folder: JobFolder
 
     def sizes(self) -> list[int]:
-        """How many pieces each level has; the last has one."""
+        """Return the number of nodes of each level; the last level has one."""
         sizes = [len(self.blocks)]
         while sizes[-1] > 1:
             sizes.append(-(-sizes[-1] // FAN_IN))
         return sizes
 
     def run(self, executor: Executor, progress: Callable[[TrainingProgress], None]) -> CellMemory:
-        """Make all pieces that are not there yet, and answer the last."""
+        """Compute all nodes not in the folder yet and return the root."""
         sizes = self.sizes()
-        there = self.folder.names()
-        wanted = [{_name(level, piece) for piece in range(size)} for level, size in enumerate(sizes)]
-        complete = [level for level, names in enumerate(wanted) if names <= there]
+        existing = self.folder.names()
+        levels = [{_name(level, node) for node in range(size)} for level, size in enumerate(sizes)]
+        complete = [level for level, names in enumerate(levels) if names <= existing]
         for level in range(max(complete, default=-1) + 1, len(sizes)):
-            missing = [piece for piece in range(sizes[level]) if _name(level, piece) not in there]
+            missing = [node for node in range(sizes[level]) if _name(level, node) not in existing]
             done = sizes[level] - len(missing)
             for _, (n_rows, seconds, cpu, peak) in executor.map_unordered(partial(self.make, level), missing):
                 done += 1
                 progress(TrainingProgress(level, done, sizes[level], n_rows, seconds, cpu, peak))
             if level:
-                self.folder.delete(wanted[level - 1] & self.folder.names())
+                self.folder.delete(levels[level - 1] & self.folder.names())
         memory = self._empty()
-        memory.merge_packed(self.piece(len(sizes) - 1, 0))
+        memory.merge_packed(self.node(len(sizes) - 1, 0))
         return memory
 
-    def make(self, level: int, piece: int) -> tuple[int, float, float, float]:
-        """Write one piece; answer its rows, seconds, seconds of a core, and the peak memory of the process."""
+    def make(self, level: int, node: int) -> tuple[int, float, float, float]:
+        """Compute and write one node; return its rows, wall-clock seconds, CPU seconds, and peak memory in MB."""
         wall, cpu = time.perf_counter(), time.process_time()
-        self._made(level, piece)
+        self._compute(level, node)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        n_rows = self.blocks.n_rows(piece) if level == 0 else 0
+        n_rows = self.blocks.n_rows(node) if level == 0 else 0
         return n_rows, time.perf_counter() - wall, time.process_time() - cpu, peak
 
-    def piece(self, level: int, piece: int) -> State:
-        """One piece, read, or made again where it cannot be."""
+    def node(self, level: int, node: int) -> State:
+        """Read one node, or compute it again if it is missing or damaged."""
         try:
-            return self.folder.read(_name(level, piece))
+            return self.folder.read(_name(level, node))
         except DamagedFolderError:
-            return self._made(level, piece)
+            return self._compute(level, node)
 
     def hashes(self, block: int) -> IdHashes:
-        """The hashes of a block's queries; read, or taken from the data again where they cannot be."""
+        """Read the query hashes of a block, or compute them again if they are missing or damaged."""
         try:
             return self.folder.read(f"ids-{block}")["hashes"]
         except DamagedFolderError:
-            return self._noted(block, [hashes_of(part.qid) for part in self.blocks.read(block)])
+            return self._write_hashes(block, [query_hashes(part.qid) for part in self.blocks.read(block)])
 
-    def _made(self, level: int, piece: int) -> State:
+    def _compute(self, level: int, node: int) -> State:
         if level == 0:
-            made = self._summed(piece)
+            sums = self._sum_block(node)
         else:
             memory = self._empty()
-            first, last = piece * FAN_IN, min((piece + 1) * FAN_IN, self.sizes()[level - 1])
-            for below in range(first, last):
-                memory.merge_packed(self.piece(level - 1, below))
-            made = memory.pack()
-        self.folder.write(_name(level, piece), made)
-        return made
+            first, last = node * FAN_IN, min((node + 1) * FAN_IN, self.sizes()[level - 1])
+            for child in range(first, last):
+                memory.merge_packed(self.node(level - 1, child))
+            sums = memory.pack()
+        self.folder.write(_name(level, node), sums)
+        return sums
 
-    def _summed(self, block: int) -> State:
+    def _sum_block(self, block: int) -> State:
+        """Sum a block and write the hashes of its queries."""
         hashes: list[IdHashes] = []
 
-        def noted() -> Iterator[QuerySet]:
+        def read() -> Iterator[QuerySet]:
             for part in self.blocks.read(block):
-                hashes.append(hashes_of(part.qid))
+                hashes.append(query_hashes(part.qid))
                 yield part
 
         with self.blocks.error_context(block):
-            made = self.plan.sums(noted()).pack()
-        self._noted(block, hashes)
-        return made
+            sums = self.plan.sums(read()).pack()
+        self._write_hashes(block, hashes)
+        return sums
 
-    def _noted(self, block: int, hashes: list[IdHashes]) -> IdHashes:
-        """Keep the hashes of a block."""
-        together: IdHashes = np.concatenate([np.empty(0, dtype=np.uint64), *hashes])
-        self.folder.write(f"ids-{block}", {"hashes": together})
-        return together
+    def _write_hashes(self, block: int, parts: list[IdHashes]) -> IdHashes:
+        hashes: IdHashes = np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+        self.folder.write(f"ids-{block}", {"hashes": hashes})
+        return hashes
 
     def _empty(self) -> CellMemory:
         return CellMemory.empty(self.plan.learner, len(self.plan.tree), len(self.blocks.feature_names))
 
 
-def _name(level: int, piece: int) -> str:
-    return f"sums-{level}-{piece}"
+def _name(level: int, node: int) -> str:
+    return f"sums-{level}-{node}"

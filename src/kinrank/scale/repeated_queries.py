@@ -1,4 +1,4 @@
-"""Finding a query that is in two blocks, without keeping all ids in memory at once."""
+"""Detect queries that occur in two blocks, without holding all ids in memory."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kinrank.data.blocks import Blocks
 from kinrank.data.id_hashes import IdHashes, hash_ids
 from kinrank.errors import DataError
 
-_BITS = 4  # each of the sixteen passes looks at the hashes that begin alike: 0.3 GB for 10^8 queries
-# 2^64 by the golden ratio: numbers in a row begin differently. It is odd, so no two have the same product.
+_BITS = 4  # one of 16 passes for each value of the leading bits: 0.3 GB for 10^8 queries
+# 2^64 / golden ratio spreads consecutive numbers evenly. It is odd, so products of different numbers differ.
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
-def hashes_of(qid: NDArray[Any]) -> IdHashes:
-    """64 bits for each id, spread evenly: of whole numbers no two alike, anything else by its hash.
+def query_hashes(qid: NDArray[Any]) -> IdHashes:
+    """Return a 64-bit hash of each id, evenly distributed; hashes of different whole numbers always differ.
 
     Examples
     --------
-    >>> hashes_of(np.array([0, 1])).tolist()
+    >>> query_hashes(np.array([0, 1])).tolist()
     [0, 11400714819323198485]
     """
     if qid.dtype.kind in "iu":
@@ -30,18 +30,18 @@ def hashes_of(qid: NDArray[Any]) -> IdHashes:
     return hash_ids(qid)
 
 
-def refuse_repeated(blocks: Blocks, hashes: Callable[[int], IdHashes]) -> None:
-    """Raise where a query is in more than one place.
+def check_no_repeated_queries(blocks: Blocks, hashes: Callable[[int], IdHashes]) -> None:
+    """Raise if a query occurs in more than one place.
 
     Parameters
     ----------
     blocks
-        The data, looked at again only where two hashes are equal.
+        The data; read again only if two hashes are equal.
     hashes
-        The hashes of a block.
+        Function that returns the hashes of a block.
     """
-    for beginning in range(1 << _BITS):
-        parts = [each[each >> np.uint64(64 - _BITS) == beginning] for each in map(hashes, range(len(blocks)))]
+    for leading in range(1 << _BITS):
+        parts = [each[each >> np.uint64(64 - _BITS) == leading] for each in map(hashes, range(len(blocks)))]
         ends = np.cumsum([len(part) for part in parts])
         together = np.concatenate(parts)
         order = np.argsort(together, kind="stable")
@@ -52,9 +52,9 @@ def refuse_repeated(blocks: Blocks, hashes: Callable[[int], IdHashes]) -> None:
 
 
 def _compare(blocks: Blocks, hashed: np.uint64, places: Sequence[int]) -> None:
-    """Two ids of one hash: an error if they are one id, as whole numbers are; text may share a hash by chance."""
+    """Raise if two ids with the same hash are equal; different texts can share a hash by chance."""
     first, second = (
-        [query for part in blocks.read(block) for query in part.qid[hashes_of(part.qid) == hashed].tolist()]
+        [query for part in blocks.read(block) for query in part.qid[query_hashes(part.qid) == hashed].tolist()]
         for block in places
     )
     shared = (
@@ -62,6 +62,6 @@ def _compare(blocks: Blocks, hashed: np.uint64, places: Sequence[int]) -> None:
     )
     if shared:
         raise DataError(
-            f"query {shared.pop()!r} is in two places, {blocks.name(places[0])} and {blocks.name(places[1])}: the rows "
-            "of a query must lie together; sort the data by query"
+            f"query {shared.pop()!r} is in two places, {blocks.name(places[0])} and {blocks.name(places[1])}: rows of "
+            "a query must be adjacent, so sort the data by query"
         )

@@ -1,4 +1,4 @@
-"""Looking for a query that is in two blocks, in memory that is a fraction of all ids."""
+"""Detection of queries in two blocks, with bounded memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from kinrank.data.blocks import QuerySetBlocks
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
-from kinrank.scale.identity import hashes_of, refuse_repeated
+from kinrank.scale.repeated_queries import check_no_repeated_queries, query_hashes
 
 N_BLOCKS, N_IDS = 64, 16_384
 
 
 def whole_numbers(block: int) -> IdHashes:
-    return hashes_of(np.arange(block * N_IDS, (block + 1) * N_IDS))
+    return query_hashes(np.arange(block * N_IDS, (block + 1) * N_IDS))
 
 
 def hashes(block: int) -> IdHashes:
@@ -25,17 +25,17 @@ def hashes(block: int) -> IdHashes:
 
 
 @pytest.mark.parametrize("hashes", [whole_numbers, hashes])
-def test_a_fraction_of_the_hashes_is_held_at_once(hashes: Callable[[int], IdHashes]) -> None:
+def test_only_a_fraction_of_the_hashes_is_in_memory(hashes: Callable[[int], IdHashes]) -> None:
     blocks = QuerySetBlocks(QuerySet.from_arrays(np.zeros((N_BLOCKS, 1)), group=[1] * N_BLOCKS), rows_per_block=1)
     tracemalloc.start()
     try:
-        refuse_repeated(blocks, hashes)
-        held = tracemalloc.get_traced_memory()[1]
+        check_no_repeated_queries(blocks, hashes)
+        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert held < 0.5 * 8 * N_BLOCKS * N_IDS
+    assert peak < 0.5 * 8 * N_BLOCKS * N_IDS
 
 
-def test_no_two_whole_numbers_share_a_mark() -> None:
+def test_hashes_of_whole_numbers_are_unique() -> None:
     ids = np.array([-(2**63), 2**63 - 1, 2**62, *range(-5000, 5000)])
-    assert len(np.unique(hashes_of(ids))) == len(ids)
+    assert len(np.unique(query_hashes(ids))) == len(ids)
