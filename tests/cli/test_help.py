@@ -8,6 +8,7 @@ import pytest
 import kinrank as library
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
+from kinrank.rankers.capability_table import capability_table
 
 VERBS = ["log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
 VERBS += ["serve", "key", "explain"]
@@ -40,6 +41,7 @@ def test_every_ranker_is_listed_with_its_parameters(kinrank):
     listed = kinrank("train", "--list").stdout
     assert all(f"{name}: " in listed for name in RANKERS)
     assert "  n_neighbors: int = 400\n" in listed
+    assert listed.endswith(f"\n\n{capability_table()}\n")
     assert DEFAULT_RANKER in RANKERS
 
 

@@ -38,7 +38,10 @@ def test_ray_gives_the_model_of_memory(kinrank, camps: QuerySet, workdir: Path, 
     ("options", "message"),
     [
         (["--workers", 2, "--ray", "local", *CELLS], "--ray and --workers: give one of them"),
-        (["--workers", 2, "--ranker", "single"], "train --ranker cells, got --ranker single"),
+        (
+            ["--workers", 2, "--ranker", "single"],
+            "'single' cannot train from disk: with --ray or --workers, use --ranker cells",
+        ),
         (["--workers", 2, "--validate", "test", *CELLS], "--validate needs the data in memory"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from typing import cast
 
 from kinrank.cli import messages
 from kinrank.errors import ParameterError
@@ -25,8 +26,8 @@ def train_large(
     job: str | None,
 ) -> None:
     """Train and say what it took; see `kinrank.scale.train`."""
-    if not isinstance(ranker, CellRanker):
-        raise ParameterError(f"--ray and --workers train --ranker cells, got --ranker {name}")
+    if not ranker.capabilities.streams:
+        raise ParameterError(f"ranker {name!r} cannot train from disk: with --ray or --workers, use --ranker cells")
     if ray is not None and workers is not None:
         raise ParameterError("--ray and --workers: give one of them")
     if validate is not None:
@@ -45,7 +46,7 @@ def train_large(
             spent, rows = spent + batch.seconds, rows + batch.n_rows
             advance(1)
 
-        trained = train(data, model, ranker, executor=executor, job=job, progress=tell)
+        trained = train(data, model, cast(CellRanker, ranker), executor=executor, job=job, progress=tell)
     held = int(trained.memory_.counts.sum())
     messages.say(f"{data}: {held:,} queries, {rows:,} rows read now, {spent:.1f} s of workers")
     messages.say(

@@ -33,9 +33,12 @@ def _ranker_names(incomplete: str) -> list[str]:
 def _list_rankers(wanted: bool) -> None:
     if not wanted:
         return
+    from kinrank.rankers.capability_table import capability_table
+
     for name in RANKERS:
         cls = RANKERS[name]
         typer.echo(f"{name}: {(inspect.getdoc(cls) or '').partition(chr(10))[0]}\n{list_settings(cls)}")
+    typer.echo(f"\n{capability_table()}")
     raise typer.Exit
 
 
@@ -79,7 +82,7 @@ def train(
     ] = None,
     list_rankers: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
-        typer.Option("--list", callback=_list_rankers, is_eager=True, help="Show all rankers and their parameters."),
+        typer.Option("--list", callback=_list_rankers, is_eager=True, help="Show all rankers and what they can do."),
     ] = False,
 ) -> None:
     """Learn a ranker from judged queries and write it as a folder."""

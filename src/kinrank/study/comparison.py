@@ -15,7 +15,6 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Evaluation, Measure, PairedComparison, compare_paired, holm
 from kinrank.measure.base import check_choice
-from kinrank.rankers.base import Ranker
 
 Origin = Literal["ranker", "peer", "model", "run", "oracle"]
 Pairs = Literal["baseline", "all"]
@@ -29,6 +28,12 @@ class Fittable(Protocol):
 
     def predict(self, queries: QuerySet, /) -> Float64:
         """Score every row."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings."""
+
+    def learned_from(self, queries: QuerySet, /) -> NDArray[np.bool_] | None:
+        """Return which of these queries it has learned from; None if it does not know."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class Entrant:
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
         """Which of these queries, by id, it has learned from; None where nobody knows, as of a run."""
-        return self.ranker.learned_from(queries) if isinstance(self.ranker, Ranker) else None
+        return None if self.ranker is None else self.ranker.learned_from(queries)
 
     def __repr__(self) -> str:
         return f"Entrant({self.name!r}, {self.evaluation!r})"

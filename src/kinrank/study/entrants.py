@@ -128,7 +128,8 @@ def ranked_entrant(name: str, ranker: Fittable, queries: QuerySet, measures: Seq
     scores = ranker.predict(queries)
     seconds = time.perf_counter() - start
     evaluation = evaluate(queries, scores, measures)
-    return Entrant(name, "ranker", scores, evaluation, settings_of(ranker), rank_seconds=seconds, ranker=ranker)
+    settings = ranker.get_params(deep=False)
+    return Entrant(name, "ranker", scores, evaluation, settings, rank_seconds=seconds, ranker=ranker)
 
 
 def run_entrant(path: str, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
@@ -180,11 +181,6 @@ def _words(ids: NDArray[Any]) -> NDArray[np.str_]:
     """Ids as text, so that query 301 of a file is query "301" of a table."""
     words: NDArray[np.str_] = ids.astype(np.str_)
     return words
-
-
-def settings_of(ranker: object) -> dict[str, Any]:
-    """The parameters of a ranker, where it has them."""
-    return dict(ranker.get_params(deep=False)) if hasattr(ranker, "get_params") else {}
 
 
 def pooled_entrant(

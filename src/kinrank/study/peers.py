@@ -121,6 +121,9 @@ class Peer(BaseEstimator):
         check_is_fitted(self)
         return np.asarray(self._score(np.asarray(queries.X)), dtype=np.float64)
 
+    def learned_from(self, queries: QuerySet) -> None:
+        """Return None: the training queries are not recorded."""
+
     @abstractmethod
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
         """Train ``model_``; answer how many trees it has."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -173,8 +173,7 @@ def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Candida
         return
     listed = [trial for trial in log.trials if trial.family == "knn" and trial.stage == "list"]
     best = max(listed, key=lambda trial: trial.quality).make()
-    if isinstance(best, KnnRanker):
-        yield from _new(follow_ups(best), log)
+    yield from _new(follow_ups(cast(KnnRanker, best)), log)
     while True:
         earlier = [(trial.params, trial.quality) for trial in log.trials if trial.params is not None]
         yield sampled_candidate(queries, plan.reference, plan.missing, earlier, plan.seed)
@@ -188,9 +187,10 @@ def _new(candidates: Iterator[Candidate], log: TrialLog) -> Iterator[Candidate]:
 def _try(candidate: Candidate, folds: Folds, measure: Measure) -> Trial:
     start = time.perf_counter()
     ranker = clone(candidate.ranker)
-    if candidate.sweep and isinstance(ranker, KnnRanker):
-        choice = sweep_neighbors(ranker, folds, measure)
-        ranker, quality = choice.apply(ranker), max(choice.quality.values())
+    if candidate.sweep:
+        knn = cast(KnnRanker, ranker)
+        choice = sweep_neighbors(knn, folds, measure)
+        ranker, quality = choice.apply(knn), max(choice.quality.values())
     else:
         values = map_ordered(current_executor(Serial()), _OnFold(ranker, measure), list(folds))
         quality = mean_of(np.concatenate(list(values)))

@@ -1,0 +1,25 @@
+"""A table of all rankers and what they can do, for `kinrank train --list` and the docs."""
+
+from __future__ import annotations
+
+from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.registry import RANKERS
+
+
+def capability_table() -> str:
+    """Return a table of the capabilities of all rankers with default settings, and what each capability means.
+
+    Examples
+    --------
+    >>> print(capability_table())
+    capability  kin  single ...
+    explains    yes  -      ...
+    """
+    declared = {name: dict(RANKERS[name]().capabilities) for name in RANKERS}
+    meanings = Capabilities.meanings()
+    rows = [["capability", *declared]]
+    rows += [[each, *("yes" if able[each] else "-" for able in declared.values())] for each in meanings]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    legend = [f"{name.ljust(widths[0])}  {meaning}" for name, meaning in meanings.items()]
+    return "\n".join([*lines, "", *legend])
