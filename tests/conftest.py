@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -38,6 +39,7 @@ COLLECTIONS = {
     "text/msrd": "https://github.com/metarank/msrd",
     "text/mwmbl": "https://github.com/mwmbl/mwmbl",
 }
+MISSING = pytest.StashKey[set[str]]()
 
 
 def missing_collections(item: pytest.Item) -> list[str]:
@@ -57,6 +59,7 @@ def how_to_get(names: list[str]) -> str:
     return f"{listed}. Set KINRANK_DATA to a folder that holds them, as described in docs/benchmarks.md"
 
 
+@pytest.hookimpl(trylast=True)  # after the selection by -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests whose data are missing, and measure coverage in fast tests only."""
     if config.pluginmanager.hasplugin("_cov"):
@@ -64,18 +67,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("slow") or item.get_closest_marker("alone"):
                 item.add_marker(pytest.mark.no_cover)
-    if IN_CI:
-        return
-    deselected = [item for item in items if missing_collections(item)]
-    items[:] = [item for item in items if not missing_collections(item)]
-    config.hook.pytest_deselected(items=deselected)
+    if not IN_CI:
+        deselected = {item: missing_collections(item) for item in items}
+        items[:] = [item for item in items if not deselected[item]]
+        _report_missing(config, {name for names in deselected.values() for name in names})
+        config.hook.pytest_deselected(items=[item for item, names in deselected.items() if names])
+
+
+def _report_missing(config: pytest.Config, names: set[str]) -> None:
+    """Remember the missing collections for the summary. A worker of pytest-xdist sends them to the main process."""
+    config.stash[MISSING] = config.stash.get(MISSING, set()) | names
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["missing"] = sorted(names)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Collect the missing collections of a worker."""
+    _report_missing(node.config, set(getattr(node, "workeroutput", {}).get("missing", [])))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Report which tests did not run for lack of data, and how to get it."""
-    missing = [name for name in COLLECTIONS if not (DATA / name).is_dir()]
-    if missing and not IN_CI and "not data" not in config.option.markexpr:
-        terminalreporter.write_line(f"Not run: tests of {how_to_get(missing)}.")
+    if missing := config.stash.get(MISSING, set()):
+        terminalreporter.write_line(f"Not run: tests of {how_to_get(sorted(missing))}.")
 
 
 @pytest.hookimpl(wrapper=True)
