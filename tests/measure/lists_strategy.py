@@ -1,4 +1,4 @@
-"""Judged lists for Hypothesis: ragged, with ties, with queries where nothing is relevant."""
+"""Hypothesis strategy for judged lists with ties and with queries without relevant documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each measure written out slowly, one list at a time, from its definition: the reading the fast code must equal."""
+"""Reference implementations: each measure by its definition, one list at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinrank.measure import Measure
 
 
 def slow_value(measure: Measure, scores: list[float], grades: list[int], ids: list[str]) -> float:
-    """The value of one list; NaN where the query is left out."""
+    """Return the value of one list; NaN if the query is excluded."""
     relevant_from = getattr(measure, "relevant_from", 1)
     if not any(grade >= relevant_from for grade in grades):
         return math.nan if measure.no_relevant == "skip" else measure.no_relevant
@@ -20,7 +20,7 @@ def slow_value(measure: Measure, scores: list[float], grades: list[int], ids: li
 
 
 def orders(ties: str, scores: list[float], grades: list[int], ids: list[str]) -> Iterator[list[int]]:
-    """The orders that the rule for ties allows, all equally likely."""
+    """Yield the equally likely orders that the rule for ties allows."""
     rows = range(len(scores))
     if ties == "average":
         by_score = sorted(rows, key=lambda i: -scores[i])

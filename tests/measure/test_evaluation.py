@@ -20,7 +20,7 @@ def queries() -> QuerySet:
     )
 
 
-def test_equals_each_measure_on_its_own(queries: QuerySet) -> None:
+def test_evaluate_equals_each_measure_alone(queries: QuerySet) -> None:
     measures = [NDCG @ 3, AP, RR(ties="doc_id"), P(ties="average") @ 2, NDCG(no_relevant="skip", ties="pessimistic")]
     evaluation = evaluate(queries, queries.X[:, 0], measures)
     for measure in measures:
@@ -31,7 +31,7 @@ def test_equals_each_measure_on_its_own(queries: QuerySet) -> None:
     assert evaluation.qid.tolist() == queries.qid.tolist()
 
 
-def test_one_sort_per_rule_for_ties(queries: QuerySet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_sorts_once_per_rule_for_ties(queries: QuerySet, monkeypatch: pytest.MonkeyPatch) -> None:
     sorts: list[str] = []
     rank = module.rank
     monkeypatch.setattr(module, "rank", lambda *args: sorts.append(args[3]) or rank(*args))
@@ -39,13 +39,13 @@ def test_one_sort_per_rule_for_ties(queries: QuerySet, monkeypatch: pytest.Monke
     assert sorts == ["order", "average"]
 
 
-def test_a_score_that_is_not_a_number_names_query_and_row(queries: QuerySet) -> None:
+def test_nan_score_raises_with_query_and_row(queries: QuerySet) -> None:
     scores = queries.X[:, 0].copy()
     scores[13] = np.nan
     with pytest.raises(DataError, match="scores of query 'q2', row 13 is nan"):
         evaluate(queries, scores, [NDCG])
 
 
-def test_queries_must_be_judged(queries: QuerySet) -> None:
+def test_unjudged_queries_raise(queries: QuerySet) -> None:
     with pytest.raises(DataError, match="not judged"):
         evaluate(queries.replace(y=None), queries.X[:, 0], [NDCG])

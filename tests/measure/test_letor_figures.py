@@ -1,4 +1,4 @@
-"""On MQ2007 and MQ2008 a plain pairwise least squares gives the figures LETOR's evaluation publishes for RankSVM."""
+"""Pairwise least squares on MQ2007 and MQ2008 gives the figures that LETOR publishes for RankSVM."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kinrank.data.letor import read_letor
 from kinrank.data.queryset import QuerySet
 from kinrank.measure import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_LETOR, Measure, evaluate
 
-SHORT_AS_THEY_ARE = LETOR_NDCG(short_lists="as_is") @ 10
-MEASURES = [*(LETOR_NDCG @ k for k in (1, 3, 5, 10)), LETOR_MAP, MEAN_NDCG_LETOR, SHORT_AS_THEY_ARE]
+SHORT_LISTS_AS_IS = LETOR_NDCG(short_lists="as_is") @ 10
+MEASURES = [*(LETOR_NDCG @ k for k in (1, 3, 5, 10)), LETOR_MAP, MEAN_NDCG_LETOR, SHORT_LISTS_AS_IS]
 
 
 def pair_sums(queries: QuerySet) -> tuple[np.ndarray, np.ndarray, int]:
-    """Sums over all pairs (i, j), y_i > y_j, of dd' and d with d = x_i - x_j, and the number of pairs."""
+    """Return the sums of dd' and d over all pairs with y_i > y_j, d = x_i - x_j, and the number of pairs."""
     A, b, n_pairs = np.zeros((46, 46)), np.zeros(46), 0
     for query in queries:
         better = query.y[:, None] > query.y
@@ -29,7 +29,7 @@ def pair_sums(queries: QuerySet) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 def five_folds(folder: Path) -> dict[Measure, float]:
-    """The mean over LETOR's five folds, the model of fold f learned on parts f, f + 1, f + 2."""
+    """Return the means over LETOR's five folds; the model of fold f learns from parts f, f + 1, f + 2."""
     parts = [read_letor(folder / f"S{i}.txt.xz") for i in range(1, 6)]
     sums = [pair_sums(part) for part in parts]
     folds = []
@@ -43,21 +43,21 @@ def five_folds(folder: Path) -> dict[Measure, float]:
 
 @pytest.mark.data("letor/MQ2007")
 @pytest.mark.slow
-def test_mq2007(data_dir: Path) -> None:
+def test_mq2007_equals_published_figures(data_dir: Path) -> None:
     means = five_folds(data_dir / "letor" / "MQ2007")
     measured = [means[measure] for measure in MEASURES]
     published = [0.4096, 0.4063, 0.4143, 0.4439, 0.4645, 0.4966]  # RankSVM: NDCG@1, 3, 5, 10, MAP, MeanNDCG
     np.testing.assert_allclose(measured[:6], published, rtol=0, atol=0.002)
-    # The same learner, found before by other code, which measured short lists as they are.
+    # Figures of the same learner by independent code, which measured short lists as they are.
     before = [0.4089, 0.4060, 0.4138, 0.4658, 0.4969, 0.4442]
     np.testing.assert_allclose(np.delete(measured, 3), before, rtol=0, atol=0.0001)
 
 
 @pytest.mark.data("letor/MQ2008")
 @pytest.mark.slow
-def test_mq2008_has_lists_too_short_for_its_cutoffs(data_dir: Path) -> None:
+def test_mq2008_depends_on_the_convention_for_short_lists(data_dir: Path) -> None:
     means = five_folds(data_dir / "letor" / "MQ2008")
     assert means[LETOR_MAP] == pytest.approx(0.4731, abs=0.0001)
     assert means[MEAN_NDCG_LETOR] == pytest.approx(0.4847, abs=0.0001)
     assert means[LETOR_NDCG @ 10] == pytest.approx(0.23, abs=0.005)  # near .23: what LETOR publishes
-    assert means[SHORT_AS_THEY_ARE] > 0.5  # the same ranking
+    assert means[SHORT_LISTS_AS_IS] > 0.5  # the same ranking

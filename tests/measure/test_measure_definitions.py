@@ -1,4 +1,4 @@
-"""Every measure, under every convention, equals its definition written out slowly."""
+"""Every measure with every convention equals its definition in `slow_measures`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_letor_discount_by_hand() -> None:
     np.testing.assert_allclose(value, [(1 + 3 / np.log2(3)) / 4], rtol=1e-15)
 
 
-def test_letor_counts_short_lists_zero_but_not_their_mean_ndcg() -> None:
+def test_letor_ndcg_of_short_lists_is_0_but_their_mean_ndcg_is_not() -> None:
     from kinrank.measure import LETOR_NDCG
 
     perfect = ([2.0, 1.0], [1, 0], [0, 2])

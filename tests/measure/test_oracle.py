@@ -1,5 +1,3 @@
-"""Oracles: bounds over a choice of models."""
-
 from __future__ import annotations
 
 import numpy as np
@@ -22,7 +20,7 @@ def test_upper_bound_is_no_lower_than_any_model(values: np.ndarray) -> None:
 
 
 @given(TABLES)
-def test_every_rank_is_a_permutation_of_models_and_the_curve_falls(values: np.ndarray) -> None:
+def test_ranks_are_permutations_and_the_curve_decreases(values: np.ndarray) -> None:
     ranked = by_rank(values)
     np.testing.assert_array_equal(np.sort(ranked, axis=0), np.sort(values, axis=0))
     curve = rank_curve(values)
@@ -31,7 +29,7 @@ def test_every_rank_is_a_permutation_of_models_and_the_curve_falls(values: np.nd
 
 
 @given(TABLES)
-def test_the_order_of_models_does_not_matter(values: np.ndarray) -> None:
+def test_order_of_models_does_not_matter(values: np.ndarray) -> None:
     np.testing.assert_array_equal(by_rank(values), by_rank(values[::-1]))
 
 
@@ -40,7 +38,7 @@ def test_one_model_is_its_own_bound() -> None:
     assert rank_curve([[0.3, 0.7]]).tolist() == [0.5]
 
 
-def test_queries_that_are_left_out_stay_out() -> None:
+def test_excluded_queries_stay_excluded() -> None:
     values = [[0.2, np.nan], [0.6, np.nan]]
     assert np.isnan(upper_bound(values)[1])
     assert rank_curve(values).tolist() == [0.6, 0.2]
@@ -52,11 +50,11 @@ def test_rank_of_a_baseline(baseline: float, expected: int) -> None:
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.2], np.empty((0, 3))])
-def test_values_are_models_by_queries(values: object) -> None:
+def test_other_shapes_raise(values: object) -> None:
     with pytest.raises(DataError, match="one row per model and one column per query"):
         upper_bound(values)
 
 
-def test_models_measured_on_different_queries_are_refused() -> None:
+def test_models_measured_on_different_queries_raise() -> None:
     with pytest.raises(DataError, match="query 1 is NaN for some models"):
         by_rank([[0.1, np.nan], [0.2, 0.3]])

@@ -1,10 +1,12 @@
-"""Measures with named conventions, and tests of whether a difference is real.
+"""Measures with named conventions, and significance tests.
 
-A measure is a value: ``NDCG @ 10``, ``NDCG(gain="linear", ties="doc_id") @ 10``. See `Measure` for what every measure
-can do and ``docs/measures.md`` for who means what by the same name.
+A measure is a value: ``NDCG @ 10``, ``NDCG(gain="linear", ties="doc_id") @ 10``. See `Measure` for the interface and
+``docs/measures.md`` for the conventions of other tools.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from kinrank.measure.base import Measure
 from kinrank.measure.binary import AP, RR, P
@@ -36,3 +38,9 @@ __all__ = [
     "holm",
     "parse_measure",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in MEASURES:  # registered measures that are not imported above
+        return MEASURES[name]
+    raise AttributeError(f"module 'kinrank.measure' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Measures that only ask whether a document is relevant: P, AP, RR."""
+"""Measures of binary relevance: P, AP, RR."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from kinrank.arrays import Float64
 from kinrank.errors import ParameterError
 from kinrank.measure.base import Measure
-from kinrank.measure.lists import Float, RankedLists
+from kinrank.measure.lists import RankedLists
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -32,7 +33,7 @@ class _Binary(Measure):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Precision(_Binary):
-    """The share of relevant documents among the first k; a list shorter than k is filled with irrelevant ones.
+    """The share of relevant documents among the first k; shorter lists are padded with irrelevant ones.
 
     Attributes
     ----------
@@ -42,7 +43,7 @@ class Precision(_Binary):
 
     name: ClassVar[str] = "P"
 
-    def _values(self, lists: RankedLists) -> Float:
+    def _values(self, lists: RankedLists) -> Float64:
         head = lists.head(self.k)
         found = lists.total(lists.tie_mean(self._relevant(lists))[head], head)
         return found / (np.maximum(lists.sizes, 1) if self.k is None else self.k)
@@ -50,7 +51,7 @@ class Precision(_Binary):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class AveragePrecision(_Binary):
-    """The mean, over all relevant documents, of the precision where each is found; 0 for those below the cutoff.
+    """The mean over all relevant documents of the precision at their rank; 0 for those below the cutoff.
 
     Attributes
     ----------
@@ -59,14 +60,14 @@ class AveragePrecision(_Binary):
 
     Notes
     -----
-    In a tie of n documents, r of them relevant, with c relevant ones before it, the t-th place is relevant with
-    probability r/n, and then (t - 1)(r - 1)/(n - 1) of the t - 1 places above it are relevant (McSherry and
-    Najork, 2008). A document on its own is a tie of one.
+    In a tie of n documents, r of them relevant, position t is relevant with probability r/n; in that case,
+    (t - 1)(r - 1)/(n - 1) of the t - 1 positions above it are expected to be relevant (McSherry and Najork, 2008). A
+    document without a tie is a tie of one.
     """
 
     name: ClassVar[str] = "AP"
 
-    def _values(self, lists: RankedLists) -> Float:
+    def _values(self, lists: RankedLists) -> Float64:
         relevant = self._relevant(lists)
         n, r, c, t = _tie_counts(lists, relevant)
         above = c + (t - 1) * (r - 1) / np.maximum(n - 1, 1)
@@ -77,7 +78,7 @@ class AveragePrecision(_Binary):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ReciprocalRank(_Binary):
-    """One over the position of the first relevant document; 0 where it is below the cutoff.
+    """The reciprocal of the rank of the first relevant document; 0 if it is below the cutoff.
 
     Attributes
     ----------
@@ -86,13 +87,13 @@ class ReciprocalRank(_Binary):
 
     Notes
     -----
-    In a tie of n documents, r of them relevant, the first relevant one is at the t-th place with probability
-    C(n - t, r - 1) / C(n, r). A document on its own is a tie of one.
+    In a tie of n documents, r of them relevant, the first relevant one is at position t with probability
+    C(n - t, r - 1) / C(n, r). A document without a tie is a tie of one.
     """
 
     name: ClassVar[str] = "RR"
 
-    def _values(self, lists: RankedLists) -> Float:
+    def _values(self, lists: RankedLists) -> Float64:
         n, r, c, t = _tie_counts(lists, self._relevant(lists))
         first = np.flatnonzero((c == 0) & (r > 0) & (lists.position <= (self.k or np.inf)))
         n, r, t = n[first], r[first], t[first]
@@ -102,19 +103,19 @@ class ReciprocalRank(_Binary):
         return lists.total(reciprocal)
 
 
-def _tie_counts(lists: RankedLists, relevant: NDArray[np.bool_]) -> tuple[Float, Float, Float, Float]:
-    """Of each row's tie: documents, relevant ones, relevant ones before it; and the row's place in it, from 1."""
-    found = np.cumsum(relevant, dtype=np.float64)  # whole numbers: exact however long
+def _tie_counts(lists: RankedLists, relevant: NDArray[np.bool_]) -> tuple[Float64, Float64, Float64, Float64]:
+    """Return for the tie of each row: its documents, its relevant ones, those before it; and the position in it."""
+    found = np.cumsum(relevant, dtype=np.float64)  # whole numbers, so the sum is exact
     before_list = np.concatenate(([0.0], found))[lists.offsets[:-1]][lists.query]
     start = np.arange(len(relevant)) if lists.tie_start is None else lists.tie_start
     before_tie = found[start] - relevant[start] - before_list
-    place = (np.arange(len(relevant)) - start + 1).astype(np.float64)
-    return lists.tie_total(np.ones(len(relevant))), lists.tie_total(relevant), before_tie, place
+    position = (np.arange(len(relevant)) - start + 1).astype(np.float64)
+    return lists.tie_total(np.ones(len(relevant))), lists.tie_total(relevant), before_tie, position
 
 
-def _log_binomial(n: Float, r: Float) -> Float:
-    # gammaln is infinite at 0, -1, ...: fewer places than relevant documents have probability exp(-inf) = 0
-    log: Float = gammaln(n + 1) - gammaln(r + 1) - gammaln(n - r + 1)
+def _log_binomial(n: Float64, r: Float64) -> Float64:
+    # gammaln is infinite at 0, -1, ..., so impossible positions get probability exp(-inf) = 0
+    log: Float64 = gammaln(n + 1) - gammaln(r + 1) - gammaln(n - r + 1)
     return log
 
 

@@ -1,4 +1,4 @@
-"""Expected reciprocal rank: a user who reads down the list until satisfied."""
+"""Expected reciprocal rank: the user reads down the list until satisfied."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure.base import Measure
-from kinrank.measure.lists import Float, RankedLists
+from kinrank.measure.lists import RankedLists
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ExpectedReciprocalRank(Measure):
-    """Sum over positions i of R_i / i times the chance that nothing above satisfied (Chapelle et al. 2009, Eq. 4).
+    """The expected reciprocal of the position at which the user is satisfied (Chapelle et al. 2009, Eq. 4).
 
-    A document of grade g satisfies with probability R = (2^g - 1) / 2^max_grade.
+    A document of grade g satisfies the user with probability R = (2^g - 1) / 2^max_grade.
 
     Attributes
     ----------
     max_grade : int
-        The highest grade of the scale, whether or not the data has it. Grades above it are an error.
+        The highest grade of the scale, whether or not it occurs. Higher grades raise DataError.
 
     Notes
     -----
-    ``ties="average"`` is refused: the expectation over random order has no simple closed form.
+    ``ties="average"`` raises: the expectation over random orders has no simple closed form.
 
     Examples
     --------
@@ -44,18 +45,18 @@ class ExpectedReciprocalRank(Measure):
             raise ParameterError(f"max_grade must be a whole number from 1 to 1000, got {self.max_grade!r}")
         if self.ties == "average":
             raise ParameterError(
-                "ERR has no simple expectation over ties: use ties='pessimistic' and 'optimistic' for its bounds"
+                "ERR does not support ties='average': use ties='pessimistic' and ties='optimistic' as bounds"
             )
 
-    def _values(self, lists: RankedLists) -> Float:
+    def _values(self, lists: RankedLists) -> Float64:
         if lists.grades.max(initial=0) > self.max_grade:
             raise DataError(
-                f"grade {lists.grades.max():g} is above max_grade={self.max_grade}: name the top of the scale, "
+                f"grade {lists.grades.max():g} is above max_grade={self.max_grade}: set the highest grade, such as "
                 f"ERR(max_grade={int(np.ceil(lists.grades.max()))})"
             )
         satisfied = (np.exp2(lists.grades) - 1) / 2.0**self.max_grade
         unsatisfied = lists.running(np.multiply, 1 - satisfied, self.k)
-        arrives = unsatisfied / (1 - satisfied)  # R < 1 at every grade, so the product can be taken back by one
+        arrives = unsatisfied / (1 - satisfied)  # R < 1, so the last factor can be divided out
         head = lists.head(self.k)
         return lists.total((arrives * satisfied / lists.position)[head], head)
 

@@ -1,4 +1,4 @@
-"""Queries by how hard they are, told by how many relevant documents they have (METHODS: section 3)."""
+"""Difficulty of queries, by their number of relevant documents."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.measure.base import mean_of
 
 LEVELS = ("none", "hard", "normal", "easy")
-"""From no relevant document, where every ranking is alike, to many."""
+"""From queries without relevant documents, for which any order scores the same, to queries with many."""
 
 
 @dataclass(frozen=True)
 class LevelMean:
-    """A measure over the queries of one level.
+    """The mean of a measure over the queries of one level.
 
     Attributes
     ----------
     queries : int
-        How many there are.
+        The number of queries.
     mean : float
-        The mean over those that the measure does not leave out; NaN where it leaves out all.
+        The mean over the queries that the measure does not exclude; NaN if it excludes all.
     """
 
     queries: int
@@ -33,19 +33,19 @@ class LevelMean:
 def difficulty_levels(
     y: ArrayLike, offsets: ArrayLike, *, relevant_from: float = 1, hard_below: int = 4, easy_above: int = 20
 ) -> NDArray[np.str_]:
-    """The level of each query.
+    """Return the difficulty level of each query.
 
     Parameters
     ----------
     y
-        The grade of each row; rows of one query lie together.
+        The grade of each row. The rows of a query are adjacent.
     offsets
         Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
     relevant_from
         The lowest grade that is relevant.
     hard_below, easy_above
-        A query with fewer relevant documents than `hard_below` is hard, with more than `easy_above` easy, between
-        normal; one with none is apart, as in the paper.
+        A query with fewer relevant documents than `hard_below` is hard, one with more than `easy_above` is easy, any
+        other is normal. Queries without relevant documents are a level of their own.
 
     Examples
     --------
@@ -53,23 +53,25 @@ def difficulty_levels(
     ['hard', 'normal', 'none']
     """
     if not 0 < hard_below <= easy_above + 1:
-        raise ParameterError(f"hard_below must lie from 1 to easy_above + 1, got {hard_below} with {easy_above}")
+        raise ParameterError(
+            f"hard_below must be from 1 to easy_above + 1, got {hard_below} with easy_above={easy_above}"
+        )
     grades, bounds = np.asarray(y, dtype=np.float64), np.asarray(offsets, dtype=np.int64)
     if grades.shape != (bounds[-1],):
-        raise DataError(f"y must have one grade per row ({bounds[-1]}, by the offsets), got shape {grades.shape}")
+        raise DataError(f"y must have one grade per row ({bounds[-1]} by the offsets), got shape {grades.shape}")
     found = np.diff(np.concatenate(([0], np.cumsum(grades >= relevant_from)))[bounds])
     return np.select([found == 0, found < hard_below, found <= easy_above], LEVELS[:3], default=LEVELS[3])
 
 
 def mean_by_level(values: ArrayLike, levels: ArrayLike) -> dict[str, LevelMean]:
-    """The mean of a measure on the queries of each level; a level without queries is left out.
+    """Return the mean of a measure for each level that has queries.
 
     Parameters
     ----------
     values
         One value per query.
     levels
-        The level of each.
+        One level per query.
 
     Examples
     --------
@@ -78,7 +80,9 @@ def mean_by_level(values: ArrayLike, levels: ArrayLike) -> dict[str, LevelMean]:
     """
     measured, level = np.asarray(values, dtype=np.float64), np.asarray(levels)
     if measured.shape != level.shape:
-        raise DataError(f"values and levels must be one per query, got shapes {measured.shape} and {level.shape}")
+        raise DataError(
+            f"values and levels must have one entry per query, got shapes {measured.shape} and {level.shape}"
+        )
     return {
         name: LevelMean(int(np.count_nonzero(level == name)), mean_of(measured[level == name]))
         for name in LEVELS

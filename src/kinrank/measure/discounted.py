@@ -1,4 +1,4 @@
-"""Discounted gain: DCG, NDCG, and the mean of NDCG over positions."""
+"""Measures of discounted gain: DCG, NDCG, and the mean of NDCG over positions."""
 
 from __future__ import annotations
 
@@ -9,35 +9,39 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.arrays import Float64, Int64
 from kinrank.errors import DataError
-from kinrank.measure.base import Measure, check_choice
-from kinrank.measure.lists import Float, Int, RankedLists
+from kinrank.measure.base import Measure
+from kinrank.measure.lists import RankedLists
+from kinrank.registry.choices import check_choice
 
 
-def _exp2(grades: Float) -> Float:
+def _exp2(grades: Float64) -> Float64:
     if grades.max(initial=0) > 1000:
-        raise DataError(f"grade {grades.max():g} is too large for gain 2^grade - 1: rescale it, or use gain='linear'")
+        raise DataError(
+            f"grade {grades.max():g} is too large for the gain 2^grade - 1: rescale the grades, or use gain='linear'"
+        )
     return np.exp2(grades) - 1
 
 
-def _linear(grades: Float) -> Float:
+def _linear(grades: Float64) -> Float64:
     return grades
 
 
-def _standard(position: Int) -> Float:
-    discount: Float = 1 / np.log2(position + 1)
+def _standard(position: Int64) -> Float64:
+    discount: Float64 = 1 / np.log2(position + 1)
     return discount
 
 
-def _letor(position: Int) -> Float:
-    # Positions 1 and 2 undiscounted, then 1/log2(i): also Järvelin and Kekäläinen's with base 2.
-    discount: Float = 1 / np.log2(np.maximum(position, 2))
+def _letor(position: Int64) -> Float64:
+    # No discount at positions 1 and 2, then 1/log2(i): also that of Järvelin and Kekäläinen with base 2.
+    discount: Float64 = 1 / np.log2(np.maximum(position, 2))
     return discount
 
 
-GAINS: dict[str, Callable[[Float], Float]] = {"exp2": _exp2, "linear": _linear}
-# Geng et al. 2008, Eq. 4, writes "log(j)" without a base. Read with base 2 it is LETOR's.
-DISCOUNTS: dict[str, Callable[[Int], Float]] = {"standard": _standard, "letor": _letor, "geng": _letor}
+GAINS: dict[str, Callable[[Float64], Float64]] = {"exp2": _exp2, "linear": _linear}
+# Eq. 4 of Geng et al. 2008 has "log(j)" without a base. With base 2 it equals LETOR's.
+DISCOUNTS: dict[str, Callable[[Int64], Float64]] = {"standard": _standard, "letor": _letor, "geng": _letor}
 SHORT_LISTS = ("as_is", "zero")
 
 
@@ -50,10 +54,10 @@ class Dcg(Measure):
     gain : str
         "exp2", 2^grade - 1, or "linear", the grade.
     discount : str
-        "standard", 1/log2(i + 1), or "letor": 1 at positions 1 and 2, then 1/log2(i). "geng" is Eq. 4 of Geng
-        et al. 2008, by our reading the same as "letor".
+        "standard", 1/log2(i + 1), or "letor": 1 at positions 1 and 2, then 1/log2(i). "geng" is Eq. 4 of Geng et al.
+        2008, which we read as the same as "letor".
     short_lists : str
-        A list shorter than the cutoff: "as_is" measures what is there, "zero" counts 0, as LETOR's script does.
+        The value of a list shorter than the cutoff: "as_is" measures the list, "zero" is 0, as in LETOR's script.
     """
 
     name: ClassVar[str] = "DCG"
@@ -68,16 +72,16 @@ class Dcg(Measure):
         check_choice("discount", self.discount, DISCOUNTS)
         check_choice("short_lists", self.short_lists, SHORT_LISTS)
 
-    def _values(self, lists: RankedLists) -> Float:
+    def _values(self, lists: RankedLists) -> Float64:
         dcg = self._dcg(lists, lists.tie_mean(self._gains(lists.grades)))
         if self.short_lists == "zero" and self.k is not None:
             dcg[lists.sizes < self.k] = 0
         return dcg
 
-    def _gains(self, grades: Float) -> Float:
+    def _gains(self, grades: Float64) -> Float64:
         return GAINS[self.gain](grades)
 
-    def _dcg(self, lists: RankedLists, gains: Float) -> Float:
+    def _dcg(self, lists: RankedLists, gains: Float64) -> Float64:
         head = lists.head(self.k)
         return lists.total(gains[head] * DISCOUNTS[self.discount](lists.position[head]), head)
 
@@ -87,21 +91,21 @@ class Dcg(Measure):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Ndcg(Dcg):
-    """DCG over the DCG of the best order; the ideal is cut at the same position.
+    """DCG divided by the DCG of the ideal order, with the same cutoff.
 
-    It has the conventions of `Dcg`. With ``ties="average"`` it is what McSherry and Najork (2008) define and
-    scikit-learn computes.
+    The conventions are those of `Dcg`. ``ties="average"`` is the definition of McSherry and Najork (2008), which
+    scikit-learn uses.
     """
 
     name: ClassVar[str] = "NDCG"
 
-    def _values(self, lists: RankedLists) -> Float:
+    def _values(self, lists: RankedLists) -> Float64:
         return _ratio(super()._values(lists), self._dcg(lists, self._gains(lists.ideal)))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MeanNdcg(Ndcg):
-    """The mean of NDCG@1, NDCG@2, ... up to the cutoff, or to the end of each list where there is none.
+    """The mean of NDCG@1, NDCG@2, ... up to the cutoff, or to the end of each list without one.
 
     Without a cutoff it is LETOR's MeanNDCG; ``MeanNDCG(discount="geng") @ 10`` is the "mean NDCG" of Geng et al.
     2008. A list of n < k documents has NDCG@i = NDCG@n for i > n, or 0 with ``short_lists="zero"``.
@@ -109,7 +113,7 @@ class MeanNdcg(Ndcg):
 
     name: ClassVar[str] = "MeanNDCG"
 
-    def _values(self, lists: RankedLists) -> Float:
+    def _values(self, lists: RankedLists) -> Float64:
         discount = DISCOUNTS[self.discount](lists.position)
         gains = lists.tie_mean(self._gains(lists.grades))
         ndcg = _ratio(
@@ -126,8 +130,8 @@ class MeanNdcg(Ndcg):
         return total / self.k
 
 
-def _ratio(dcg: Float, best: Float) -> Float:
-    ratio: Float = np.divide(dcg, best, out=np.zeros_like(best), where=best > 0)
+def _ratio(dcg: Float64, best: Float64) -> Float64:
+    ratio: Float64 = np.divide(dcg, best, out=np.zeros_like(best), where=best > 0)
     return ratio
 
 

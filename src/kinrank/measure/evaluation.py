@@ -1,4 +1,4 @@
-"""Several measures of one ranking, computed together."""
+"""Compute several measures of one ranking."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.measure.base import Measure, mean_of
-from kinrank.measure.lists import Float, RankedLists, Ties, rank
+from kinrank.measure.lists import RankedLists, Ties, rank
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """What measures say of one ranking: ``evaluation[NDCG @ 10]`` is a mean, `per_query` has the values.
+    """The values of measures for one ranking; ``evaluation[NDCG @ 10]`` is the mean.
 
     Attributes
     ----------
     qid : array of shape (queries,)
-        The queries, in the order of the values.
+        The query ids, in the order of the values.
     per_query : mapping of Measure to float64 array of shape (queries,)
-        One value per query; NaN where the measure leaves the query out.
+        One value per query; NaN for queries that the measure excludes.
     """
 
     qid: NDArray[Any]
-    per_query: Mapping[Measure, Float]
+    per_query: Mapping[Measure, Float64]
 
     @property
     def means(self) -> dict[Measure, float]:
-        """The mean of every measure over the queries it does not leave out."""
+        """The mean of each measure over the queries that it does not exclude."""
         return {measure: mean_of(values) for measure, values in self.per_query.items()}
 
     def __getitem__(self, measure: Measure) -> float:
@@ -43,16 +44,16 @@ class Evaluation:
 
 
 def evaluate(queries: QuerySet, scores: ArrayLike, measures: Iterable[Measure]) -> Evaluation:
-    """Measure a ranking of judged queries; measures with one rule for ties share one sort.
+    """Compute measures of a ranking of judged queries, sorting once per rule for ties.
 
     Parameters
     ----------
     queries
         Judged queries.
     scores
-        One score per row of `queries`, in its row order; higher is better.
+        One score per row of `queries`; higher is better.
     measures
-        What to measure.
+        The measures to compute.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def evaluate(queries: QuerySet, scores: ArrayLike, measures: Iterable[Measure]) 
     (0.75, [0.5, 1.0])
     """
     ranked: dict[Ties, RankedLists] = {}
-    values: dict[Measure, Float] = {}
+    values: dict[Measure, Float64] = {}
     for measure in measures:
         if measure.ties not in ranked:
             ranked[measure.ties] = rank(

@@ -1,4 +1,4 @@
-"""The measures as LETOR's evaluation script and Geng et al. 2008 mean them, ready to use."""
+"""The measures of LETOR's evaluation script and of Geng et al. 2008."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from kinrank.measure.binary import AP
 from kinrank.measure.discounted import NDCG, MeanNDCG
 
 LETOR_NDCG = NDCG(discount="letor", short_lists="zero")
-"""LETOR's NDCG: its own discount, and NDCG@k = 0 for a list shorter than k."""
+"""LETOR's NDCG, with its own discount; NDCG@k is 0 for a list shorter than k."""
 
 LETOR_MAP = AP
-"""LETOR's MAP: every grade from 1 is relevant, and a query without one counts 0. These are our defaults."""
+"""LETOR's MAP, which equals `AP`: grades from 1 are relevant, and a query without relevant documents counts 0."""
 
 MEAN_NDCG_LETOR = MeanNDCG(discount="letor")
 """LETOR's MeanNDCG: the mean of NDCG at every position of the list."""

@@ -1,7 +1,7 @@
-"""What could be reached by choosing, for each query, among several models: bounds that no ranker can know in advance.
+"""Oracle bounds: what the best choice among several models for each query would score.
 
-Everything here reads one array: a measure of every model on every query, shape (models, queries), as
-`Measure.per_query` gives it row by row. A query that the measure leaves out is NaN for every model and stays NaN.
+The functions take an array of shape (models, queries) with the value of a measure for every model on every query, as
+`Measure.per_query` returns it. A query that the measure excludes is NaN for every model and in the result.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinrank.arrays import Float64
 from kinrank.errors import DataError
 from kinrank.measure.base import mean_of
-from kinrank.measure.lists import Float
 
 
-def upper_bound(values: ArrayLike) -> Float:
-    """The measure of each query when its best model is always chosen.
+def upper_bound(values: ArrayLike) -> Float64:
+    """Return the value of each query with its best model.
 
     Examples
     --------
     >>> upper_bound([[0.2, 0.9], [0.6, 0.1]]).tolist()
     [0.6, 0.9]
     """
-    best: Float = by_rank(values)[0]
+    best: Float64 = by_rank(values)[0]
     return best
 
 
-def by_rank(values: ArrayLike) -> Float:
-    """The measures of each query sorted, best first: row r - 1 is always choosing the r-th best model.
+def by_rank(values: ArrayLike) -> Float64:
+    """Return the values of each query in descending order: row r - 1 has the r-th best model.
 
     Returns
     -------
@@ -41,8 +41,8 @@ def by_rank(values: ArrayLike) -> Float:
     return -np.sort(-_checked(values), axis=0)
 
 
-def rank_curve(values: ArrayLike) -> Float:
-    """The mean over queries of always choosing the r-th best model, for r from 1; it never rises.
+def rank_curve(values: ArrayLike) -> Float64:
+    """Return the mean over queries with the r-th best model of each, for r from 1.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def rank_curve(values: ArrayLike) -> Float:
 
 
 def rank_of(baseline: float, curve: ArrayLike) -> int:
-    """How good a choice must be to match a baseline: the largest r whose mean is no lower; 0 where none is.
+    """Return the largest r for which the r-th best models match a baseline, or 0 if none do.
 
     Examples
     --------
@@ -63,14 +63,12 @@ def rank_of(baseline: float, curve: ArrayLike) -> int:
     return int(np.count_nonzero(np.asarray(curve, dtype=np.float64) >= baseline))
 
 
-def _checked(values: ArrayLike) -> Float:
+def _checked(values: ArrayLike) -> Float64:
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != 2 or not len(table):
         raise DataError(f"values must have one row per model and one column per query, got shape {table.shape}")
     missing = np.isnan(table)
     if np.any(missing.any(axis=0) != missing.all(axis=0)):
         query = int(np.argmax(missing.any(axis=0) != missing.all(axis=0)))
-        raise DataError(
-            f"query {query} is NaN for some models and not for others: measure all models on the same queries"
-        )
+        raise DataError(f"query {query} is NaN for some models only: measure all models on the same queries")
     return table

@@ -1,4 +1,4 @@
-"""Measures from text, as written on a command line."""
+"""Read measures from text, such as command-line options."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import re
 
 from kinrank.errors import ParameterError
 from kinrank.measure.base import Measure
-from kinrank.measure.binary import AP, RR, P
-from kinrank.measure.cascade import ERR
-from kinrank.measure.discounted import DCG, NDCG, MeanNDCG
-from kinrank.measure.letor import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_GENG, MEAN_NDCG_LETOR
+from kinrank.registry import Registry
 from kinrank.registry.notation import parse_settings, split_call
 
-MEASURES: dict[str, Measure] = {
-    "NDCG": NDCG,
-    "DCG": DCG,
-    "MeanNDCG": MeanNDCG,
-    "AP": AP,
-    "MAP": AP,
-    "P": P,
-    "RR": RR,
-    "MRR": RR,
-    "ERR": ERR,
-    "LETOR_NDCG": LETOR_NDCG,
-    "LETOR_MAP": LETOR_MAP,
-    "MEAN_NDCG_LETOR": MEAN_NDCG_LETOR,
-    "MEAN_NDCG_GENG": MEAN_NDCG_GENG,
-}
-"""Every measure that has a name."""
+MEASURES = Registry(
+    "measure",
+    {
+        "NDCG": "kinrank.measure.discounted:NDCG",
+        "DCG": "kinrank.measure.discounted:DCG",
+        "MeanNDCG": "kinrank.measure.discounted:MeanNDCG",
+        "AP": "kinrank.measure.binary:AP",
+        "MAP": "kinrank.measure.binary:AP",
+        "P": "kinrank.measure.binary:P",
+        "RR": "kinrank.measure.binary:RR",
+        "MRR": "kinrank.measure.binary:RR",
+        "ERR": "kinrank.measure.cascade:ERR",
+        "LETOR_NDCG": "kinrank.measure.letor:LETOR_NDCG",
+        "LETOR_MAP": "kinrank.measure.letor:LETOR_MAP",
+        "MEAN_NDCG_LETOR": "kinrank.measure.letor:MEAN_NDCG_LETOR",
+        "MEAN_NDCG_GENG": "kinrank.measure.letor:MEAN_NDCG_GENG",
+    },
+)
+"""All measures by name."""
 
 _CUTOFF = re.compile(r"(?P<call>.+?)\s*(?:@\s*(?P<k>\d+))?\s*")
 
 
 def parse_measure(text: str) -> Measure:
-    """Read a measure: a name, conventions in brackets, a cutoff after @.
+    """Read a measure: its name, conventions in parentheses, a cutoff after ``@``.
 
-    Names are found whatever their case; what `repr` shows can be read back.
+    Names are case-insensitive. The `repr` of a measure can be read back.
 
     Examples
     --------
@@ -52,9 +52,8 @@ def parse_measure(text: str) -> Measure:
     if match is None or "@" in match["call"]:
         raise ParameterError(f"cannot read measure {text!r}: write it like NDCG@10 or NDCG(gain=linear)@10")
     name, settings = split_call(match["call"], "measure")
-    measure = {known.lower(): measure for known, measure in MEASURES.items()}.get(name.lower())
-    if measure is None:
-        raise ParameterError(f"unknown measure {name!r}: choose one of {', '.join(MEASURES)}")
+    names = {known.lower(): known for known in MEASURES}
+    measure: Measure = MEASURES[names.get(name.lower(), name)]
     conventions = parse_settings(None, settings)
     if match["k"] is not None:
         conventions["k"] = int(match["k"])

@@ -1,4 +1,4 @@
-"""Is one ranking better than another: paired tests over queries, intervals, Holm's correction."""
+"""Significance of the difference between two rankings: paired tests, confidence intervals, Holm's correction."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from kinrank.arrays import Float64
 from kinrank.errors import DataError, ParameterError
-from kinrank.measure.base import check_choice
-from kinrank.measure.lists import Float
+from kinrank.registry.choices import check_choice
 
 Test = Literal["t", "wilcoxon", "permutation"]
 Interval = Literal["t", "bootstrap"]
 
-_CELLS_AT_ONCE = 2_000_000  # resampled values held in memory: 16 MB
+_CELLS_AT_ONCE = 2_000_000  # resampled values in memory: 16 MB
 
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """How the values of `a` compare with those of `b` on the same queries.
+    """A comparison of the values of `a` and `b` on the same queries.
 
     Attributes
     ----------
     mean_difference : float
-        Mean of a - b; positive where a is better.
+        Mean of a - b; positive if a is better.
     interval : tuple of two floats
         Confidence interval of the mean difference.
     p : float
         Two-sided p-value.
     n : int
-        Queries compared, after those that both sides leave out.
+        The number of queries compared.
     wins, ties, losses : int
-        Queries on which a is better, equal, worse.
+        The number of queries on which a is better, equal, worse.
     test : str
-        The test that gave `p`.
+        The test used.
     confidence : float
-        The level of `interval`.
+        The confidence level of `interval`.
     """
 
     mean_difference: float
@@ -62,23 +62,23 @@ def compare_paired(
     n_resamples: int = 9999,
     seed: int = 0,
 ) -> PairedComparison:
-    """Compare two rankings by their per-query values of one measure.
+    """Compare two rankings by the values of a measure for each query.
 
     Parameters
     ----------
     a, b
-        One value per query, the same queries in the same order. A query that is NaN in both is left out.
+        One value per query, for the same queries in the same order. Queries that are NaN in both are excluded.
     test
-        "t" (paired t), "wilcoxon" (signed-rank, zero differences dropped) or "permutation" (signs flipped at random;
-        every flip where there are at most `n_resamples`).
+        "t" (paired t), "wilcoxon" (signed-rank, without zero differences) or "permutation" (random sign flips, or all
+        if there are at most `n_resamples`).
     interval
         "t" or "bootstrap" (percentile).
     confidence
-        Level of the interval.
+        The confidence level of the interval.
     n_resamples
-        For the permutation test and the bootstrap.
+        The number of resamples of the permutation test and the bootstrap.
     seed
-        For the same; equal seeds give equal results.
+        Seed for the permutation test and the bootstrap.
 
     Examples
     --------
@@ -91,11 +91,11 @@ def compare_paired(
     check_choice("test", test, get_args(Test))
     check_choice("interval", interval, get_args(Interval))
     if not 0 < confidence < 1:
-        raise ParameterError(f"confidence must lie between 0 and 1, got {confidence!r}")
+        raise ParameterError(f"confidence must be between 0 and 1, got {confidence!r}")
     if n_resamples < 1:
         raise ParameterError(f"n_resamples must be at least 1, got {n_resamples!r}")
     difference = _differences(a, b)
-    if _all_alike(difference):
+    if _all_equal(difference):
         mean = float(difference[0])
         low, high = mean, mean
     else:
@@ -114,8 +114,8 @@ def compare_paired(
     )
 
 
-def holm(p_values: ArrayLike) -> Float:
-    """Holm's step-down correction: p-values that may be compared with one level for the whole family.
+def holm(p_values: ArrayLike) -> Float64:
+    """Return p-values with Holm's step-down correction, to compare with one significance level.
 
     Examples
     --------
@@ -124,55 +124,55 @@ def holm(p_values: ArrayLike) -> Float:
     """
     p = np.asarray(p_values, dtype=np.float64)
     if p.ndim != 1 or not np.all((p >= 0) & (p <= 1)):
-        raise ParameterError(f"p_values must be numbers from 0 to 1 in one dimension, got {p_values!r}")
+        raise ParameterError(f"p_values must be one-dimensional and from 0 to 1, got {p_values!r}")
     order = np.argsort(p)
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
     return adjusted
 
 
-def _differences(a: ArrayLike, b: ArrayLike) -> Float:
+def _differences(a: ArrayLike, b: ArrayLike) -> Float64:
     first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if first.ndim != 1 or first.shape != second.shape:
-        raise DataError(f"a and b must have one value per query of the same queries, got {first.shape}, {second.shape}")
+        raise DataError(f"a and b must have one value per query, got shapes {first.shape} and {second.shape}")
     difference = (first - second)[~(np.isnan(first) & np.isnan(second))]
     if not np.all(np.isfinite(difference)):
         query = int(np.argmax(~np.isfinite(first - second) & ~(np.isnan(first) & np.isnan(second))))
         raise DataError(
-            f"query {query} is {first[query]} in a and {second[query]} in b: measure both sides with one measure on "
+            f"query {query} is {first[query]} in a and {second[query]} in b: compute both with the same measure on "
             "the same queries"
         )
     if len(difference) < 2:
-        raise DataError(f"a comparison needs at least 2 queries with values, got {len(difference)}")
+        raise DataError(f"a comparison needs at least 2 queries, got {len(difference)}")
     return difference
 
 
-def _all_alike(difference: Float) -> bool:
-    """No spread beyond rounding, so that a t statistic would be a quotient of rounding errors."""
+def _all_equal(difference: Float64) -> bool:
+    """Return whether all differences are equal up to rounding, so that a t statistic would be meaningless."""
     spread = np.abs(difference - difference.mean()).max()
     return bool(spread <= 10 * np.finfo(np.float64).eps * np.abs(difference).max())
 
 
-def _p_value(difference: Float, test: Test, n_resamples: int, seed: int) -> float:
+def _p_value(difference: Float64, test: Test, n_resamples: int, seed: int) -> float:
     if not np.any(difference):
         return 1.0
     if test == "t":
-        # Every query differs by the same amount: the t statistic is infinite.
-        return 0.0 if _all_alike(difference) else float(stats.ttest_1samp(difference, 0.0).pvalue)
+        # If all differences are equal, the t statistic is infinite.
+        return 0.0 if _all_equal(difference) else float(stats.ttest_1samp(difference, 0.0).pvalue)
     if test == "wilcoxon":
         return float(stats.wilcoxon(difference[difference != 0]).pvalue)
     return _sign_flips(difference[difference != 0], n_resamples, np.random.default_rng(seed))
 
 
-def _sign_flips(difference: Float, n_resamples: int, rng: np.random.Generator) -> float:
-    """How often flipped signs give a mean as far from 0; differences of 0 have no sign.
+def _sign_flips(difference: Float64, n_resamples: int, rng: np.random.Generator) -> float:
+    """Return the share of sign flips that give a mean at least as far from 0.
 
-    scipy.stats.permutation_test does the same twenty times slower on thousands of queries.
+    scipy.stats.permutation_test does the same, but twenty times slower on thousands of queries.
     """
     n = len(difference)
     exact = n < 63 and 2**n <= n_resamples
     total = 2**n if exact else n_resamples
-    least = abs(difference.sum()) * (1 - 1e-12)  # sums that differ by rounding alone are equal
+    least = abs(difference.sum()) * (1 - 1e-12)  # tolerate rounding errors
     as_far = 0
     step = max(1, _CELLS_AT_ONCE // n)
     for start in range(0, total, step):
@@ -184,12 +184,12 @@ def _sign_flips(difference: Float, n_resamples: int, rng: np.random.Generator) -
             flipped = np.unpackbits(drawn, axis=1, count=n).astype(np.float64)
         sums = difference.sum() - 2 * (flipped @ difference)
         as_far += int(np.count_nonzero(np.abs(sums) >= least))
-    # The differences as they are count as one of the random flips, so that p is never 0.
+    # The observed differences count as one of the flips, so that p is never 0.
     return as_far / total if exact else (as_far + 1) / (total + 1)
 
 
 def _interval(
-    difference: Float, interval: Interval, confidence: float, n_resamples: int, seed: int
+    difference: Float64, interval: Interval, confidence: float, n_resamples: int, seed: int
 ) -> tuple[float, float]:
     if interval == "t":
         low, high = stats.ttest_1samp(difference, 0.0).confidence_interval(confidence)

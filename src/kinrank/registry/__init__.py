@@ -32,14 +32,14 @@ def import_extra(module: str, extra: str) -> ModuleType:
 
 
 class Registry:
-    """Names of the interchangeable classes of one family, imported on first use.
+    """Names of the interchangeable classes (or values) of one family, imported on first use.
 
     Parameters
     ----------
     family
         The singular name of the family, for error messages: "learner".
     members
-        ``"module:Class"`` by name.
+        ``"module:attribute"`` by name.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Evaluation, Measure, PairedComparison, compare_paired, holm
-from kinrank.measure.base import check_choice
+from kinrank.registry.choices import check_choice
 
 Origin = Literal["ranker", "peer", "model", "run", "oracle"]
 Pairs = Literal["baseline", "all"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.errors import DataError
-from kinrank.measure.base import check_choice
+from kinrank.registry.choices import check_choice
 from kinrank.study.leaks import LeakReport, find_leaks
 
 OnLeak = Literal["refuse", "drop", "warn"]

@@ -142,12 +142,6 @@ def normalize_weights(weights: Mapping[str, float], version: str) -> list[float]
     return [weight / total for weight in weights.values()]
 
 
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise an error if a setting is not one of its choices."""
-    if value not in choices:
-        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
-
-
 def _check_weights(weights: Mapping[str, float], inverted: Collection[str]) -> dict[str, float]:
     if not weights:
         raise DataError("no weights given: pass at least one feature")

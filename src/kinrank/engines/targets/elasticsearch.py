@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from kinrank.engines.targets.base import Fuses, Target, check_choice
+from kinrank.engines.targets.base import Fuses, Target
 from kinrank.errors import ParameterError
+from kinrank.registry.choices import check_choice
 
 
 @dataclass(frozen=True)

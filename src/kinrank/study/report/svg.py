@@ -14,7 +14,7 @@ from html import escape
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinrank.measure.lists import Float
+from kinrank.arrays import Float64
 
 WIDE, NARROW = 720, 340
 """Widths that a chart is drawn at: for a desk or a sheet of paper, and for a phone."""
@@ -196,7 +196,7 @@ def padded(values: ArrayLike, share: float = 0.08) -> tuple[float, float]:
     >>> padded([1.0, 2.0], 0.5)
     (0.5, 2.5)
     """
-    array: Float = np.asarray(values, dtype=np.float64)
+    array: Float64 = np.asarray(values, dtype=np.float64)
     low, high = float(array.min()), float(array.max())
     air = (high - low) * share or abs(high) * share or share
     return low - air, high + air
