@@ -10,9 +10,9 @@
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
     ├── ServiceError                         a service that cannot do what it was asked
     │   ├── UnknownModelError                it has no model of this name
-    │   ├── UnableModelError                 its model is of a kind that cannot do this
-    │   ├── RefusedModelError                an offered model is not taken; the one in use stays
-    │   └── NotKeptError                     judgments could not be written to disk
+    │   ├── UnsupportedByModelError                 its model is of a kind that cannot do this
+    │   ├── RejectedModelError                an offered model is not taken; the one in use stays
+    │   └── NotStoredError                     judgments could not be written to disk
     ├── EngineError                          a search engine that does not do what it was asked
     │   ├── EngineUnreachableError           no node of it can be reached
     │   ├── EngineTimeoutError               it did not answer in time
@@ -111,15 +111,15 @@ class UnknownModelError(ServiceError):
     """The service has no model of this name."""
 
 
-class UnableModelError(ServiceError):
+class UnsupportedByModelError(ServiceError):
     """The model is of a kind that cannot do what was asked: no weights, no judgments without fitting again."""
 
 
-class RefusedModelError(ServiceError):
+class RejectedModelError(ServiceError):
     """A model that was offered is not taken into use; the one in use stays."""
 
 
-class NotKeptError(ServiceError):
+class NotStoredError(ServiceError):
     """Judgments could not be written to disk, so they are not kept; asking again may help."""
 
 

@@ -60,7 +60,7 @@ def test_changed_byte_raises(tmp_path: Path, byte: int):
 
 FILL = """
 import resource, signal, sys
-from kinrank.errors import NotKeptError
+from kinrank.errors import NotStoredError
 from kinrank.serve.journal import Journal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 journal = Journal(sys.argv[1])
@@ -69,7 +69,7 @@ for round in range(100):
     try:
         journal.append([f"record {round} " + "x" * 100] * 3)
         kept += 3
-    except NotKeptError as error:
+    except NotStoredError as error:
         assert "nothing was kept" in str(error), error
         break
 else:

@@ -9,7 +9,7 @@ import pytest
 
 import kinrank
 from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker
-from kinrank.errors import DataError, UnableModelError
+from kinrank.errors import DataError, UnsupportedByModelError
 from kinrank.serve import CandidateSet, JudgedQuery, Service
 from kinrank.serve.journal import Journal
 from kinrank.serve.live_judgments import Entry, learn
@@ -149,15 +149,15 @@ def test_damaged_journal_does_not_stop_any_model(models: Path, tmp_path: Path, c
 
 
 def test_model_that_cannot_learn_raises(service: Service, models: Path, tmp_path: Path, camps: QuerySet):
-    with pytest.raises(UnableModelError, match="cannot learn without refitting"):
+    with pytest.raises(UnsupportedByModelError, match="cannot learn without refitting"):
         service.judge([judged("5000", [0.1, 0.2], 1)], model="single")
     CellRanker(5, n_cells=10).fit(camps).save(models / "cells", examples=camps[:5])
     with Service({"cells": models / "cells"}, settings=PATIENT, judgments=tmp_path / "c") as celled:
-        with pytest.raises(UnableModelError, match="cannot learn without refitting"):
+        with pytest.raises(UnsupportedByModelError, match="cannot learn without refitting"):
             celled.judge([judged("5000", [0.1, 0.2], 1)])
         assert celled.slots["cells"].current.judged_queries is None
     with (
         Service({"knn": models / "knn"}, settings=PATIENT) as other,
-        pytest.raises(UnableModelError, match="does not accept judgments"),
+        pytest.raises(UnsupportedByModelError, match="does not accept judgments"),
     ):
         other.judge([judged("5000", [0.1, 0.2], 1)])

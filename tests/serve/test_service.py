@@ -12,7 +12,7 @@ import pytest
 import kinrank
 import kinrank.serve.models
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
-from kinrank.errors import ParameterError, RefusedModelError, UnableModelError, UnknownModelError
+from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
@@ -158,7 +158,7 @@ def test_model_without_weights_raises(tmp_path: Path, camps: QuerySet, up: Candi
     KnnRanker(5, learner="lambdamart", scale="none").fit(camps).save(tmp_path / "trees")
     with (
         Service({"trees": tmp_path / "trees"}, settings=PATIENT) as service,
-        pytest.raises(UnableModelError, match="no weights"),
+        pytest.raises(UnsupportedByModelError, match="no weights"),
     ):
         service.weights(up)
 
@@ -176,7 +176,7 @@ def test_invalid_names_and_missing_models_raise(tmp_path: Path):
         Service({})
     with pytest.raises(ParameterError, match="letters, digits"):
         Service({"../up": tmp_path})
-    with pytest.raises(RefusedModelError, match="does not exist"):
+    with pytest.raises(RejectedModelError, match="does not exist"):
         Service({"a": tmp_path / "nothing"}).start()
 
 
@@ -199,7 +199,7 @@ def test_changed_folder_is_loaded_and_damaged_one_refused(
     assert "has changed since it was written" in str(service.slots["knn"].refusal)
     assert service.slots["knn"].current is loaded
     assert service.rank(up).ids == ["b", "c", "a"]
-    with pytest.raises(RefusedModelError, match="has changed since"):
+    with pytest.raises(RejectedModelError, match="has changed since"):
         service.reload("knn")
     with pytest.raises(UnknownModelError, match="unknown model name; this service has: knn, single"):
         service.reload("unknown")
@@ -211,14 +211,14 @@ def test_model_that_does_not_reproduce_its_scores_is_refused(service: Service, m
     reversed_ = KnnRanker(5).fit(camps.replace(y=4 - camps.grades))
     reversed_.predict = original.predict  # type: ignore[method-assign] - so that its stored scores are wrong
     reversed_.save(models / "knn", examples=camps[:5])
-    with pytest.raises(RefusedModelError, match="does not reproduce the scores of its stored examples"):
+    with pytest.raises(RejectedModelError, match="does not reproduce the scores of its stored examples"):
         service.reload("knn")
     assert service.slots["knn"].current is before
 
 
 def test_slow_model_is_refused(models: Path):
     service = Service({"knn": models / "knn"}, settings=Settings(deadline=1e-6))
-    with pytest.raises(RefusedModelError, match=r"the deadline is 0\.0 ms"):
+    with pytest.raises(RejectedModelError, match=r"the deadline is 0\.0 ms"):
         service.start()
 
 
@@ -252,7 +252,7 @@ def test_unexpected_error_while_loading_is_reported(models: Path, monkeypatch: p
 
     monkeypatch.setattr(kinrank.serve.models, "from_record", fail)
     observer = RecordingObserver()
-    with pytest.raises(RefusedModelError, match="knn: broken"):
+    with pytest.raises(RejectedModelError, match="knn: broken"):
         Service({"knn": models / "knn"}, observer=observer).start()
     assert observer.models == [("knn", "refused")]
     assert observer.errors == ["load: broken"]
@@ -270,7 +270,7 @@ def test_kin_ranker_is_served_with_novelty_and_explanation(tmp_path: Path, camps
         assert explanation is not None
         assert len(explanation.neighbors) == 10
         assert sum(explanation.shares.values()) == pytest.approx(1)
-        with pytest.raises(UnableModelError, match="no weights"):
+        with pytest.raises(UnsupportedByModelError, match="no weights"):
             service.weights(up)
 
 

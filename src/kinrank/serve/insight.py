@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinrank.errors import KinrankError, UnableModelError
+from kinrank.errors import KinrankError, UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.serve.messages import (
     CandidateSet,
@@ -21,12 +21,12 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet) -> Quer
 
     Raises
     ------
-    UnableModelError
+    UnsupportedByModelError
         The model has no weights because its learner is not linear.
     """
     ranker, names = served.ranker, served.ranker.feature_names_
     if not has_weights(ranker):
-        raise UnableModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
+        raise UnsupportedByModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
     try:
         weights = ranker.weights(to_query_set([candidates], [candidates.align(names)], names))[0]
     except UnknownFeatureError as error:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from kinrank.errors import DamagedFolderError, NotKeptError
+from kinrank.errors import DamagedFolderError, NotStoredError
 
 _CHUNK = 1 << 16
 
@@ -50,7 +50,7 @@ class Journal:
 
         Raises
         ------
-        NotKeptError
+        NotStoredError
             The disk does not accept them. The file is unchanged.
         """
         record = b"".join(_line(text) for text in texts)
@@ -62,7 +62,7 @@ class Journal:
                 os.fsync(descriptor)
             except OSError as error:
                 os.ftruncate(descriptor, end)
-                raise NotKeptError(f"{self.path}: {error.strerror}; nothing was kept, try again") from error
+                raise NotStoredError(f"{self.path}: {error.strerror}; nothing was kept, try again") from error
 
     def read(self, start: int = 0) -> tuple[list[str], int]:
         """Return the texts from position `start` on, and the position after them.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kinrank.errors import KinrankError, RefusedModelError
+from kinrank.errors import KinrankError, RejectedModelError
 from kinrank.folder import MANIFEST
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker, from_record
@@ -104,7 +104,7 @@ class ModelSlot:
 
         Raises
         ------
-        RefusedModelError
+        RejectedModelError
             The model cannot be used. The current one stays. The same folder is not tried again unless `force` is
             set or it was only too slow.
         """
@@ -120,7 +120,7 @@ class ModelSlot:
                 self._retry_at = time.monotonic() + SLOW_PAUSE if isinstance(error, SlowModelError) else math.inf
                 self._observer.model(self.name, None, "refused", self._load_failure)
                 self._report_unexpected("load", error)
-                raise RefusedModelError(f"{self.name}: {error}") from error
+                raise RejectedModelError(f"{self.name}: {error}") from error
             self._load_failure = None
             self._retry_at = math.inf
             self._position = 0
@@ -143,7 +143,7 @@ class ModelSlot:
             tested = self_test(ranker, examples, self.deadline)
             if version == self._version():  # otherwise the folder was replaced while it was read
                 return ServedModel(version, ranker, ranker, tested)
-        raise RefusedModelError(f"{self.path} changed three times while it was read: write it less often")
+        raise RejectedModelError(f"{self.path} changed three times while it was read: write it less often")
 
     def _updated(self, served: ServedModel) -> ServedModel:
         """Return the model with new judgments applied, or unchanged if that fails; the next call retries."""

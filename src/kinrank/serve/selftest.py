@@ -8,14 +8,14 @@ import time
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import KinrankError, RefusedModelError
+from kinrank.errors import KinrankError, RejectedModelError
 from kinrank.rankers.base import Ranker
 from kinrank.store import Examples
 
 _TOLERANCE = 1e-3  # in standard deviations of the scores: float32 sums differ that little between machines
 
 
-class SlowModelError(RefusedModelError):
+class SlowModelError(RejectedModelError):
     """The model took too long, possibly because the machine was busy."""
 
 
@@ -35,7 +35,7 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
 
     Raises
     ------
-    RefusedModelError
+    RejectedModelError
         An example fails or its scores differ; `SlowModelError` if the examples take too long.
     """
     if examples is None:
@@ -45,10 +45,10 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
         scores = ranker.predict_with_novelty(queries).scores
         median = statistics.median(_time(ranker, query) for query in queries)
     except KinrankError as error:
-        raise RefusedModelError(f"the model cannot rank its stored examples: {error}") from error
+        raise RejectedModelError(f"the model cannot rank its stored examples: {error}") from error
     if not np.allclose(scores, expected, rtol=0, atol=_TOLERANCE * max(float(np.std(expected)), 1e-9)):
         worst = int(np.argmax(np.abs(scores - expected)))
-        raise RefusedModelError(
+        raise RejectedModelError(
             f"the model does not reproduce the scores of its stored examples: {scores[worst]:.6g} instead of "
             f"{expected[worst]:.6g}; train it again with the versions installed here"
         )

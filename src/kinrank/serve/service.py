@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from kinrank.errors import ParameterError, RefusedModelError, UnableModelError, UnknownModelError
+from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.batches import Batcher, Job
 from kinrank.serve.insight import explanation_of, weights_of
@@ -113,7 +113,7 @@ class Service:
                 if not slot.refresh():
                     missing = f"{slot.path} does not exist: expected a folder written by kinrank train"
                     self.observer.model(slot.name, None, "missing", missing)
-                    raise RefusedModelError(missing)
+                    raise RejectedModelError(missing)
             except Exception as error:
                 if strict:
                     raise
@@ -231,7 +231,7 @@ class Service:
 
         Raises
         ------
-        UnableModelError
+        UnsupportedByModelError
             The model has no weights because its learner is not linear.
         """
         name = self.default if model is None else model
@@ -255,12 +255,12 @@ class Service:
 
         Raises
         ------
-        RefusedModelError
+        RejectedModelError
             The folder is missing or its model cannot be used; the current model stays.
         """
         slot = self._slot(model)
         if not slot.refresh(force=True) or slot.current is None:
-            raise RefusedModelError(f"{slot.name}: its folder does not exist")
+            raise RejectedModelError(f"{slot.name}: its folder does not exist")
         return slot.current
 
     def judge(self, queries: Sequence[JudgedQuery], *, model: str | None = None) -> None:
@@ -268,19 +268,19 @@ class Service:
 
         Raises
         ------
-        UnableModelError
+        UnsupportedByModelError
             The service does not accept judgments, or the model cannot learn without refitting.
         DataError
             A judged query does not fit the model; none of them is kept.
-        NotKeptError
+        NotStoredError
             The disk does not accept them.
         """
         slot = self._slot(model)
         served = slot.current
         if slot.journal is None:
-            raise UnableModelError("this service does not accept judgments: start it with a folder for them")
+            raise UnsupportedByModelError("this service does not accept judgments: start it with a folder for them")
         if served is None or not can_adapt(served.base):
-            raise UnableModelError(f"model {slot.name!r} cannot learn without refitting")
+            raise UnsupportedByModelError(f"model {slot.name!r} cannot learn without refitting")
         entries = make_entries(served.ranker, served.version, queries)
         slot.journal.append([entry.dump() for entry in entries])
 
@@ -307,7 +307,7 @@ class Service:
                     self._report("watch", error)
 
     def _report(self, where: str, error: Exception) -> None:
-        if not isinstance(error, RefusedModelError):  # the slot has reported those
+        if not isinstance(error, RejectedModelError):  # the slot has reported those
             self.observer.error(where, error)
 
 

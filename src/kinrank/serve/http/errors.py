@@ -34,9 +34,9 @@ class HttpError(Exception):
 
 STATUS: dict[type[Exception], tuple[int, str]] = {
     errors.UnknownModelError: (404, "unknown-model"),
-    errors.UnableModelError: (409, "unable-model"),
-    errors.RefusedModelError: (409, "refused-model"),
-    errors.NotKeptError: (503, "not-kept"),
+    errors.UnsupportedByModelError: (409, "unable-model"),
+    errors.RejectedModelError: (409, "refused-model"),
+    errors.NotStoredError: (503, "not-kept"),
     errors.EngineRefusedError: (502, "engine-refused"),
     errors.EngineError: (503, "engine-down"),
     errors.DataError: (422, "invalid"),
