@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.parallel import use_executor
 from kinrank.scale import RayCluster, TrainingProgress, train
 from kinrank.study.tuning import Plan, tune
+from tests.processes import wait_until
 from tests.scale.conftest import (
     BLOCK_ROWS,
     N_TASKS,
@@ -183,11 +183,8 @@ def test_job_resumes_after_its_driver_is_killed(
     command = [sys.executable, "-c", DRIVER, cluster.address, str(judged), str(tmp_path / "model")]
     driver = subprocess.Popen(command, cwd=Path(__file__).parents[2])
     job = tmp_path / "model.job"
-    deadline = time.monotonic() + 120
-    while len(list(job.glob("sums-0-*.npz"))) < 8:
-        assert driver.poll() is None, "the driver exited"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: len(list(job.glob("sums-0-*.npz"))) >= 8 or driver.poll() is not None)
+    assert driver.poll() is None, "the driver exited"
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     assert not (tmp_path / "model").exists()
