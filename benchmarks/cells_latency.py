@@ -24,7 +24,7 @@ from benchmarks.common import interleaved, log_progress
 from benchmarks.knn_latency import world
 from kinrank import CellRanker, KnnRanker, QuerySet, load
 from kinrank.neighbors.cells import CellTree
-from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import CellPlan
 
 FEATURES, CANDIDATES, QUERIES, WARM = 46, 100, 300, 20
@@ -95,8 +95,8 @@ def generated(small: KnnRanker, m: int, n_cells: int, index: str = "auto") -> Kn
             {"groups": centers[:1], "starts": np.array([0, n_cells]), "centers": centers.astype(np.float32)}
         )
     plan = small.plan_
-    memory = CellMemory.empty(plan.learner, n_cells, FEATURES)
-    known = small.memory_
+    memory = CellStatistics.empty(plan.learner, n_cells, FEATURES)
+    known = small.training_set_
     factor = m / known.counts[drawn].sum()
     for cell, source in enumerate(drawn):
         memory.statistics.gram[cell] = factor * known.statistics.gram[source]
@@ -106,7 +106,7 @@ def generated(small: KnnRanker, m: int, n_cells: int, index: str = "auto") -> Kn
     changed = {"cells": n_cells, "n_neighbors": m * LEARNED_FROM // n_cells, "index": index}
     ranker = KnnRanker(**{**small.get_params(deep=False), **changed})
     ranker.n_features_in_, ranker.feature_names_ = small.n_features_in_, small.feature_names_
-    return ranker.take_cells(CellPlan(plan.learner, plan.preparer, plan.describer, tree, plan.usual_distances), memory)
+    return ranker.set_cells(CellPlan(plan.learner, plan.preparer, plan.describer, tree, plan.usual_distances), memory)
 
 
 def measure(rankers: dict[str, KnnRanker], queries: QuerySet) -> dict[str, np.ndarray]:

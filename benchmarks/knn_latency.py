@@ -62,7 +62,7 @@ def stages(ranker: KnnRanker, query: QuerySet) -> dict[str, object]:
     """Return the stages of KNN Online as calls to time."""
     points = ranker.points(query)
     near = ranker.index_.query(points, K)[1][0]
-    statistics = ranker.memory_.statistics
+    statistics = ranker.training_set_.statistics
     total = statistics.sum(near)
     return {
         "of which describe": lambda: ranker.points(query),

@@ -31,7 +31,7 @@ from benchmarks.common import log_progress
 from kinrank import CellRanker
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.parallel import Executor, Serial
-from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import CellPlan
 from kinrank.scale import RayCluster, TrainingProgress, train
 from kinrank.scale.folder import JobFolder
@@ -159,7 +159,7 @@ class _Warm:
 def bare_loop(plan: CellPlan, blocks: ParquetBlocks) -> float:
     """Read, sum and add in this process."""
     start = time.perf_counter()
-    total = CellMemory.empty(plan.learner, len(plan.tree), FEATURES)
+    total = CellStatistics.empty(plan.learner, len(plan.tree), FEATURES)
     for block in range(len(blocks)):
         total.merge(plan.sums(blocks.read(block)))
     return time.perf_counter() - start
@@ -176,7 +176,7 @@ def forked_pair(plan: CellPlan, blocks: ParquetBlocks) -> Iterator[Pool]:
 def fork_pool(pool: Pool, plan: CellPlan, blocks: ParquetBlocks) -> float:
     """The same by two forked processes; sums come back through a pipe."""
     start = time.perf_counter()
-    total = CellMemory.empty(plan.learner, len(plan.tree), FEATURES)
+    total = CellStatistics.empty(plan.learner, len(plan.tree), FEATURES)
     for packed in pool.imap_unordered(_sum_block, range(len(blocks))):
         total.merge_packed(packed)
     return time.perf_counter() - start

@@ -40,7 +40,7 @@ def measured(_: DataFolder) -> TaskResult:
     differences, bounds, ratios = [], [], []
     for query, (near, _distances) in enumerate(ranker.near(points)):
         losses = [np.maximum(0.0, 1.0 - pairs[query] @ (weights[query] * to_scaled)) for weights in (offline, online)]
-        ratio = change_ratio(near, ranker.offline_models.neighbors_of(chosen[query]), ranker.memory_.pairs)
+        ratio = change_ratio(near, ranker.offline_models.neighbors_of(chosen[query]), ranker.training_set_.pairs)
         differences.append(float(np.abs(losses[0] - losses[1]).max(initial=0.0)))
         bounds.append(loss_difference_bound(ratio, PENALTY, radius))
         ratios.append(ratio)

@@ -11,7 +11,7 @@ import pytest
 from kinrank import ClusterRanker, KnnRanker, QueryClassRanker, QuerySet, SingleRanker, choose_neighbors, load
 from kinrank.checks import learner_checks
 from kinrank.checks.learners import LearnerCheck, check_prior_is_the_limit_of_penalty
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.datasets import make_intents
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
@@ -77,9 +77,9 @@ def test_unknown_features_and_bad_signs_raise() -> None:
     with pytest.raises(ParameterError, match="lower_is_better names the unknown feature 'price': choose from f1, f2"):
         SingleRanker(RankRLS(lower_is_better=["price"])).fit([[0.0, 1.0], [1.0, 0.0]], [0, 1], group=[2])
     with pytest.raises(ParameterError, match=r"a list of feature names, got 'price': write \['price'\]"):
-        RankRLS(lower_is_better="price").fit(plain_world())
+        RankRLS(lower_is_better="price").fit(linear_queries())
     with pytest.raises(DataError, match=r"signs must be one number per feature \(5\), got shape \(2,\)"):
-        PairStatistics.from_queries(plain_world()).solve(0.1, None, np.zeros(2, dtype=np.int8))
+        PairStatistics.from_queries(linear_queries()).solve(0.1, None, np.zeros(2, dtype=np.int8))
 
 
 def test_all_neighbors_give_the_global_weights_for_any_prior_strength(intents: QuerySet) -> None:
@@ -109,7 +109,7 @@ def test_without_pairs_weights_are_the_prior_clipped_to_the_signs() -> None:
 
 
 def test_inactive_constraints_change_nothing() -> None:
-    world = plain_world()
+    world = linear_queries()
     free = RankRLS().fit(world).coef_
     signs = np.sign(free).astype(np.int8)
     np.testing.assert_allclose(PairStatistics.from_queries(world).sum().solve(0.01, None, signs)[0], free, atol=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinrank import QuerySet, folder
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import pair_weights
 from kinrank.learn.lambdamart import LambdaMART
@@ -16,7 +16,7 @@ from kinrank.learn.statistics import PairStatistics
 
 
 def test_adding_and_subtracting_statistics_equals_refitting() -> None:
-    world = plain_world()
+    world = linear_queries()
     each = PairStatistics.from_queries(world)
     without = each.sum() - each[3]
     rest = np.delete(np.arange(len(world)), 3)
@@ -25,14 +25,14 @@ def test_adding_and_subtracting_statistics_equals_refitting() -> None:
 
 
 def test_weights_count_repetitions() -> None:
-    each = PairStatistics.from_queries(plain_world())
+    each = PairStatistics.from_queries(linear_queries())
     twice = each.sum([0, 1, 1, 2])
     weighted = each.sum([0, 1, 2], weights=[1.0, 2.0, 1.0])
     np.testing.assert_allclose(twice.solve(0.1), weighted.solve(0.1))
 
 
 def test_index_is_positions_or_a_mask() -> None:
-    each = PairStatistics.from_queries(plain_world())
+    each = PairStatistics.from_queries(linear_queries())
     mask = np.zeros(len(each), dtype=bool)
     mask[[2, 5]] = True
     assert each.sum(mask).pairs == each.sum([2, 5]).pairs
@@ -55,7 +55,7 @@ def test_features_too_large_to_square_raise() -> None:
 
 
 def test_bad_query_weights_raise_and_no_queries_give_zero_weights() -> None:
-    world = plain_world()
+    world = linear_queries()
     with pytest.raises(DataError, match=r"one value per query \(40\)"):
         RankRLS().fit(world, query_weight=np.ones(41))
     with pytest.raises(DataError, match="finite and not negative"):
@@ -70,7 +70,7 @@ def test_without_pairs_weights_are_the_prior() -> None:
 
 
 def test_statistics_can_be_memory_mapped(tmp_path) -> None:
-    each = PairStatistics.from_queries(plain_world())
+    each = PairStatistics.from_queries(linear_queries())
     folder.write(tmp_path / "s", "statistics", {}, {"gram": each.gram, "moment": each.moment, "pairs": each.pairs})
     _, arrays = folder.read(tmp_path / "s", "statistics")
     mapped = PairStatistics(**arrays)
@@ -79,7 +79,7 @@ def test_statistics_can_be_memory_mapped(tmp_path) -> None:
 
 
 def test_fit_in_blocks_equals_fit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = plain_world()
+    world = linear_queries()
     whole = RankRLS().fit(world, query_weight=np.arange(len(world))).coef_
     monkeypatch.setattr("kinrank.learn.rankrls._QUERIES_AT_ONCE", 7)
     np.testing.assert_allclose(RankRLS().fit(world, query_weight=np.arange(len(world))).coef_, whole, atol=1e-12)
@@ -88,12 +88,12 @@ def test_fit_in_blocks_equals_fit_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("learner", [RankRLS, RankSVM])
 def test_penalty_must_be_positive(learner: type[RankRLS] | type[RankSVM]) -> None:
     with pytest.raises(ParameterError, match="penalty must be a positive number, got 0"):
-        learner(penalty=0).fit(plain_world())
+        learner(penalty=0).fit(linear_queries())
 
 
 def test_wrong_shapes_and_settings_raise() -> None:
-    each = PairStatistics.from_queries(plain_world(n_features=3))
-    other = PairStatistics.from_queries(plain_world(n_features=2))
+    each = PairStatistics.from_queries(linear_queries(n_features=3))
+    other = PairStatistics.from_queries(linear_queries(n_features=2))
     with pytest.raises(DataError, match="do not add"):
         each.sum() + other.sum()
     with pytest.raises(DataError, match=r"prior must have one weight per feature \(3\)"):
@@ -109,14 +109,14 @@ def test_wrong_shapes_and_settings_raise() -> None:
 
 
 def test_subtracting_a_query_never_added_raises() -> None:
-    each = PairStatistics.from_queries(plain_world())
+    each = PairStatistics.from_queries(linear_queries())
     with pytest.raises(DataError, match="every query subtracted was added before"):
         (each[0] - each.sum([1, 2, 3])).solve(1e-9)
 
 
 def test_unknown_loss_raises() -> None:
     with pytest.raises(ParameterError, match="loss must be 'squared_hinge' or 'hinge', got 'log'"):
-        RankSVM(loss="log").fit(plain_world())
+        RankSVM(loss="log").fit(linear_queries())
 
 
 def test_lambdamart_with_fractional_grades_raises() -> None:

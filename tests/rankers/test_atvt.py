@@ -14,7 +14,7 @@ import kinrank
 from kinrank import QuerySet
 from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.prepare import Preparer
 from kinrank.learn.regressors import BoostedTrees, KernelRidge, Regressor
@@ -57,7 +57,7 @@ def test_estimator_checks(estimator: ATVTRanker, check: Any) -> None:
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_infinite_penalties_are_the_plain_trees(p: Any, weighted: bool) -> None:
-    world = plain_world()
+    world = linear_queries()
     plain = BoostedTrees(n_trees=40, n_threads=1).fit(world.X, world.grades.astype(float))
     ranker = ATVTRanker(FEW_TREES, p=p, alpha_penalty=np.inf, beta_penalty=np.inf, weighted=weighted).fit(world)
     np.testing.assert_array_equal(ranker.predict(world), plain.predict(world.X))
@@ -67,7 +67,7 @@ def test_infinite_penalties_are_the_plain_trees(p: Any, weighted: bool) -> None:
 
 @pytest.mark.parametrize("settings", [{"alpha_penalty": np.inf, "beta_penalty": np.inf}, {"n_rounds": 0}])
 def test_infinite_penalties_or_no_round_are_plain_kernel_ridge(settings: dict[str, Any]) -> None:
-    world = plain_world()
+    world = linear_queries()
     X = Preparer().fit(world).transform(world.X)
     plain = KernelRidge().fit(X, world.grades.astype(float))
     ranker = ATVTRanker("kernel-ridge", **settings).fit(world)
@@ -124,7 +124,7 @@ def test_alpha_and_beta_show_each_query_its_scale() -> None:
 
 
 def test_stops_where_nothing_changes() -> None:
-    world = plain_world()
+    world = linear_queries()
     patient = ATVTRanker("kernel-ridge", n_rounds=200, tol=1e-4).fit(world)
     assert 1 < patient.n_rounds_ < 200
     assert ATVTRanker("kernel-ridge", n_rounds=200, tol=10.0).fit(world).n_rounds_ == 1
@@ -139,7 +139,7 @@ def test_weights_matter_where_alpha_moves() -> None:
 
 
 def test_cross_validation_takes_the_best_setting() -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = ATVTRanker("kernel-ridge", alpha_penalty="cv", beta_penalty=3.0, n_rounds=1).fit(world)
     assert ranker.cv_scores_[:, 0].tolist() == [np.inf, 100.0, 10.0, 1.0]
     assert set(ranker.cv_scores_[:, 1]) == {3.0}
@@ -157,7 +157,7 @@ def test_cross_validation_moves_lines_where_that_pays() -> None:
 
 
 def test_trees_keep_the_contract_with_missing_features() -> None:
-    world = plain_world()
+    world = linear_queries()
     X = world.X.copy()
     X[::3, 1] = np.nan
     holes = world.replace(X=X)
@@ -169,17 +169,17 @@ def test_trees_keep_the_contract_with_missing_features() -> None:
 
 @pytest.mark.parametrize("name", ["lightgbm", "kernel-ridge"])
 def test_what_was_found_is_saved(name: str, tmp_path: Path) -> None:
-    ranker = ATVTRanker(name, alpha_penalty=np.inf, beta_penalty="cv", n_rounds=1).fit(plain_world())
+    ranker = ATVTRanker(name, alpha_penalty=np.inf, beta_penalty="cv", n_rounds=1).fit(linear_queries())
     ranker.save(tmp_path / "model")
     twin = kinrank.load(tmp_path / "model")
     assert isinstance(twin, ATVTRanker)
     for found in ("alpha_", "beta_", "objective_", "cv_scores_", "alpha_penalty_", "beta_penalty_", "n_rounds_"):
         np.testing.assert_array_equal(getattr(twin, found), getattr(ranker, found))
-    np.testing.assert_array_equal(twin.predict(plain_world()), ranker.predict(plain_world()))
+    np.testing.assert_array_equal(twin.predict(linear_queries()), ranker.predict(linear_queries()))
 
 
 def test_settings_are_checked() -> None:
-    world = plain_world(5)
+    world = linear_queries(5)
     with pytest.raises(ParameterError, match="p must be 1 or 2, got 3"):
         ATVTRanker("kernel-ridge", p=3).fit(world)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="alpha_penalty must be a number or 'cv', got 'auto'"):

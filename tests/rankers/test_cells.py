@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import kinrank
 from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker, choose_cells, choose_neighbors
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.data.blocks import QuerySetBlocks
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.describe import Describer
@@ -19,8 +19,8 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.parallel import Serial
 from kinrank.rankers.cells import training as cell_training
-from kinrank.rankers.cells.memory import CellMemory, covering_shares
-from kinrank.rankers.cells.training import FAN_IN, Summer, add_up
+from kinrank.rankers.cells.statistics import CellStatistics, covering_shares
+from kinrank.rankers.cells.training import FAN_IN, BlockSummer, merge_all
 
 SETTINGS = [
     {},
@@ -34,7 +34,7 @@ SETTINGS = [
 
 
 def worlds() -> tuple[QuerySet, QuerySet]:
-    return plain_world(50), plain_world(20, seed=1)
+    return linear_queries(50), linear_queries(20, seed=1)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -103,14 +103,14 @@ def test_a_radius_takes_whole_cells() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS[:4], ids=str)
 def test_merging_equals_the_union_and_forgetting_the_rest(settings: dict[str, object]) -> None:
-    world, test = plain_world(60), plain_world(10, seed=1)
+    world, test = linear_queries(60), linear_queries(10, seed=1)
     first = CellRanker(15, n_cells=8, **settings).fit(world[:30])
     second = first.fit_alike(world[30:])
     union = first.fit_alike(world)
     alone, other = first.weights(test), second.weights(test)
     first.merge(second)
     np.testing.assert_allclose(first.weights(test), union.weights(test), atol=1e-6)
-    assert first.memory_.counts.tolist() == union.memory_.counts.tolist()
+    assert first.training_set_.counts.tolist() == union.training_set_.counts.tolist()
     np.testing.assert_array_equal(second.weights(test), other)
     first.forget(world[30:])
     np.testing.assert_allclose(first.weights(test), alone, atol=1e-6)
@@ -121,26 +121,26 @@ def test_merging_equals_the_union_and_forgetting_the_rest(settings: dict[str, ob
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 39))
 def test_adding_and_forgetting_leave_nothing_behind(seed: int, n: int) -> None:
-    world, test = plain_world(40, seed=seed), plain_world(5, seed=seed + 1)
+    world, test = linear_queries(40, seed=seed), linear_queries(5, seed=seed + 1)
     ranker = CellRanker(7, n_cells=5).fit(world)
     before = ranker.weights(test)
-    new = plain_world(n, seed=seed + 2)
+    new = linear_queries(n, seed=seed + 2)
     new = new.replace(qid=np.array([f"new {qid}" for qid in new.qid]))
     ranker.add(new).forget(new)
     np.testing.assert_allclose(ranker.weights(test), before, atol=1e-6)
-    assert ranker.memory_.counts.sum() == len(world)
+    assert ranker.training_set_.counts.sum() == len(world)
     assert not any("new" in name for name in ranker.qid_)
 
 
 def test_a_loaded_model_can_learn_and_its_folder_stays(tmp_path: Path) -> None:
-    world, test = plain_world(60), plain_world(10, seed=1)
+    world, test = linear_queries(60), linear_queries(10, seed=1)
     ranker = CellRanker(15, n_cells=8).fit(world[:30])
     ranker.save(tmp_path / "model")
     loaded = kinrank.load(tmp_path / "model")
     assert isinstance(loaded, CellRanker)
     loaded.add(world[30:]).merge(ranker.fit_alike(world[:3]))
     np.testing.assert_array_equal(kinrank.load(tmp_path / "model").weights(test), ranker.weights(test))
-    assert loaded.memory_.counts.sum() == 63
+    assert loaded.training_set_.counts.sum() == 63
 
 
 def test_explanations_name_a_query_of_each_cell() -> None:
@@ -193,8 +193,8 @@ def test_the_tree_of_sums_is_that_of_adding_level_by_level(n_parts: int) -> None
     rng = np.random.default_rng(0)
     learner = RankRLS()
 
-    def part() -> CellMemory:
-        memory = CellMemory.empty(learner, 2, 1)
+    def part() -> CellStatistics:
+        memory = CellStatistics.empty(learner, 2, 1)
         memory.statistics.gram[:] = rng.standard_normal((2, 1))
         return memory
 
@@ -206,7 +206,7 @@ def test_the_tree_of_sums_is_that_of_adding_level_by_level(n_parts: int) -> None
             for other in others:
                 first.merge(other)
         level = [group[0] for group in groups]
-    np.testing.assert_array_equal(add_up(parts).statistics.gram, level[0].statistics.gram)
+    np.testing.assert_array_equal(merge_all(parts).statistics.gram, level[0].statistics.gram)
 
 
 def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,9 +218,9 @@ def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatc
     ranker = CellRanker(100, n_cells=10)
     plan = ranker.plan_cells(blocks, Serial())
     ranker.n_features_in_, ranker.feature_names_ = train.n_features, train.feature_names
-    ranker.take_cells(plan, add_up(map(Summer(plan, blocks), range(len(blocks)))))
+    ranker.set_cells(plan, merge_all(map(BlockSummer(plan, blocks), range(len(blocks)))))
     assert len(ranker.tree_) == 10
-    assert ranker.memory_.counts.sum() == 600
+    assert ranker.training_set_.counts.sum() == 600
     assert ranker.score(test) > SingleRanker("rankrls").fit(train).score(test) + 0.03
 
 
@@ -233,7 +233,7 @@ def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatc
 )
 def test_settings_that_make_no_sense(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        CellRanker(**settings).fit(plain_world())
+        CellRanker(**settings).fit(linear_queries())
 
 
 def test_changes_that_make_no_sense_raise_and_change_nothing() -> None:
@@ -246,5 +246,5 @@ def test_changes_that_make_no_sense_raise_and_change_nothing() -> None:
     with pytest.raises(DataError, match="cannot forget every judged query"):
         cells.forget(train)
     with pytest.raises(DataError, match="all grades are equal"):
-        CellRanker(n_cells=3).take_cells(cells.plan_, CellMemory.empty(RankRLS(), 4, 5))
-    assert cells.memory_.counts.sum() == len(train)
+        CellRanker(n_cells=3).set_cells(cells.plan_, CellStatistics.empty(RankRLS(), 4, 5))
+    assert cells.training_set_.counts.sum() == len(train)

@@ -17,15 +17,15 @@ import kinrank
 from kinrank import ClusterRanker, QuerySet, SingleRanker
 from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import AP
 from kinrank.measure.oracle import upper_bound
-from kinrank.rankers.cluster.lists import divergences, normalized
 from kinrank.rankers.cluster.modes import Select
+from kinrank.rankers.cluster.query_scores import divergences, normalized
 from kinrank.rankers.cluster.ranker import Mode
 
 MODES: list[Mode] = ["naive", "select", "transform"]
@@ -51,7 +51,7 @@ def test_contract_of_the_modes_that_are_no_default(mode: Mode, check: RankerChec
 @pytest.mark.parametrize("learner", [RankRLS(), RankRLS(balance="queries"), TIGHT], ids=["rls", "rls queries", "svm"])
 @pytest.mark.parametrize("mode", MODES)
 def test_one_cluster_equals_single(mode: Mode, learner: RankRLS | RankSVM, prior: str) -> None:
-    train, test = plain_world(50), plain_world(20, seed=1)
+    train, test = linear_queries(50), linear_queries(20, seed=1)
     single = SingleRanker(learner).fit(train)
     ranker = make(1, mode=mode, learner=learner, prior=prior).fit(train)
     np.testing.assert_allclose(ranker.predict(test), single.predict(test), atol=1e-6)
@@ -60,7 +60,7 @@ def test_one_cluster_equals_single(mode: Mode, learner: RankRLS | RankSVM, prior
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_strong_pull_equals_single(mode: Mode) -> None:
-    train, test = plain_world(50), plain_world(20, seed=1)
+    train, test = linear_queries(50), linear_queries(20, seed=1)
     ranker = make(5, mode=mode, prior="global", prior_strength=1e9).fit(train)
     np.testing.assert_allclose(ranker.predict(test), SingleRanker("rankrls").fit(train).predict(test), atol=1e-5)
 
@@ -76,7 +76,7 @@ def test_naive_solves_the_two_camps(learner: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_score_is_the_weighted_sum_of_local_scores(mode: Mode) -> None:
     """Eq. 1."""
-    train, test = plain_world(60), plain_world(20, seed=1)
+    train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(mode=mode).fit(train)
     weights = ranker.cluster_weights(test)
     assert weights.shape == (20, len(ranker.coef_))
@@ -86,7 +86,7 @@ def test_score_is_the_weighted_sum_of_local_scores(mode: Mode) -> None:
 
 
 def test_naive_is_algorithm_1() -> None:
-    train, test = plain_world(60), plain_world(20, seed=1)
+    train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(scale="none", top=3).fit(train)
     centers = []
     for cluster in range(len(ranker.coef_)):
@@ -103,7 +103,7 @@ def test_naive_is_algorithm_1() -> None:
 
 @pytest.mark.parametrize("n_neighbors", [1, 4, 1000])
 def test_select_is_algorithm_2(n_neighbors: int) -> None:
-    train, test = plain_world(60), plain_world(20, seed=1)
+    train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(mode="select", scale="none", n_neighbors=n_neighbors).fit(train)
 
     def delta(query: QuerySet, cluster: int) -> float:
@@ -123,7 +123,7 @@ def test_select_is_algorithm_2(n_neighbors: int) -> None:
 
 
 def test_transform_is_algorithm_3() -> None:
-    train, test = plain_world(60), plain_world(20, seed=1)
+    train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(mode="transform", scale="none", top=3).fit(train)
 
     def point(query: QuerySet) -> np.ndarray:
@@ -157,7 +157,7 @@ def test_equal_scores_are_normalized_to_zero() -> None:
 
 @pytest.mark.parametrize("mode", ["select", "transform"])
 def test_units_of_the_reference_do_not_matter(mode: Mode) -> None:
-    world = plain_world(60)
+    world = linear_queries(60)
     units = np.array([1000.0, 1.0, 1.0, 1.0, 1.0], dtype=np.float32)
     there = make(mode=mode).fit(world).predict(world)
     scaled = world.replace(X=world.X * units)
@@ -166,7 +166,7 @@ def test_units_of_the_reference_do_not_matter(mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_same_seed_gives_the_same_model(mode: Mode) -> None:
-    world = plain_world(60)
+    world = linear_queries(60)
     first, second = (make(mode=mode, seed=3).fit(world) for _ in range(2))
     np.testing.assert_array_equal(first.labels_, second.labels_)
     np.testing.assert_array_equal(first.predict(world), second.predict(world))
@@ -174,7 +174,7 @@ def test_the_same_seed_gives_the_same_model(mode: Mode) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_judged_query_has_a_cluster_with_or_without_relevant_documents(mode: Mode) -> None:
-    world = plain_world(60)
+    world = linear_queries(60)
     y = np.where(world.query_of_row % 3 == 0, world.grades * 0.4, world.grades)
     ranker = make(mode=mode, relevant_from=1).fit(world.replace(y=y))
     assert sorted(set(ranker.labels_)) == list(range(len(ranker.coef_)))
@@ -183,14 +183,14 @@ def test_every_judged_query_has_a_cluster_with_or_without_relevant_documents(mod
 
 
 def test_a_query_without_relevant_documents_joins_as_one_to_be_ranked() -> None:
-    world = plain_world(60)
+    world = linear_queries(60)
     y = np.where(world.query_of_row == 7, 0.5 * (world.grades > 0), world.grades)
     ranker = make(top=3).fit(world.replace(y=y))
     assert ranker.cluster_weights(world[7:8])[0, ranker.labels_[7]] == 1.0
 
 
 def test_queries_without_relevant_documents_vouch_for_no_model() -> None:
-    world = plain_world(60)
+    world = linear_queries(60)
     y = np.where(world.query_of_row % 3 == 0, 0.0, world.grades)
     ranker = make(mode="select").fit(world.replace(y=y))
     assert isinstance(ranker.mode_, Select)
@@ -200,7 +200,7 @@ def test_queries_without_relevant_documents_vouch_for_no_model() -> None:
 
 def test_a_cluster_without_pairs_is_ranked_by_the_global_model() -> None:
     """The far query has only relevant documents, so its cluster has no order to learn."""
-    world = plain_world(30)
+    world = linear_queries(30)
     far = QuerySet.from_arrays(np.full((4, 5), 50.0) + np.arange(4)[:, None], y=[1, 1, 1, 1], qid=["far"] * 4)
     ranker = make(2, scale="none").fit(QuerySet.concat([world, far]))
     alone = ranker.labels_[-1]
@@ -219,7 +219,7 @@ def test_more_clusters_than_there_are_to_find(mode: Mode) -> None:
 
 
 def test_no_relevant_document_is_an_error_that_says_what_to_set() -> None:
-    world = plain_world()
+    world = linear_queries()
     low = world.replace(y=world.grades * 0.1)
     with pytest.raises(DataError, match=r"no candidate has a grade of 1 or more.*relevant_from="):
         make().fit(low)
@@ -227,7 +227,7 @@ def test_no_relevant_document_is_an_error_that_says_what_to_set() -> None:
 
 
 def test_a_model_that_is_loaded_explains_itself(tmp_path: Path) -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = make(mode="select", reference=world.feature_names[1]).fit(world)
     ranker.save(tmp_path / "model")
     twin = kinrank.load(tmp_path / "model")
@@ -237,7 +237,7 @@ def test_a_model_that_is_loaded_explains_itself(tmp_path: Path) -> None:
 
 
 def test_local_scores_come_in_the_callers_row_order() -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = make().fit(world)
     shuffled = np.random.default_rng(0).permutation(world.n_rows)
     ids = world.qid[world.query_of_row]
@@ -262,7 +262,7 @@ def test_oracles_are_in_order_where_the_choice_of_model_matters() -> None:
 
 
 def test_relevant_only_needs_relevant_documents_and_naive() -> None:
-    world = plain_world()
+    world = linear_queries()
     with pytest.raises(DataError, match="not judged"):
         make().fit(world).predict_relevant_only(world.replace(y=None))
     with pytest.raises(ParameterError, match="an analysis of mode='naive', this is mode='select'"):
@@ -270,7 +270,7 @@ def test_relevant_only_needs_relevant_documents_and_naive() -> None:
 
 
 def test_relevant_only_without_relevant_documents_is_naive() -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = make().fit(world)
     nothing = world.replace(y=np.zeros(world.n_rows, dtype=np.float32))
     np.testing.assert_array_equal(ranker.predict_relevant_only(nothing), ranker.predict(world))
@@ -278,7 +278,7 @@ def test_relevant_only_without_relevant_documents_is_naive() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
-    world = plain_world()
+    world = linear_queries()
     X = world.X.copy()
     X[::7, 0] = np.nan
     with pytest.raises(DataError, match=r"is missing \(NaN\) in candidate 1 of query"):
@@ -305,4 +305,4 @@ def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
 )
 def test_settings_that_make_no_sense_are_refused(params: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        ClusterRanker(**({"reference": 0} | params)).fit(plain_world())
+        ClusterRanker(**({"reference": 0} | params)).fit(linear_queries())

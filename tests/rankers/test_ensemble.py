@@ -15,7 +15,7 @@ import kinrank
 from kinrank import QuerySet, SingleRanker
 from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.data.letor import read_letor
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.ensemble_agreement import agreement
@@ -27,7 +27,7 @@ from kinrank.rankers.ensemble import EnsembleRanker
 
 def of_rankers(second: str = "ranksvm") -> EnsembleRanker:
     """A column and two fitted rankers."""
-    other = plain_world(30, seed=7)
+    other = linear_queries(30, seed=7)
     rankers = [SingleRanker("rankrls").fit(other), SingleRanker(second).fit(other)]
     return EnsembleRanker(0.5, columns=["f1"], rankers=rankers)
 
@@ -99,7 +99,7 @@ def test_scores_are_made_comparable_in_each_query(how, expected) -> None:
 
 @pytest.mark.parametrize("n_queries", [5, 63, 500])
 def test_without_gamma_each_query_has_the_shared_weights(n_queries: int) -> None:
-    world, new = plain_world(n_queries), plain_world(20, seed=1)
+    world, new = linear_queries(n_queries), linear_queries(20, seed=1)
     ranker = EnsembleRanker().fit(world)
     scores, _ = normalize(new.X.astype(float), new.offsets, "minmax")
     cold = np.zeros(5), np.zeros(len(ranker.agreement_)), np.zeros(5)
@@ -109,21 +109,21 @@ def test_without_gamma_each_query_has_the_shared_weights(n_queries: int) -> None
 
 
 def test_a_small_gamma_is_nearly_none() -> None:
-    world = plain_world()
+    world = linear_queries()
     np.testing.assert_allclose(
         EnsembleRanker(1e-9).fit(world).predict(world), EnsembleRanker().fit(world).predict(world), atol=1e-6
     )
 
 
 def test_gamma_makes_weights_differ_between_queries() -> None:
-    world = plain_world()
+    world = linear_queries()
     weights = EnsembleRanker(5.0, normalize="none").fit(world).weights(world)
     assert np.ptp(weights, axis=0).max() > 1e-3
     assert np.ptp(EnsembleRanker(0.0, normalize="none").fit(world).weights(world), axis=0).max() == 0
 
 
 def test_weights_of_a_query_minimise_the_papers_objective() -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = EnsembleRanker(2.0, normalize="none", orient=False).fit(world)
     for query in world[:5]:
         Q = np.eye(5) + 2.0 * smoothness(query.X.astype(float), 5)
@@ -131,7 +131,7 @@ def test_weights_of_a_query_minimise_the_papers_objective() -> None:
 
 
 def test_units_of_a_base_ranker_do_not_matter() -> None:
-    world = plain_world()
+    world = linear_queries()
     units = np.array([1.0, 1e4, 1e-3, 10.0, 1.0], dtype=np.float32)
     there = EnsembleRanker(0.5).fit(world).predict(world)
     scaled = world.replace(X=world.X * units + 3.0 * units)
@@ -139,7 +139,7 @@ def test_units_of_a_base_ranker_do_not_matter() -> None:
 
 
 def test_a_ranker_that_is_wrong_is_turned_round_or_left_out() -> None:
-    world = plain_world()  # its last two features are better when lower
+    world = linear_queries()  # its last two features are better when lower
     turned = EnsembleRanker().fit(world)
     assert turned.sign_.tolist() == [1, 1, turned.sign_[2], -1, -1]
     assert np.all(turned.weights(world)[:, 4] <= 0)
@@ -163,7 +163,7 @@ def test_queries_that_say_nothing_are_left_out() -> None:
 
 
 def test_rankers_are_saved_inside(tmp_path: Path) -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = of_rankers("lambdamart").fit(world)
     ranker.save(tmp_path / "model")
     loaded = kinrank.load(tmp_path / "model")
@@ -174,11 +174,11 @@ def test_rankers_are_saved_inside(tmp_path: Path) -> None:
 
 def test_an_ensemble_of_rankers_has_no_weights() -> None:
     with pytest.raises(ParameterError, match="has no weights: its model is not linear"):
-        of_rankers().fit(plain_world()).weights(plain_world())
+        of_rankers().fit(linear_queries()).weights(linear_queries())
 
 
 def test_clone_keeps_what_the_rankers_learned() -> None:
-    world = plain_world()
+    world = linear_queries()
     twin = clone(of_rankers())
     assert twin.fit(world).score(world) > 0.9
     with pytest.raises(NotFittedError, match="not fitted yet"):
@@ -187,10 +187,10 @@ def test_clone_keeps_what_the_rankers_learned() -> None:
 
 def test_rankers_must_be_fitted_on_the_same_features() -> None:
     with pytest.raises(NotFittedError, match=r"rankers\[0\] is not fitted: fit it first"):
-        EnsembleRanker(rankers=[SingleRanker()]).fit(plain_world())
-    other = SingleRanker("rankrls").fit(plain_world(n_features=4))
+        EnsembleRanker(rankers=[SingleRanker()]).fit(linear_queries())
+    other = SingleRanker("rankrls").fit(linear_queries(n_features=4))
     with pytest.raises(DataError, match=r"rankers\[0\] was fitted on other features"):
-        EnsembleRanker(rankers=[other]).fit(plain_world())
+        EnsembleRanker(rankers=[other]).fit(linear_queries())
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_rankers_must_be_fitted_on_the_same_features() -> None:
 )
 def test_settings_without_sense_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        EnsembleRanker(**settings).fit(plain_world())
+        EnsembleRanker(**settings).fit(linear_queries())
 
 
 def test_missing_scores_name_query_and_ranker() -> None:

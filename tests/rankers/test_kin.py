@@ -10,7 +10,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers.kin.blend import best_shares
-from kinrank.rankers.kin.crossfit import honest_folds
+from kinrank.rankers.kin.crossfit import assign_folds
 from kinrank.rankers.kin.ranker import INGREDIENTS
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
@@ -106,7 +106,7 @@ def test_one_group_that_is_most_of_the_queries_is_ranked_globally():
 def test_groups_are_never_on_both_sides_of_a_fold():
     world = make_two_camps(n_queries=40, seed=0)
     groups = np.arange(40) // 4
-    fold = honest_folds(world.replace(query_columns={"about": groups}), 4, "about", 0)
+    fold = assign_folds(world.replace(query_columns={"about": groups}), 4, "about", 0)
     assert all(len(np.unique(fold[groups == group])) == 1 for group in range(10))
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import kinrank
 import kinrank.neighbors
 from kinrank import KnnRanker, QuerySet, SingleRanker
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
@@ -29,7 +29,7 @@ TIGHT = RankSVM(tol=1e-10)
 
 
 def worlds() -> tuple[QuerySet, QuerySet]:
-    return plain_world(50), plain_world(20, seed=1)
+    return linear_queries(50), linear_queries(20, seed=1)
 
 
 @pytest.mark.parametrize("prior", ["none", "global"])
@@ -84,7 +84,7 @@ def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
     """A ranker fitted on other queries with the scaling and description of this one."""
     twin = KnnRanker(**ranker.get_params(deep=False)).fit(queries)
     twin.preparer_, twin.describer_ = ranker.preparer_, ranker.describer_
-    twin.memory_ = type(ranker.memory_).of(twin.learner_, twin.preparer_.apply(queries))
+    twin.training_set_ = type(ranker.training_set_).of(twin.learner_, twin.preparer_.apply(queries))
     twin.index_.fit(twin.points(queries))
     return twin._learn_again()
 
@@ -94,7 +94,7 @@ def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
 def test_adding_equals_refitting_and_removing_equals_never_having_added(
     mode: Mode, learner: str | RankSVM | LambdaMART
 ) -> None:
-    world, test = plain_world(30), plain_world(10, seed=1)
+    world, test = linear_queries(30), linear_queries(10, seed=1)
     if isinstance(learner, LambdaMART) and mode != "online":
         world = world[:12]
     known, new = world[:8], world[8:]
@@ -110,7 +110,7 @@ def test_adding_equals_refitting_and_removing_equals_never_having_added(
 
 
 def test_adding_what_is_known_and_removing_what_is_not() -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = KnnRanker(5).fit(world)
     with pytest.raises(DataError, match="query 'q0' is known already"):
         ranker.add(world[:1])
@@ -124,7 +124,7 @@ def test_adding_what_is_known_and_removing_what_is_not() -> None:
 @settings(max_examples=25, deadline=None)
 def test_offline_1_takes_the_largest_overlap_in_pairs(seed: int, k: int) -> None:
     """Eq. 1 by brute force: sets of pairs, intersected."""
-    train, test = plain_world(15, seed=seed), plain_world(5, seed=seed + 1)
+    train, test = linear_queries(15, seed=seed), linear_queries(5, seed=seed + 1)
     ranker = KnnRanker(k, mode="offline-1").fit(train)
     assert ranker.offline_ is not None
     points = ranker.points(test)
@@ -244,7 +244,7 @@ def test_a_refused_addition_changes_nothing() -> None:
     with pytest.raises(DataError, match="the judged queries have ids like 'q0', got 0"):
         ranker.add(new.replace(qid=np.arange(len(new))))
     np.testing.assert_array_equal(ranker.predict(test), before)
-    assert len(ranker.index_.points_) == len(ranker.memory_.pairs) == len(ranker.qid_) == len(train)
+    assert len(ranker.index_.points_) == len(ranker.training_set_.pairs) == len(ranker.qid_) == len(train)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -298,7 +298,7 @@ def test_choosing_refuses_what_it_cannot_answer() -> None:
 
 def test_trees_cannot_be_pulled() -> None:
     with pytest.raises(ParameterError, match="this learner has none"):
-        KnnRanker(3, learner="lambdamart", prior="global").fit(plain_world())
+        KnnRanker(3, learner="lambdamart", prior="global").fit(linear_queries())
 
 
 def test_all_cores_by_either_name() -> None:
@@ -321,11 +321,11 @@ def test_all_cores_by_either_name() -> None:
 )
 def test_settings_that_make_no_sense(settings_: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        KnnRanker(**settings_).fit(plain_world())
+        KnnRanker(**settings_).fit(linear_queries())
 
 
 def test_online_mode_has_no_models_in_advance() -> None:
-    ranker = KnnRanker(5).fit(plain_world())
+    ranker = KnnRanker(5).fit(linear_queries())
     with pytest.raises(ParameterError, match="there are no models in advance"):
         ranker.offline_choice(ranker.index_.points_)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinrank import QueryClassRanker, QuerySet, SingleRanker
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, ParameterError
 
@@ -29,7 +29,7 @@ def test_two_types_solve_the_two_camps(settings: dict[str, object]) -> None:
 
 
 def test_one_type_equals_single() -> None:
-    world = plain_world()
+    world = linear_queries()
     single = SingleRanker("rankrls").fit(world)
     np.testing.assert_allclose(QueryClassRanker(n_types=1).fit(world).predict(world), single.predict(world), atol=1e-6)
     named = world.replace(query_columns={"type": np.full(len(world), "all")})
@@ -62,4 +62,4 @@ def test_missing_column_is_named() -> None:
     with pytest.raises(DataError, match=r"no column 'intent', only \['wants'\]"):
         QueryClassRanker("intent").fit(labelled_camps())
     with pytest.raises(ParameterError, match="given=True needs types="):
-        QueryClassRanker(given=True).fit(plain_world())
+        QueryClassRanker(given=True).fit(linear_queries())

@@ -11,7 +11,7 @@ import pytest
 
 import kinrank
 from kinrank import KnnRanker, QuerySet, SingleRanker
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.prepare import Preparer
 
@@ -37,7 +37,7 @@ def test_infinite_feature_is_refused() -> None:
 
 @pytest.mark.parametrize("missing", ["zero", "mean"])
 def test_missing_features_are_filled_as_declared(missing: str) -> None:
-    world = plain_world()
+    world = linear_queries()
     X = world.X.copy()
     X[::7, 2] = np.nan
     filled = np.where(np.isnan(X), 0.0 if missing == "zero" else np.nanmean(X, axis=0), X)
@@ -47,7 +47,7 @@ def test_missing_features_are_filled_as_declared(missing: str) -> None:
 
 
 def test_weights_of_candidates_that_are_filled_with_a_mean_are_refused() -> None:
-    world = plain_world()
+    world = linear_queries()
     X = world.X.copy()
     X[world.offsets[3], 2] = np.nan
     holes = world.replace(X=X)
@@ -63,20 +63,20 @@ def test_weights_of_candidates_that_are_filled_with_a_mean_are_refused() -> None
 
 
 def test_trees_read_missing_features() -> None:
-    world = plain_world()
+    world = linear_queries()
     X = world.X.copy()
     X[::3, 1] = np.nan
     assert np.isfinite(SingleRanker("lambdamart").fit(world.replace(X=X)).predict(world.replace(X=X))).all()
 
 
 def test_trees_have_no_weights() -> None:
-    ranker = SingleRanker("lambdamart").fit(plain_world())
+    ranker = SingleRanker("lambdamart").fit(linear_queries())
     with pytest.raises(ParameterError, match="its model is not linear"):
-        ranker.weights(plain_world())
+        ranker.weights(linear_queries())
 
 
 def test_scaling_makes_units_irrelevant() -> None:
-    world = plain_world()
+    world = linear_queries()
     units = np.array([1.0, 1e6, 1e-3, 10.0, 1.0], dtype=np.float32)
     there = SingleRanker("rankrls").fit(world).predict(world)
     scaled = world.replace(X=world.X * units)
@@ -84,7 +84,7 @@ def test_scaling_makes_units_irrelevant() -> None:
 
 
 def test_constant_feature_is_harmless() -> None:
-    world = plain_world()
+    world = linear_queries()
     X = world.X.copy()
     X[:, 0] = 0.1
     prepared = Preparer().fit(world.replace(X=X)).transform(X)
@@ -97,7 +97,7 @@ def test_equal_grades_teach_nothing() -> None:
 
 
 def test_other_feature_order_is_refused() -> None:
-    world = plain_world(n_features=2)
+    world = linear_queries(n_features=2)
     ranker = SingleRanker().fit(world.replace(feature_names=("a", "b")))
     with pytest.raises(DataError, match=r"another order than in fit: expected \['a', 'b'\], got \['b', 'a'\]"):
         ranker.predict(world.replace(feature_names=("b", "a")))
@@ -106,7 +106,7 @@ def test_other_feature_order_is_refused() -> None:
 
 
 def test_a_failed_refit_leaves_the_old_model() -> None:
-    world, other = plain_world(), plain_world(seed=5)
+    world, other = linear_queries(), linear_queries(seed=5)
     ranker = KnnRanker(5).fit(world)
     before = ranker.predict(world)
     with pytest.raises(ParameterError, match="n_neighbors must be a whole number from 1, got 0"):
@@ -115,14 +115,14 @@ def test_a_failed_refit_leaves_the_old_model() -> None:
 
 
 def test_score_without_queries_says_what_it_does() -> None:
-    world = plain_world()
+    world = linear_queries()
     ranker = SingleRanker("rankrls").fit(world)
     with pytest.warns(UserWarning, match="candidates of one query"):
         ranker.score(world.X, world.y)
 
 
 def test_data_frames_give_feature_names() -> None:
-    world = plain_world(n_features=2)
+    world = linear_queries(n_features=2)
     frame = pd.DataFrame(world.X, columns=["bm25", "price"])
     ranker = SingleRanker("rankrls").fit(frame, world.y, group=world.sizes)
     assert ranker.feature_names_ == ("bm25", "price")
@@ -132,7 +132,7 @@ def test_data_frames_give_feature_names() -> None:
 
 
 def test_a_loaded_ranker_still_knows_its_columns(tmp_path: Path) -> None:
-    world = plain_world(n_features=2)
+    world = linear_queries(n_features=2)
     frame = pd.DataFrame(world.X, columns=["bm25", "price"])
     SingleRanker("rankrls").fit(frame, world.y, group=world.sizes).save(tmp_path / "model")
     loaded = kinrank.load(tmp_path / "model")
@@ -142,18 +142,18 @@ def test_a_loaded_ranker_still_knows_its_columns(tmp_path: Path) -> None:
 
 def test_rankers_and_queries_can_be_pickled() -> None:
     """For joblib and clusters; what is stored for keeps is a folder."""
-    world = plain_world()
+    world = linear_queries()
     twin = pickle.loads(pickle.dumps(SingleRanker("rankrls").fit(world)))
     again = pickle.loads(pickle.dumps(world))
     assert twin.predict(again).tolist() == SingleRanker("rankrls").fit(world).predict(world).tolist()
 
 
 def test_query_set_speaks_for_itself() -> None:
-    world = plain_world()
+    world = linear_queries()
     with pytest.raises(DataError, match="X is a QuerySet"):
         SingleRanker().fit(world, world.y)
 
 
 def test_unknown_learner_lists_the_known_ones() -> None:
     with pytest.raises(ParameterError, match="unknown learner 'svm': choose one of 'ranksvm', 'rankrls', 'lambdamart'"):
-        SingleRanker("svm").fit(plain_world())
+        SingleRanker("svm").fit(linear_queries())

@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kinrank import SingleRanker
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers import RANKERS, Ranker
 
@@ -53,7 +53,7 @@ def metadata_routing() -> Iterator[None]:
 
 @pytest.mark.usefixtures("metadata_routing")
 def test_grid_search_does_not_split_queries() -> None:
-    world = plain_world(30)
+    world = linear_queries(30)
     ids = world.qid[world.query_of_row]
     ranker = SingleRanker(RankRLS()).set_fit_request(qid=True).set_score_request(qid=True)
     search = GridSearchCV(ranker, {"learner__penalty": [1e-2, 1e6]}, cv=GroupKFold(3))
@@ -65,7 +65,7 @@ def test_grid_search_does_not_split_queries() -> None:
 
 @pytest.mark.usefixtures("metadata_routing")
 def test_cross_validation_scores_are_ndcg() -> None:
-    world = plain_world(30)
+    world = linear_queries(30)
     ids = world.qid[world.query_of_row]
     ranker = SingleRanker("rankrls").set_fit_request(qid=True).set_score_request(qid=True)
     scores = cross_val_score(ranker, world.X, world.y, cv=GroupKFold(3), params={"qid": ids, "groups": ids})
@@ -74,14 +74,14 @@ def test_cross_validation_scores_are_ndcg() -> None:
 
 
 def test_clone_is_not_fitted() -> None:
-    ranker = SingleRanker(RankRLS(penalty=0.5)).fit(plain_world())
+    ranker = SingleRanker(RankRLS(penalty=0.5)).fit(linear_queries())
     copy = clone(ranker)
     assert copy.learner.penalty == 0.5
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        copy.predict(plain_world())
+        copy.predict(linear_queries())
 
 
 def test_fit_without_query_ids_warns() -> None:
-    world = plain_world(1)
+    world = linear_queries(1)
     with pytest.warns(UserWarning, match="candidates of one query"):
         SingleRanker("rankrls").fit(world.X, world.y)

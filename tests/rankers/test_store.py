@@ -11,7 +11,7 @@ import pytest
 
 import kinrank
 from kinrank import SingleRanker, folder
-from kinrank.checks.worlds import plain_world
+from kinrank.checks.samples import linear_queries
 from kinrank.errors import ForeignFolderError, NewerFormatError, ParameterError, StoreError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers import Ranker
@@ -20,7 +20,7 @@ from kinrank.rankers import Ranker
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "model"
-    SingleRanker("rankrls").fit(plain_world()).save(path)
+    SingleRanker("rankrls").fit(linear_queries()).save(path)
     return path
 
 
@@ -58,7 +58,7 @@ def test_newer_format_says_upgrade(model: Path, tmp_path: Path) -> None:
 def test_foreign_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ForeignFolderError, match=r"no manifest\.json"):
         kinrank.load(tmp_path)
-    plain_world().save(tmp_path / "queries")
+    linear_queries().save(tmp_path / "queries")
     with pytest.raises(ForeignFolderError, match="holds a 'queries', a 'model' was expected"):
         kinrank.load(tmp_path / "queries")
 
@@ -74,14 +74,14 @@ def test_unknown_ranker_is_refused(model: Path, tmp_path: Path) -> None:
 def test_saving_over_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ForeignFolderError, match=r"no manifest\.json"):
-        SingleRanker("rankrls").fit(plain_world()).save(tmp_path)
+        SingleRanker("rankrls").fit(linear_queries()).save(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
 def test_saving_again_replaces(tmp_path: Path) -> None:
     first, second = SingleRanker("rankrls"), SingleRanker(RankRLS(penalty=5.0))
-    first.fit(plain_world()).save(tmp_path / "model")
-    second.fit(plain_world()).save(tmp_path / "model")
+    first.fit(linear_queries()).save(tmp_path / "model")
+    second.fit(linear_queries()).save(tmp_path / "model")
     loaded = kinrank.load(tmp_path / "model")
     assert isinstance(loaded, SingleRanker)
     assert loaded.learner.penalty == 5.0
@@ -89,10 +89,10 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
 
 
 def test_saving_over_a_link_replaces_what_it_points_to(tmp_path: Path) -> None:
-    ranker = SingleRanker("rankrls").fit(plain_world())
+    ranker = SingleRanker("rankrls").fit(linear_queries())
     ranker.save(tmp_path / "v1")
     (tmp_path / "current").symlink_to(tmp_path / "v1")
-    SingleRanker(RankRLS(penalty=5.0)).fit(plain_world()).save(tmp_path / "current")
+    SingleRanker(RankRLS(penalty=5.0)).fit(linear_queries()).save(tmp_path / "current")
     assert (tmp_path / "current").is_symlink()
     assert kinrank.load(tmp_path / "v1").get_params(deep=False)["learner"].penalty == 5.0
 
@@ -106,7 +106,7 @@ def test_settings_that_cannot_be_saved_say_so(tmp_path: Path) -> None:
     class Mine(RankRLS):
         pass
 
-    ranker: Ranker = SingleRanker(Mine()).fit(plain_world())
+    ranker: Ranker = SingleRanker(Mine()).fit(linear_queries())
     with pytest.raises(StoreError, match="type Mine cannot be saved"):
         ranker.save(tmp_path / "model")
 

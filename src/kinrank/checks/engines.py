@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
-from kinrank.checks.worlds import promise
+from kinrank.checks.samples import require
 from kinrank.engines.base import Engine
 from kinrank.errors import EngineTimeoutError, ParameterError
 
@@ -42,32 +42,32 @@ def engine_checks() -> list[EngineCheck]:
 def check_health_counts_documents(engine: Engine) -> None:
     """Health counts the indexed documents."""
     health = engine.health()
-    promise(health.documents == len(IDS), f"health reports {health.documents} documents, {len(IDS)} were indexed")
-    promise(health.status in ("green", "yellow"), f"status is {health.status!r}")
-    promise(health.nodes >= 1, "health reports no node")
+    require(health.documents == len(IDS), f"health reports {health.documents} documents, {len(IDS)} were indexed")
+    require(health.status in ("green", "yellow"), f"status is {health.status!r}")
+    require(health.nodes >= 1, "health reports no node")
 
 
 def check_search_is_ranked(engine: Engine) -> None:
     """Search returns unique documents, best first, at most as many as requested."""
     hits = engine.search(QUERY, size=7, vector=VECTOR)
-    promise(0 < len(hits) <= 7, f"requested 7 candidates, got {len(hits)}")
-    promise(len(set(hits.doc_id.tolist())) == len(hits), "a document is returned twice")
-    promise(bool((np.diff(hits.score) <= 0).all()), "scores are not in descending order")
+    require(0 < len(hits) <= 7, f"requested 7 candidates, got {len(hits)}")
+    require(len(set(hits.doc_id.tolist())) == len(hits), "a document is returned twice")
+    require(bool((np.diff(hits.score) <= 0).all()), "scores are not in descending order")
     more = engine.search(QUERY, size=20, vector=VECTOR)
-    promise(bool(np.allclose(more.score[: len(hits)], hits.score)), "a larger size changes the first hits")
+    require(bool(np.allclose(more.score[: len(hits)], hits.score)), "a larger size changes the first hits")
 
 
 def check_features_follow_documents(engine: Engine) -> None:
     """Rows are in the order of the requested documents, which may repeat."""
     features = engine.features(QUERY, IDS, vector=VECTOR)
-    promise(features.dtype == np.float32, f"features are {features.dtype}, not float32")
+    require(features.dtype == np.float32, f"features are {features.dtype}, not float32")
     expected = (len(IDS), len(engine.feature_names))
-    promise(features.shape == expected, f"expected one row per document and one column per feature: {features.shape}")
+    require(features.shape == expected, f"expected one row per document and one column per feature: {features.shape}")
     order = [*np.random.default_rng(0).permutation(len(IDS)).tolist(), 0]
     shuffled = engine.features(QUERY, [IDS[i] for i in order], vector=VECTOR)
-    promise(np.array_equal(features[order], shuffled, equal_nan=True), "rows do not follow their documents")
+    require(np.array_equal(features[order], shuffled, equal_nan=True), "rows do not follow their documents")
     empty = engine.features(QUERY, [], vector=VECTOR)
-    promise(empty.shape == (0, len(engine.feature_names)), f"no documents must give no rows, got {empty.shape}")
+    require(empty.shape == (0, len(engine.feature_names)), f"no documents must give no rows, got {empty.shape}")
 
 
 def check_one_by_one_equals_together(engine: Engine) -> None:
@@ -75,25 +75,25 @@ def check_one_by_one_equals_together(engine: Engine) -> None:
     together = engine.features(QUERY, IDS[:6], vector=VECTOR)
     alone = np.concatenate([engine.features(QUERY, [doc_id], vector=VECTOR) for doc_id in IDS[:6]])
     same = bool(np.allclose(together, alone, atol=1e-6, equal_nan=True))
-    promise(same, "features depend on the other documents of the request")
+    require(same, "features depend on the other documents of the request")
 
 
 def check_search_features_equals_search_and_features(engine: Engine) -> None:
     """`search_features` returns the same as `search` and `features`."""
     hits, X = engine.search_features(QUERY, size=9, vector=VECTOR, timeout=60.0)
-    promise(len(hits) == len(X) == 9, f"requested 9 candidates with features, got {len(hits)} and {len(X)}")
+    require(len(hits) == len(X) == 9, f"requested 9 candidates with features, got {len(hits)} and {len(X)}")
     found = engine.search(QUERY, size=9, vector=VECTOR)
-    promise(hits.doc_id.tolist() == found.doc_id.tolist(), "candidates differ from those of search()")
-    promise(bool(np.allclose(hits.score, found.score)), "scores differ from those of search()")
+    require(hits.doc_id.tolist() == found.doc_id.tolist(), "candidates differ from those of search()")
+    require(bool(np.allclose(hits.score, found.score)), "scores differ from those of search()")
     features = engine.features(QUERY, hits.doc_id.tolist(), vector=VECTOR)
-    promise(bool(np.allclose(X, features, atol=1e-6, equal_nan=True)), "features differ from those of features()")
+    require(bool(np.allclose(X, features, atol=1e-6, equal_nan=True)), "features differ from those of features()")
 
 
 def check_absent_documents_are_reported(engine: Engine) -> None:
     """`log` reports documents that are not in the index."""
     logged = engine.log(QUERY, [IDS[0], "nobody", IDS[1]], vector=VECTOR)
-    promise(logged.found.tolist() == [True, False, True], "found does not report the documents in the index")
-    promise(bool(np.isnan(logged.values[1]).all()), "a document that is not in the index has features")
+    require(logged.found.tolist() == [True, False, True], "found does not report the documents in the index")
+    require(bool(np.isnan(logged.values[1]).all()), "a document that is not in the index has features")
 
 
 def check_apply_orders_by_weighted_features(engine: Engine) -> None:
@@ -106,10 +106,10 @@ def check_apply_orders_by_weighted_features(engine: Engine) -> None:
         if signs != "any":
             weights = np.abs(weights) * (1 if signs == "positive" else -1)
         hits = engine.apply(QUERY, weights, size=len(IDS), vector=VECTOR, doc_ids=IDS)
-        promise(sorted(hits.doc_id.tolist()) == sorted(IDS), "not every requested document is ranked")
+        require(sorted(hits.doc_id.tolist()) == sorted(IDS), "not every requested document is ranked")
         _promise_order(X @ weights, hits.doc_id.tolist(), f"weights of {signs} sign and size {size:g}")
     hits = engine.apply(QUERY, np.zeros(X.shape[1]), size=5, vector=VECTOR, doc_ids=IDS)
-    promise(len(hits) == 5, "weights of 0 find no documents")
+    require(len(hits) == 5, "weights of 0 find no documents")
 
 
 def check_apply_ranks_what_search_finds(engine: Engine) -> None:
@@ -117,7 +117,7 @@ def check_apply_ranks_what_search_finds(engine: Engine) -> None:
     found = engine.search(QUERY, size=len(IDS), vector=VECTOR).doc_id.tolist()
     weights = np.random.default_rng(2).normal(size=len(engine.feature_names))
     ranked = engine.apply(QUERY, weights, size=len(IDS), vector=VECTOR).doc_id.tolist()
-    promise(sorted(ranked) == sorted(found), "apply and search find different documents")
+    require(sorted(ranked) == sorted(found), "apply and search find different documents")
 
 
 def check_apply_within_window(engine: Engine) -> None:
@@ -126,20 +126,20 @@ def check_apply_within_window(engine: Engine) -> None:
     weights = np.random.default_rng(3).normal(size=len(engine.feature_names))
     hits = engine.apply(QUERY, weights, size=20, vector=VECTOR, window=8)
     # Compare numbers, not ids: each shard has its own window, and ties at its end may be resolved differently.
-    promise(len(hits) == len(first), f"a window of 8 must give {len(first)} documents, got {len(hits)}")
+    require(len(hits) == len(first), f"a window of 8 must give {len(first)} documents, got {len(hits)}")
     X = np.nan_to_num(engine.features(QUERY, hits.doc_id.tolist(), vector=VECTOR)).astype(np.float64)
     scores = X @ weights
-    promise(bool((np.diff(scores) <= TOLERANCE * np.ptp(scores)).all()), "hits are not ranked by the weights")
+    require(bool((np.diff(scores) <= TOLERANCE * np.ptp(scores)).all()), "hits are not ranked by the weights")
 
 
 def check_request_is_plain_json(engine: Engine) -> None:
     """Requests are plain JSON and reproducible."""
     weights = np.linspace(-1, 1, len(engine.feature_names))
     request = engine.apply_request(QUERY, weights, size=3, vector=VECTOR)
-    promise(json.loads(json.dumps(request)) == request, "the request is not plain JSON")
-    promise(json.loads(json.dumps(dict(engine.apply_params))) == engine.apply_params, "apply_params are not plain JSON")
+    require(json.loads(json.dumps(request)) == request, "the request is not plain JSON")
+    require(json.loads(json.dumps(dict(engine.apply_params))) == engine.apply_params, "apply_params are not plain JSON")
     again = engine.apply_request(QUERY, weights, size=3, vector=VECTOR)
-    promise(again == request, "the same query and weights give different requests")
+    require(again == request, "the same query and weights give different requests")
 
 
 def check_invalid_weights_raise(engine: Engine) -> None:
@@ -149,7 +149,7 @@ def check_invalid_weights_raise(engine: Engine) -> None:
             engine.apply(QUERY, weights, size=3, vector=VECTOR)
         except ParameterError:
             continue
-        promise(False, "too many weights or weights that are not finite must raise ParameterError")
+        require(False, "too many weights or weights that are not finite must raise ParameterError")
 
 
 def check_threads_do_not_matter(engine: Engine) -> None:
@@ -157,7 +157,7 @@ def check_threads_do_not_matter(engine: Engine) -> None:
     expected = engine.features(QUERY, IDS, vector=VECTOR)
     with ThreadPoolExecutor(8) as threads:
         for features in threads.map(lambda _: engine.features(QUERY, IDS, vector=VECTOR), range(24)):
-            promise(np.array_equal(features, expected, equal_nan=True), "features differ between threads")
+            require(np.array_equal(features, expected, equal_nan=True), "features differ between threads")
 
 
 def check_timeout_raises(engine: Engine) -> None:
@@ -166,13 +166,13 @@ def check_timeout_raises(engine: Engine) -> None:
         engine.features(QUERY, IDS, vector=VECTOR, timeout=1e-4)
     except EngineTimeoutError:
         return
-    promise(False, "a timeout of 0.1 ms must raise EngineTimeoutError")
+    require(False, "a timeout of 0.1 ms must raise EngineTimeoutError")
 
 
 def _promise_order(scores: np.ndarray, ranked: list[str], weights: str) -> None:
     """Check that scores descend along the ranked documents, except for ties."""
     in_order = scores[[IDS.index(doc_id) for doc_id in ranked]]
     worst = float(np.max(np.diff(in_order)) / np.ptp(scores))
-    promise(
+    require(
         worst <= TOLERANCE, f"{weights}: a document is ranked above one that scores {worst:.2g} of the range higher"
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kinrank.checks.worlds import plain_world, promise
+from kinrank.checks.samples import linear_queries, require
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.measure import NDCG
@@ -30,69 +30,69 @@ def learner_checks() -> list[LearnerCheck]:
 
 def check_learns_the_order(make: Callable[[], Learner]) -> None:
     """Fit data with one linear order and rank new queries by it."""
-    train, test = plain_world(60), plain_world(30, seed=1)
+    train, test = linear_queries(60), linear_queries(30, seed=1)
     learner = make().fit(train)
     quality = (NDCG @ 10).mean(learner.predict(test.X), test.grades, test.offsets)
-    promise(quality > 0.9, f"NDCG@10 is {quality:.3f} on data with a linear order")
+    require(quality > 0.9, f"NDCG@10 is {quality:.3f} on data with a linear order")
 
 
 def check_fit_returns_self_and_keeps_settings(make: Callable[[], Learner]) -> None:
     """Follow scikit-learn's conventions for `fit`."""
     learner = make()
     before = learner.get_params()
-    promise(learner.fit(plain_world()) is learner, "fit must return self")
-    promise(learner.get_params() == before, "fit must not change settings")
+    require(learner.fit(linear_queries()) is learner, "fit must return self")
+    require(learner.get_params() == before, "fit must not change settings")
 
 
 def check_state_round_trip(make: Callable[[], Learner]) -> None:
     """The state is plain arrays and restores the same predictions."""
-    world = plain_world()
+    world = linear_queries()
     learner = make().fit(world)
     state = learner.get_state()
-    promise(all(array.dtype != object for array in state.values()), "the state must not contain object arrays")
+    require(all(array.dtype != object for array in state.values()), "the state must not contain object arrays")
     restored = make().set_state(state)
-    promise(
+    require(
         np.array_equal(restored.predict(world.X), learner.predict(world.X)), "predictions must survive a round trip"
     )
 
 
 def check_fit_is_deterministic(make: Callable[[], Learner]) -> None:
     """Two fits on the same data are identical."""
-    world = plain_world()
+    world = linear_queries()
     first, second = make().fit(world).predict(world.X), make().fit(world).predict(world.X)
-    promise(np.array_equal(first, second), "fitting twice on the same data must give the same model")
+    require(np.array_equal(first, second), "fitting twice on the same data must give the same model")
 
 
 def check_equal_query_weights_change_nothing(make: Callable[[], Learner]) -> None:
     """Equal query weights do not change a linear model."""
-    world = plain_world()
+    world = linear_queries()
     plain, weighted = make().fit(world), make().fit(world, query_weight=np.full(len(world), 3.0))
     if isinstance(plain, LinearLearner) and isinstance(weighted, LinearLearner):
-        promise(bool(np.allclose(plain.coef_, weighted.coef_, atol=1e-5)), "equal weights must not change the model")
+        require(bool(np.allclose(plain.coef_, weighted.coef_, atol=1e-5)), "equal weights must not change the model")
 
 
 def check_zero_weight_ignores_a_query(make: Callable[[], Learner]) -> None:
     """Queries of weight 0, which have the opposite order here, are ignored."""
-    world, test = plain_world(60), plain_world(30, seed=1)
+    world, test = linear_queries(60), linear_queries(30, seed=1)
     opposite = world.replace(y=2.0 - world.grades, qid=np.array([f"not {qid}" for qid in world.qid]))
     both = QuerySet.concat([world, opposite])
     learner = make().fit(both, query_weight=np.repeat([1.0, 0.0], len(world)))
     quality = (NDCG @ 10).mean(learner.predict(test.X), test.grades, test.offsets)
-    promise(quality > 0.9, f"NDCG@10 is {quality:.3f}: queries of weight 0 must be ignored")
-    world = plain_world()
+    require(quality > 0.9, f"NDCG@10 is {quality:.3f}: queries of weight 0 must be ignored")
+    world = linear_queries()
     weight = np.ones(len(world))
     weight[::2] = 0.0
     some, rest = make().fit(world, query_weight=weight), make().fit(world[1::2])
     if isinstance(some, LinearLearner) and isinstance(rest, LinearLearner):
-        promise(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must be ignored")
+        require(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must be ignored")
 
 
 def check_query_order_does_not_matter(make: Callable[[], Learner]) -> None:
     """The order of queries does not matter to a linear learner."""
-    world = plain_world()
+    world = linear_queries()
     forward, backward = make().fit(world), make().fit(world[::-1])
     if isinstance(forward, LinearLearner) and isinstance(backward, LinearLearner):
-        promise(bool(np.allclose(forward.coef_, backward.coef_, atol=1e-5)), "the order of queries must not matter")
+        require(bool(np.allclose(forward.coef_, backward.coef_, atol=1e-5)), "the order of queries must not matter")
 
 
 def check_prior_is_the_limit_of_penalty(make: Callable[[], Learner]) -> None:
@@ -100,5 +100,5 @@ def check_prior_is_the_limit_of_penalty(make: Callable[[], Learner]) -> None:
     learner = make()
     if isinstance(learner, LinearLearner):
         prior = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-        learner.set_params(penalty=1e9).fit(plain_world(), prior=prior)
-        promise(bool(np.allclose(learner.coef_, prior, atol=1e-5)), "a huge penalty must pull the weights to the prior")
+        learner.set_params(penalty=1e9).fit(linear_queries(), prior=prior)
+        require(bool(np.allclose(learner.coef_, prior, atol=1e-5)), "a huge penalty must pull the weights to the prior")

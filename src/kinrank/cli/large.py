@@ -47,7 +47,7 @@ def train_large(
             advance(1)
 
         trained = train(data, model, cast(CellRanker, ranker), executor=executor, job=job, progress=tell)
-    held = int(trained.memory_.counts.sum())
+    held = int(trained.training_set_.counts.sum())
     messages.say(f"{data}: {held:,} queries, {rows:,} rows read now, {spent:.1f} s of workers")
     messages.say(
         f"{model}: ranker {name!r}, {len(trained.qid_):,} cells, learned in {time.perf_counter() - start:.1f} s"

@@ -25,8 +25,8 @@ from kinrank.data.textfile import PathLike
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.parallel import Executor, Serial
-from kinrank.rankers.cells.memory import CellMemory
 from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.persistence import settings_of
 from kinrank.scale.folder import JobFolder
@@ -138,7 +138,7 @@ def train(
     tree = SumTree(plan, blocks, folder)
     memory = tree.run(executor, progress or (lambda _: None))
     check_no_repeated_queries(blocks, tree.hashes)
-    trained.take_cells(plan, memory)
+    trained.set_cells(plan, memory)
     trained.save(model)
     folder.delete()
     return trained
@@ -188,7 +188,7 @@ class SumTree:
             sizes.append(-(-sizes[-1] // FAN_IN))
         return sizes
 
-    def run(self, executor: Executor, progress: Callable[[TrainingProgress], None]) -> CellMemory:
+    def run(self, executor: Executor, progress: Callable[[TrainingProgress], None]) -> CellStatistics:
         """Compute all nodes not in the folder yet and return the root."""
         sizes = self.sizes()
         existing = self.folder.names()
@@ -259,8 +259,8 @@ class SumTree:
         self.folder.write(f"ids-{block}", {"hashes": hashes})
         return hashes
 
-    def _empty(self) -> CellMemory:
-        return CellMemory.empty(self.plan.learner, len(self.plan.tree), len(self.blocks.feature_names))
+    def _empty(self) -> CellStatistics:
+        return CellStatistics.empty(self.plan.learner, len(self.plan.tree), len(self.blocks.feature_names))
 
 
 def _name(level: int, node: int) -> str:

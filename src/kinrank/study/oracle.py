@@ -21,7 +21,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import Measure
 from kinrank.measure.base import mean_of
-from kinrank.rankers.local.memory import Pull
+from kinrank.rankers.local.training_sets import Shrinkage
 from kinrank.study.sweep import thinned
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -41,7 +41,7 @@ class GlobalModel:
         """Weights of each query from its own pairs, strength after strength."""
         statistics = PairStatistics.from_queries(learned_from)
         for strength in strengths:
-            yield statistics.solve(*Pull(strength, self.weights).applied(self.penalty))
+            yield statistics.solve(*Shrinkage(strength, self.weights).combine(self.penalty))
 
 
 def oracle_scores(model: GlobalModel, queries: QuerySet, measure: Measure) -> Float64:

@@ -24,8 +24,8 @@ from kinrank.neighbors import NeighborIndex, make_index
 from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, Serial, current_executor, map_ordered
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.cells.memory import CellMemory, nearest_cells
-from kinrank.rankers.cells.training import CellPlan, Summer, add_up, plan_cells, rows_per_block
+from kinrank.rankers.cells.statistics import CellStatistics, nearest_cells
+from kinrank.rankers.cells.training import BlockSummer, CellPlan, merge_all, plan_cells, rows_per_block
 from kinrank.rankers.local.base import Prior
 from kinrank.rankers.local.nearest import NeighborRanker
 from kinrank.rankers.local.neighborhoods import Neighborhoods
@@ -78,7 +78,7 @@ class CellRanker(NeighborRanker):
         vectors=True,
         missing=True,
     )
-    memory_: CellMemory
+    training_set_: CellStatistics
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class CellRanker(NeighborRanker):
         blocks = QuerySetBlocks(queries, rows_per_block(self.n_cells, queries.n_features))
         executor = current_executor(Serial())
         plan = self.plan_cells(blocks, executor)
-        self.take_cells(plan, add_up(map_ordered(executor, Summer(plan, blocks), range(len(blocks)))))
+        self.set_cells(plan, merge_all(map_ordered(executor, BlockSummer(plan, blocks), range(len(blocks)))))
 
     def plan_cells(self, blocks: Blocks, executor: Executor) -> CellPlan:
         """Fit scaling, description and cells on a sample of the blocks, according to the settings."""
@@ -136,14 +136,14 @@ class CellRanker(NeighborRanker):
         tree = CellTree.from_state(unnest(state, "tree"))
         return CellPlan(self._rankrls(), preparer, describer, tree, state["usual_distances"])
 
-    def take_cells(self, plan: CellPlan, memory: CellMemory) -> Self:
+    def set_cells(self, plan: CellPlan, cells: CellStatistics) -> Self:
         """Become the ranker of cells that were summed according to a plan."""
-        if not memory.pairs.any():
+        if not cells.pairs.any():
             raise DataError("in each query all grades are equal: there is nothing to learn an order from")
         self.learner_, self.preparer_, self.describer_ = plan.learner, plan.preparer, plan.describer
         self.tree_, self.usual_distances_ = plan.tree, plan.usual_distances
         self.index_ = make_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
-        return self._learn_from(memory)
+        return self._learn_from(cells)
 
     @property
     def plan_(self) -> CellPlan:
@@ -169,7 +169,7 @@ class CellRanker(NeighborRanker):
         """Return the cells near each point: those that hold the nearest `n_neighbors` queries, or all in the radius."""
         if self.radius is not None:
             return Neighborhoods.within(self.index_, points, self.radius)
-        return nearest_cells(self.index_, self.memory_.counts, points, n_neighbors or self.n_neighbors)
+        return nearest_cells(self.index_, self.training_set_.counts, points, n_neighbors or self.n_neighbors)
 
     # --- judgments that come and go -------------------------------------------------------------------------------
 
@@ -205,12 +205,12 @@ class CellRanker(NeighborRanker):
         remember their queries, so the caller must know that these were learned.
         """
         queries = self._queries(X, y, qid, group, query_vectors)
-        cells, _, each = self.plan_.located(queries.replace(y=queries.grades))
-        memory = self.memory_.copy()
-        memory.forget(cells, queries.qid, each)
-        if not memory.counts.any():
+        cell_of_query, _, each = self.plan_.locate(queries.replace(y=queries.grades))
+        cells = self.training_set_.copy()
+        cells.remove(cell_of_query, queries.qid, each)
+        if not cells.counts.any():
             raise DataError("cannot forget every judged query: nothing would be left to learn from")
-        return self._learn_from(memory)
+        return self._learn_from(cells)
 
     def fit_alike(
         self,
@@ -227,7 +227,7 @@ class CellRanker(NeighborRanker):
         """
         queries = self._queries(X, y, qid, group, query_vectors)
         other = copy(self)
-        other.memory_ = CellMemory.empty(self.memory_.learner, len(self.qid_), self.n_features_in_)
+        other.training_set_ = CellStatistics.empty(self.training_set_.learner, len(self.qid_), self.n_features_in_)
         return other._with_cells(self.plan_.sums([queries]))
 
     def merge(self, other: Self) -> Self:
@@ -243,16 +243,16 @@ class CellRanker(NeighborRanker):
                 "only rankers with the same scaling, description and cells can be merged: make the second by "
                 "first.fit_alike(queries)"
             )
-        return self._with_cells(other.memory_)
+        return self._with_cells(other.training_set_)
 
-    def _with_cells(self, more: CellMemory) -> Self:
-        memory = self.memory_.copy()
-        memory.merge(more)
-        return self._learn_from(memory)
+    def _with_cells(self, more: CellStatistics) -> Self:
+        cells = self.training_set_.copy()
+        cells.merge(more)
+        return self._learn_from(cells)
 
-    def _learn_from(self, memory: CellMemory) -> Self:
-        self.memory_, self.qid_ = memory, memory.names
-        self.global_ = memory.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
+    def _learn_from(self, cells: CellStatistics) -> Self:
+        self.training_set_, self.qid_ = cells, cells.names
+        self.global_ = cells.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
         return self
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
@@ -273,5 +273,5 @@ class CellRanker(NeighborRanker):
         self.tree_ = CellTree.from_state(unnest(state, "tree"))
         return self
 
-    def _restore(self, state: State) -> CellMemory:
-        return CellMemory.from_state(self._rankrls(), state)
+    def _restore(self, state: State) -> CellStatistics:
+        return CellStatistics.from_state(self._rankrls(), state)

@@ -25,7 +25,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics
 from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, map_ordered
-from kinrank.rankers.cells.memory import CellMemory
+from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.local.base import unit_moments
 from kinrank.store import nest
 
@@ -64,19 +64,19 @@ class CellPlan:
         """Queries as points."""
         return self.describer.transform(queries)
 
-    def located(self, queries: QuerySet) -> tuple[Int64, Float64, PairStatistics]:
+    def locate(self, queries: QuerySet) -> tuple[Int64, Float64, PairStatistics]:
         """The cell of each query, how far it is from the center, and its statistics."""
         return *self.tree.assign(self.points(queries)), PairStatistics.from_queries(self.preparer.apply(queries))
 
-    def sums(self, parts: Iterable[QuerySet]) -> CellMemory:
+    def sums(self, parts: Iterable[QuerySet]) -> CellStatistics:
         """The cells of some queries, read part by part."""
-        memory = CellMemory.empty(self.learner, len(self.tree), len(self.preparer.center_))
+        memory = CellStatistics.empty(self.learner, len(self.tree), len(self.preparer.center_))
         with threadpool_limits(1):  # several threads of BLAS may add in another order
             for part in parts:
                 for start in range(0, len(part), _QUERIES_AT_ONCE):
                     queries = part[start : start + _QUERIES_AT_ONCE]
                     queries = queries.replace(y=queries.grades)
-                    cells, distances, each = self.located(queries)
+                    cells, distances, each = self.locate(queries)
                     memory.add(cells, distances, queries.qid, each)
         return memory
 
@@ -113,7 +113,7 @@ def plan_cells(
 ) -> CellPlan:
     """Fit preparer and describer on a sample of the queries, and find the cells of their descriptions."""
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-    picked = map_ordered(executor, Picker(blocks, sample, preparer), sample.blocks)
+    picked = map_ordered(executor, BlockSampler(blocks, sample, preparer), sample.blocks)
     queries = QuerySet.concat(list(chain.from_iterable(picked)))
     targets = None
     with threadpool_limits(1):  # several threads of BLAS may add in another order
@@ -125,7 +125,8 @@ def plan_cells(
         wanted = POINTS_PER_CELL * n_cells
         if len(queries) < wanted and sample.share < 1.0:
             more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
-            described = map_ordered(executor, Describing(Picker(blocks, more, preparer), describer), more.blocks)
+            sampler = BlockSampler(blocks, more, preparer)
+            described = map_ordered(executor, BlockDescriber(sampler, describer), more.blocks)
             points = np.concatenate(list(chain.from_iterable(described)))
     tree = CellTree(n_cells).fit(points, partial(map_ordered, executor))
     some = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
@@ -133,7 +134,7 @@ def plan_cells(
 
 
 @dataclass(frozen=True, eq=False)
-class Picker:
+class BlockSampler:
     """The queries of a block that are in a sample."""
 
     blocks: Blocks
@@ -150,38 +151,38 @@ class Picker:
 
 
 @dataclass(frozen=True, eq=False)
-class Describing:
+class BlockDescriber:
     """The points of the queries of a block that are in a sample."""
 
-    picker: Picker
+    sampler: BlockSampler
     describer: Describer
 
     def __call__(self, block: int) -> list[Float32]:
         """Read the block, pick and describe."""
-        return [self.describer.transform(picked) for picked in self.picker(block)]
+        return [self.describer.transform(picked) for picked in self.sampler(block)]
 
 
 @dataclass(frozen=True, eq=False)
-class Summer:
+class BlockSummer:
     """The cells of one block."""
 
     plan: CellPlan
     blocks: Blocks
 
-    def __call__(self, block: int) -> CellMemory:
+    def __call__(self, block: int) -> CellStatistics:
         """Read the block and sum."""
         with self.blocks.error_context(block):
             return self.plan.sums(self.blocks.read(block))
 
 
-def add_up(parts: Iterable[CellMemory]) -> CellMemory:
+def merge_all(parts: Iterable[CellStatistics]) -> CellStatistics:
     """The sum of many cells, in a tree that depends on their number alone: `FAN_IN` at a time, level by level.
 
     Only one running sum is held for each level.
     """
-    levels: list[tuple[CellMemory, int] | None] = []
+    levels: list[tuple[CellStatistics, int] | None] = []
     for part in parts:
-        carried: CellMemory | None = part
+        carried: CellStatistics | None = part
         level = 0
         while carried is not None:
             if level == len(levels):
@@ -191,7 +192,7 @@ def add_up(parts: Iterable[CellMemory]) -> CellMemory:
             carried = total if count == FAN_IN else None
             levels[level] = None if count == FAN_IN else (total, count)
             level += 1
-    rest: CellMemory | None = None
+    rest: CellStatistics | None = None
     for held in levels:
         if held is not None:
             rest = held[0] if rest is None else _merged(held[0], rest)
@@ -200,6 +201,6 @@ def add_up(parts: Iterable[CellMemory]) -> CellMemory:
     return rest
 
 
-def _merged(total: CellMemory, more: CellMemory) -> CellMemory:
+def _merged(total: CellStatistics, more: CellStatistics) -> CellStatistics:
     total.merge(more)
     return total

@@ -19,7 +19,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe.summaries import statistics
 from kinrank.errors import DataError
 from kinrank.measure import AP
-from kinrank.rankers.cluster.lists import divergences, normalized
+from kinrank.rankers.cluster.query_scores import divergences, normalized
 
 _RESTARTS = 3  # of k-means; the best is kept
 

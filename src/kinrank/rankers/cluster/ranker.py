@@ -20,7 +20,7 @@ from kinrank.rankers.base import LinearRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.cluster.modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries, Select
 from kinrank.rankers.local.base import Prior, check_prior, coefficients
-from kinrank.rankers.local.memory import Memory, Pull, remember
+from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, make_training_set
 from kinrank.store import nest, unnest
 
 Mode = Literal["naive", "select", "transform"]
@@ -148,16 +148,16 @@ class ClusterRanker(LinearRanker):
         self._open(queries.feature_names)
         self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
         prepared = self.preparer_.apply(queries)
-        memory = remember(learner, prepared)
-        self.global_coef_ = coefficients(memory.learn(np.arange(len(queries)), np.ones(len(queries))))
+        training_set = make_training_set(learner, prepared)
+        self.global_coef_ = coefficients(training_set.learn(np.arange(len(queries)), np.ones(len(queries))))
         judged = self._scored(prepared)
         self.labels_ = self.mode_.group(judged)
-        pull = Pull(self.prior_strength, self.global_coef_) if self.prior == "global" else None
+        shrinkage = Shrinkage(self.prior_strength, self.global_coef_) if self.prior == "global" else None
         self.coef_ = np.tile(self.global_coef_, (self.labels_.max() + 1, 1))
-        taught = np.unique(self.labels_[memory.pairs > 0])
-        learned = current_executor(Serial()).map_unordered(_ClusterLearner(memory, self.labels_, pull), taught.tolist())
-        for position, weights in learned:
-            self.coef_[taught[position]] = weights
+        with_pairs = np.unique(self.labels_[training_set.pairs > 0])
+        learn = _ClusterLearner(training_set, self.labels_, shrinkage)
+        for position, weights in current_executor(Serial()).map_unordered(learn, with_pairs.tolist()):
+            self.coef_[with_pairs[position]] = weights
         if isinstance(self.mode_, Select):
             self.mode_.learn(judged, self.labels_, self.coef_)
 
@@ -220,13 +220,13 @@ class ClusterRanker(LinearRanker):
 class _ClusterLearner:
     """The weights of one cluster's model."""
 
-    memory: Memory
+    training_set: TrainingSet
     labels: Int64
-    pull: Pull | None
+    shrinkage: Shrinkage | None
 
     def __call__(self, cluster: int) -> Float64:
         members = np.flatnonzero(self.labels == cluster)
-        return coefficients(self.memory.learn(members, np.ones(len(members)), self.pull))
+        return coefficients(self.training_set.learn(members, np.ones(len(members)), self.shrinkage))
 
 
 def _mixed(prepared: QuerySet, weights: Float64) -> Float64:

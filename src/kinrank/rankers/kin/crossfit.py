@@ -15,7 +15,7 @@ from kinrank.errors import DataError
 from kinrank.learn.pairs import JudgedPairs
 
 
-def honest_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
+def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
     """The fold of each query; None where the queries are too few for every fold to have something to learn from."""
     # By position, not by id: how queries are called must not change what is learned.
     together = np.arange(len(queries)) if group is None else queries.query_columns[group]

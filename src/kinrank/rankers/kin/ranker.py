@@ -21,7 +21,7 @@ from kinrank.learn.prepare import Missing, Scale
 from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.kin.blend import MEASURE, best_shares, standardized_columns
-from kinrank.rankers.kin.crossfit import honest_folds, out_of_fold, rows_of
+from kinrank.rankers.kin.crossfit import assign_folds, out_of_fold, rows_of
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.store import nest, unnest
@@ -120,7 +120,7 @@ class KinRanker(Ranker):
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
         self._has_vectors = VECTORS in queries.query_columns
-        fold = honest_folds(queries, self.n_members, self.group_column, self.seed)
+        fold = assign_folds(queries, self.n_members, self.group_column, self.seed)
         self.n_neighbors_ = self._choose_neighbors(queries, fold)
         self.local_ = self._local(self.n_neighbors_).fit(queries)
         self.members_: list[LambdaMART] = []

@@ -24,9 +24,9 @@ from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.knn.offline import OfflineModels
 from kinrank.rankers.local.base import Prior
-from kinrank.rankers.local.memory import QueryMemory
 from kinrank.rankers.local.nearest import NeighborRanker, in_blocks
 from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.rankers.local.training_sets import EditableTrainingSet
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]
@@ -100,7 +100,7 @@ class KnnRanker(NeighborRanker):
         vectors=True,
         missing=True,
     )
-    memory_: QueryMemory
+    training_set_: EditableTrainingSet
 
     def __init__(
         self,
@@ -165,7 +165,8 @@ class KnnRanker(NeighborRanker):
         threads = Threads(os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs)
         learned = list(map_ordered(current_executor(threads), self._learn_near, in_blocks(self.index_.points_)))
         models = [model for _, some in learned for model in some]
-        self.offline_ = OfflineModels(models, Neighborhoods.concat(near for near, _ in learned), self.memory_.pairs)
+        near = Neighborhoods.concat(some for some, _ in learned)
+        self.offline_ = OfflineModels(models, near, self.training_set_.pairs)
 
     @property
     def learns_online(self) -> bool:
@@ -244,7 +245,7 @@ class KnnRanker(NeighborRanker):
             raise DataError(f"the judged queries have ids like {self.qid_[0].item()!r}, got {queries.qid[0].item()!r}")
         # Everything that may raise comes before the first change.
         points, prepared = self.points(queries), queries.replace(y=queries.grades, X=self.prepared(queries))
-        self.memory_.add(prepared)
+        self.training_set_.add(prepared)
         self.index_.add(points)
         self.qid_ = np.concatenate([self.qid_, queries.qid])
         return self._learn_again()
@@ -260,13 +261,13 @@ class KnnRanker(NeighborRanker):
         if len(index) == len(self.qid_):
             raise DataError("cannot remove every judged query: nothing would be left to learn from")
         self.index_.remove(index)
-        self.memory_.remove(index)
+        self.training_set_.remove(index)
         self.qid_ = np.delete(self.qid_, index)
         return self._learn_again()
 
     def _learn_again(self) -> Self:
         self._measure_distances()
-        self.global_ = self.memory_.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
+        self.global_ = self.training_set_.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
         self._learn_offline()
         return self
 

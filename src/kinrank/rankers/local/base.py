@@ -22,8 +22,8 @@ from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.statistics import PairStatistics
 from kinrank.rankers.base import LinearRanker
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.local.memory import Memory, Pull, remember, restore
 from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, make_training_set, restore_training_set
 from kinrank.store import nest, unnest
 
 Prior = Literal["none", "global"]
@@ -63,13 +63,13 @@ class LocalRanker(LinearRanker):
         self._check_settings()
         self.learner_ = make_learner(self.learner)
         if self.prior == "global" and not self.learner_.linear:
-            raise ParameterError("prior='global' pulls weights, and this learner has none: set prior='none'")
+            raise ParameterError("prior='global' shrinkages weights, and this learner has none: set prior='none'")
         prepared = queries
         if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
             prepared = self.preparer_.apply(queries)
-        self.memory_: Memory = remember(self.learner_, prepared)
-        self.global_ = self.memory_.learn(np.arange(len(queries)), np.ones(len(queries)))
+        self.training_set_: TrainingSet = make_training_set(self.learner_, prepared)
+        self.global_ = self.training_set_.learn(np.arange(len(queries)), np.ones(len(queries)))
         self.describer_ = make_describer(self.describe, reference=self.reference)
         targets = unit_moments(prepared) if self.describer_.needs_targets else None
         self.describer_.fit(queries, targets=targets)
@@ -90,14 +90,14 @@ class LocalRanker(LinearRanker):
     def _learn_each(self, near: Neighborhoods, weights: Float64 | None = None) -> list[Learner]:
         """Learn a model of each set of judged queries; the global model if a set has no pair to learn from."""
         each = np.ones(len(near.members)) if weights is None else weights
-        models = self.memory_.learn_each(near.members, near.starts, each, self._pull())
-        has_pairs = near.totals(self.memory_.pairs[near.members] * each) > 0
+        models = self.training_set_.learn_each(near.members, near.starts, each, self._shrinkage())
+        has_pairs = near.totals(self.training_set_.pairs[near.members] * each) > 0
         return [model if learned else self.global_ for model, learned in zip(models, has_pairs, strict=True)]
 
-    def _pull(self) -> Pull | None:
+    def _shrinkage(self) -> Shrinkage | None:
         if self.prior == "none" or not isinstance(self.global_, LinearLearner):
             return None
-        return Pull(self.prior_strength, self.global_.coef_)
+        return Shrinkage(self.prior_strength, self.global_.coef_)
 
     def _predict(self, queries: QuerySet) -> Float64:
         return self._score_by(self._models(queries, self.points(queries)), queries)
@@ -124,7 +124,7 @@ class LocalRanker(LinearRanker):
         """Return everything learned."""
         parts: dict[str, Mapping[str, NDArray[Any]]] = {
             "describer": self.describer_.get_state(),
-            "memory": self.memory_.get_state(),
+            "memory": self.training_set_.get_state(),
             "global": self.global_.get_state(),
         }
         if not self.learner_.allow_nan:
@@ -137,12 +137,12 @@ class LocalRanker(LinearRanker):
         if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
         self.describer_ = make_describer(self.describe, reference=self.reference).set_state(unnest(state, "describer"))
-        self.memory_ = self._restore(unnest(state, "memory"))
+        self.training_set_ = self._restore(unnest(state, "memory"))
         self.global_ = make_learner(self.learner).set_state(unnest(state, "global"))
         return self
 
-    def _restore(self, state: State) -> Memory:
-        return restore(self.learner_, state)
+    def _restore(self, state: State) -> TrainingSet:
+        return restore_training_set(self.learner_, state)
 
 
 def check_prior(prior: str, strength: float) -> None:

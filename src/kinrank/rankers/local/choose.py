@@ -16,8 +16,8 @@ from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.local.base import coefficients
-from kinrank.rankers.local.memory import Pull, SummedMemory
 from kinrank.rankers.local.nearest import NeighborRanker
+from kinrank.rankers.local.training_sets import Shrinkage, StatisticsTrainingSet
 
 _QUERIES_AT_ONCE = 1024
 
@@ -91,18 +91,19 @@ def choose_neighbors(
     5
     """
     check_is_fitted(ranker)
-    memory = ranker.memory_
+    training_set = ranker.training_set_
     uniform = ranker.neighbor_weights == "uniform" and ranker.radius is None
-    if not isinstance(memory, SummedMemory) or not ranker.learns_online or not uniform:
+    if not isinstance(training_set, StatisticsTrainingSet) or not ranker.learns_online or not uniform:
         raise ParameterError(
             "choose_neighbors needs mode='online', learner='rankrls', uniform neighbor_weights and no radius"
         )
     if not len(n_neighbors) or min(n_neighbors) < 1:
         raise ParameterError(f"n_neighbors must be a list of numbers from 1, got {list(n_neighbors)}")
     ranker.check_features(queries.feature_names)
-    counts = np.unique(np.minimum(n_neighbors, int(memory.counts.sum())))
-    pulls = [None if strength is None else Pull(strength, coefficients(ranker.global_)) for strength in prior_strengths]
-    trial = _Trial(ranker, memory, queries, counts, pulls)
+    counts = np.unique(np.minimum(n_neighbors, int(training_set.counts.sum())))
+    target = coefficients(ranker.global_)
+    shrinkages = [None if strength is None else Shrinkage(strength, target) for strength in prior_strengths]
+    trial = _Trial(ranker, training_set, queries, counts, shrinkages)
     starts = range(0, len(queries), _QUERIES_AT_ONCE)
     scores = np.concatenate(list(map_ordered(current_executor(Serial()), trial, starts)), axis=2)
     return _best(queries, scores[:-1], counts.tolist(), prior_strengths, measure, scores[-1, 0])
@@ -113,22 +114,22 @@ class _Trial:
     """Scores a block of validation queries under every setting."""
 
     ranker: NeighborRanker
-    memory: SummedMemory
+    training_set: StatisticsTrainingSet
     queries: QuerySet
     counts: Int64
-    pulls: list[Pull | None]
+    shrinkages: list[Shrinkage | None]
 
     def __call__(self, start: int) -> Float64:
         """Return an array of shape (strengths + 1, counts, rows); the last is the global model's."""
         some = self.queries[start : start + _QUERIES_AT_ONCE]
         X, by_global = self.ranker.prepared(some), coefficients(self.ranker.global_)
-        scores = np.empty((len(self.pulls) + 1, len(self.counts), some.n_rows))
+        scores = np.empty((len(self.shrinkages) + 1, len(self.counts), some.n_rows))
         scores[-1] = X @ by_global
         for query, (near, _) in enumerate(self.ranker.near(self.ranker.points(some), int(self.counts[-1]))):
             rows = slice(some.offsets[query], some.offsets[query + 1])
-            sums = self.memory.prefix_sums(near, self.counts)
-            for row, pull in enumerate(self.pulls):
-                solved = np.where(sums.pairs[:, None] > 0, self.memory.solve(sums, pull), by_global)
+            sums = self.training_set.prefix_sums(near, self.counts)
+            for row, shrinkage in enumerate(self.shrinkages):
+                solved = np.where(sums.pairs[:, None] > 0, self.training_set.solve(sums, shrinkage), by_global)
                 scores[row, :, rows] = (X[rows] @ solved.T).T
         return scores
 

@@ -27,12 +27,13 @@ from kinrank.store import nest, unnest
 class NeighborRanker(LocalRanker):
     """Base of rankers that find the judged queries nearest to a query and learn from them.
 
-    A subclass implements `near`: which positions of its memory (judged queries, or cells of them) a query learns from.
+    A subclass implements `near`, which finds the positions of its training set (judged queries, or cells of them)
+    that a query learns from.
 
     Attributes
     ----------
     index_ : NeighborIndex
-        The points of the memory's positions.
+        The points of the positions of the training set.
     qid_ : array
         The judged query at each position; for a cell, the one nearest to its center.
     usual_distances_ : float64 array
@@ -132,7 +133,7 @@ class NeighborRanker(LocalRanker):
     ) -> Explanation:
         nearest = distances[0] if len(distances) else np.inf
         limit = np.inf if self.radius is not None else self.n_neighbors
-        held = np.minimum(np.cumsum(self.memory_.counts[near]), limit)
+        held = np.minimum(np.cumsum(self.training_set_.counts[near]), limit)
         unusual = np.searchsorted(self.usual_distances_, nearest) / len(self.usual_distances_)
         return Explanation(
             qid=queries.qid[query].item(),

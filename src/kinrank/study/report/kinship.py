@@ -86,7 +86,7 @@ def kinship_of(
 
 def judged_queries(ranker: NeighborRanker) -> int:
     """How many queries it learned from; with cells, `qid_` names one of each."""
-    return int(ranker.memory_.counts.sum())
+    return int(ranker.training_set_.counts.sum())
 
 
 def shown_queries(gains: Float64, seed: int = 0) -> Int64:
@@ -157,7 +157,7 @@ def change_ratios(ranker: NeighborRanker, queries: QuerySet) -> ChangeRatios | N
     """
     if ranker.radius is not None or ranker.capabilities.merges:
         return None
-    index, m, pairs = ranker.index_, len(ranker.qid_), ranker.memory_.pairs
+    index, m, pairs = ranker.index_, len(ranker.qid_), ranker.training_set_.pairs
     counts = [k for k in neighbor_counts(m, ranker.n_neighbors) if k * len(queries) <= _SET_ENTRIES]
     near = index.query(ranker.describer_.transform(queries), counts[-1])[1]
     theirs = index.query(index.points_[near[:, 0]], counts[-1])[1]

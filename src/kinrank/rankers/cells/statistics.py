@@ -18,11 +18,11 @@ from kinrank.learn.base import pair_weights
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics, packed_size
 from kinrank.neighbors import NeighborIndex
-from kinrank.rankers.local.memory import SummedMemory
 from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.rankers.local.training_sets import StatisticsTrainingSet
 
 
-class CellMemory(SummedMemory):
+class CellStatistics(StatisticsTrainingSet):
     """The summed statistics of cells, in float64, so that what was added can be taken away again.
 
     Parameters
@@ -82,7 +82,7 @@ class CellMemory(SummedMemory):
         first = order[np.append(True, np.diff(cells[order]) != 0)] if len(order) else order
         self._name(cells[first], qid[first].astype(np.str_), distances[first])
 
-    def forget(self, cells: Int64, qid: NDArray[Any], each: PairStatistics) -> None:
+    def remove(self, cells: Int64, qid: NDArray[Any], each: PairStatistics) -> None:
         """Take queries out again; where one of them named its cell, the cell goes by its number."""
         lacking = np.flatnonzero(self.counts < np.bincount(cells, minlength=len(self.counts)))
         if len(lacking):
@@ -93,7 +93,7 @@ class CellMemory(SummedMemory):
         self.names = np.where(own_name, [f"cell {cell}" for cell in range(len(self.names))], self.names)
         self.nearness = np.where(own_name, np.inf, self.nearness)
 
-    def merge(self, other: CellMemory) -> None:
+    def merge(self, other: CellStatistics) -> None:
         """Take in the cells of another memory, cell by cell."""
         self.merge_packed(other.pack())
 

@@ -7,7 +7,7 @@ import numpy as np
 from kinrank.data.queryset import QuerySet
 
 
-def plain_world(n_queries: int = 40, n_features: int = 5, seed: int = 0) -> QuerySet:
+def linear_queries(n_queries: int = 40, n_features: int = 5, seed: int = 0) -> QuerySet:
     """Queries that all want the same: grades 0 to 2 from one weight vector and a little noise."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(8, 15, n_queries)
@@ -18,7 +18,7 @@ def plain_world(n_queries: int = 40, n_features: int = 5, seed: int = 0) -> Quer
     return QuerySet.from_arrays(X, y, qid=qid)
 
 
-def promise(kept: bool, text: str) -> None:
+def require(kept: bool, text: str) -> None:
     """Raise where a promise is not kept."""
     if not kept:
         raise AssertionError(text)

@@ -1,0 +1,286 @@
+"""Judged queries in a form from which a model of any subset can be learned quickly."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from kinrank.arrays import Float64, Int64, State
+from kinrank.data.queryset import QuerySet
+from kinrank.learn.base import Learner, LinearLearner, pair_weights
+from kinrank.learn.pairs import JudgedPairs
+from kinrank.learn.rankrls import RankRLS
+from kinrank.learn.ranksvm import RankSVM
+from kinrank.learn.statistics import PairStatistics
+from kinrank.store import nest, unnest
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """A penalty μ/2 |w - w0|² in addition to the learner's own λ/2 |w|².
+
+    The two equal one penalty λ + μ with the prior μ w0 / (λ + μ). Because λ keeps its own term, a local model of all
+    queries equals the global model w0 for any strength μ: w0 already minimizes the other terms.
+    """
+
+    strength: float
+    target: Float64
+
+    def combine(self, penalty: float) -> tuple[float, Float64]:
+        """Return the penalty and the prior that equal this shrinkage and the learner's own penalty together."""
+        total = penalty + self.strength
+        return total, self.target * (self.strength / total)
+
+
+class TrainingSet(ABC):
+    """The judged queries of a local ranker, at numbered positions."""
+
+    @abstractmethod
+    def learn(self, index: Int64, weights: Float64, shrinkage: Shrinkage | None = None) -> Learner:
+        """Learn a model from the positions in `index`, weighted by `weights`."""
+
+    def learn_each(
+        self, index: Int64, starts: Int64, weights: Float64, shrinkage: Shrinkage | None = None
+    ) -> list[Learner]:
+        """Learn a model from each set of positions ``index[starts[i]:starts[i + 1]]``."""
+        return [self.learn(index[a:b], weights[a:b], shrinkage) for a, b in pairwise(starts.tolist())]
+
+    @abstractmethod
+    def get_state(self) -> State:
+        """Return plain arrays to save."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> Float64:
+        """The number of pairs at each position."""
+
+    @property
+    def counts(self) -> Float64:
+        """The number of judged queries at each position."""
+        return np.ones(len(self.pairs))
+
+
+class EditableTrainingSet(TrainingSet):
+    """A training set with one position per judged query, to which queries can be added and removed."""
+
+    @abstractmethod
+    def add(self, queries: QuerySet) -> None:
+        """Append queries."""
+
+    @abstractmethod
+    def remove(self, index: Int64) -> None:
+        """Remove the queries at some positions; later queries move up."""
+
+
+class StatisticsTrainingSet(TrainingSet):
+    """Pair statistics for RankRLS: a model is a sum and a solve, and no rows are kept."""
+
+    def __init__(self, learner: RankRLS, statistics: PairStatistics, signs: NDArray[np.int8] | None = None) -> None:
+        self.learner = learner
+        self.statistics = statistics
+        self.signs = signs
+
+    @abstractmethod
+    def pair_weights(self, index: Int64, weights: Float64 | None) -> Float64:
+        """Return the weight of one pair at each of these positions."""
+
+    def learn(self, index: Int64, weights: Float64, shrinkage: Shrinkage | None = None) -> RankRLS:
+        """Sum the statistics and solve."""
+        return self.learn_each(index, np.array([0, len(index)]), weights, shrinkage)[0]
+
+    def learn_each(
+        self, index: Int64, starts: Int64, weights: Float64, shrinkage: Shrinkage | None = None
+    ) -> list[RankRLS]:
+        """Sum and solve for all sets in compiled code."""
+        sums = self.statistics.sums(index, starts, self.pair_weights(index, weights))
+        return [self.learner.with_weights(solved) for solved in self.solve(sums, shrinkage)]
+
+    def solve(self, sums: PairStatistics, shrinkage: Shrinkage | None = None) -> Float64:
+        """Return the model weights for each row of summed statistics, with the learner's penalty and signs."""
+        penalty = self.learner.penalty
+        penalty, prior = (penalty, None) if shrinkage is None else shrinkage.combine(penalty)
+        return sums.solve(penalty, prior, self.signs)
+
+    def prefix_sums(self, index: Int64, counts: Int64) -> PairStatistics:
+        """Return the sums over the first ``counts[i]`` queries in `index`, for every i, in one pass."""
+        return self.statistics.prefix_sums(index, counts, self.pair_weights(index, None))
+
+    def get_state(self) -> State:
+        """Return the packed statistics, and the signs if there are any."""
+        signs = {} if self.signs is None else {"signs": self.signs}
+        return self.statistics.get_state() | signs
+
+    @property
+    def pairs(self) -> Float64:
+        """The number of pairs at each position."""
+        return self.statistics.pairs
+
+
+class QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
+    """The pair statistics of every judged query."""
+
+    @classmethod
+    def of(cls, learner: RankRLS, queries: QuerySet) -> Self:
+        """Compute the statistics of each query."""
+        return cls(learner, PairStatistics.from_queries(queries), learner.signs(queries.feature_names))
+
+    def pair_weights(self, index: Int64, weights: Float64 | None) -> Float64:
+        """Return the weight of one pair of each query, as balanced by the learner."""
+        return pair_weights(self.pairs[index], self.learner.balance, weights)
+
+    def add(self, queries: QuerySet) -> None:
+        """Append the statistics of further queries."""
+        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.from_queries(queries)])
+
+    def remove(self, index: Int64) -> None:
+        """Remove the statistics of the queries at some positions."""
+        self.statistics = self.statistics[np.delete(np.arange(len(self.statistics)), index)]
+
+    @classmethod
+    def from_state(cls, learner: RankRLS, state: State) -> Self:
+        """Restore from the arrays of `get_state`."""
+        return cls(learner, PairStatistics.from_state(state), state.get("signs"))
+
+
+class PairTrainingSet(EditableTrainingSet):
+    """Rows sorted by grade for RankSVM, and the statistics for its starting point."""
+
+    def __init__(self, learner: RankSVM, rows: JudgedPairs, statistics: PairStatistics) -> None:
+        self.learner = learner
+        self.rows = rows
+        self.statistics = statistics
+
+    @classmethod
+    def of(cls, learner: RankSVM, queries: QuerySet) -> Self:
+        """Sort the rows and compute the statistics."""
+        return cls(learner, JudgedPairs.from_queries(queries), PairStatistics.from_queries(queries))
+
+    def learn(self, index: Int64, weights: Float64, shrinkage: Shrinkage | None = None) -> RankSVM:
+        """Take a few Newton steps from the RankRLS solution."""
+        model = copy(self.learner)
+        prior = None
+        if shrinkage is not None:
+            model.penalty, prior = shrinkage.combine(self.learner.penalty)
+        each = pair_weights(self.pairs[index], self.learner.balance, weights)
+        model.fit_pairs(self.rows, index, each, self.statistics.sum(index, each), prior=prior)
+        return model
+
+    def add(self, queries: QuerySet) -> None:
+        """Append the rows and statistics of further queries."""
+        self.rows = JudgedPairs.concat([self.rows, JudgedPairs.from_queries(queries)])
+        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.from_queries(queries)])
+
+    def remove(self, index: Int64) -> None:
+        """Remove the rows and statistics of the queries at some positions."""
+        kept = np.delete(np.arange(len(self.statistics)), index)
+        self.rows = self.rows.take(kept)
+        self.statistics = self.statistics[kept]
+
+    def get_state(self) -> State:
+        """Return the rows and the statistics."""
+        rows: State = {
+            "X": self.rows.X,
+            "offsets": self.rows.offsets,
+            "lower": self.rows.lower,
+            "pairs": self.rows.pairs,
+        }
+        return nest(rows=rows, statistics=self.statistics.get_state())
+
+    @classmethod
+    def from_state(cls, learner: RankSVM, state: State) -> Self:
+        """Restore from the arrays of `get_state`."""
+        statistics = PairStatistics.from_state(unnest(state, "statistics"))
+        return cls(learner, JudgedPairs(**unnest(state, "rows")), statistics)
+
+    @property
+    def pairs(self) -> Float64:
+        """The number of pairs of each query."""
+        return self.statistics.pairs
+
+
+class RowTrainingSet(EditableTrainingSet):
+    """Rows for any other learner, which is fitted on them each time."""
+
+    def __init__(self, learner: Learner, queries: QuerySet) -> None:
+        self.learner = learner
+        self._set_queries(queries)
+
+    def _set_queries(self, queries: QuerySet) -> None:
+        self.queries = queries
+        self._pairs = JudgedPairs.from_queries(queries).pairs.astype(np.float64)
+
+    @classmethod
+    def of(cls, learner: Learner, queries: QuerySet) -> Self:
+        """Keep the queries as they are."""
+        return cls(learner, queries)
+
+    def learn(self, index: Int64, weights: Float64, shrinkage: Shrinkage | None = None) -> Learner:
+        """Fit the learner on the rows. Shrinkage applies to linear learners only."""
+        model: Learner = clone(self.learner)
+        if shrinkage is None or not isinstance(model, LinearLearner):
+            return model.fit(self.queries[index], query_weight=weights)
+        penalty, prior = shrinkage.combine(model.get_params()["penalty"])
+        model.set_params(penalty=penalty)
+        return model.fit(self.queries[index], query_weight=weights, prior=prior)
+
+    def add(self, queries: QuerySet) -> None:
+        """Append the rows of further queries."""
+        self._set_queries(QuerySet.concat([_without_columns(self.queries), _without_columns(queries)]))
+
+    def remove(self, index: Int64) -> None:
+        """Remove the rows of the queries at some positions."""
+        self._set_queries(self.queries[np.delete(np.arange(len(self.queries)), index)])
+
+    def get_state(self) -> State:
+        """Return the rows."""
+        return {
+            "X": self.queries.X,
+            "y": self.queries.grades,
+            "offsets": self.queries.offsets,
+            "qid": self.queries.qid,
+            "feature_names": np.array(self.queries.feature_names),
+        }
+
+    @classmethod
+    def from_state(cls, learner: Learner, state: State) -> Self:
+        """Restore from the arrays of `get_state`."""
+        names = tuple(state["feature_names"].tolist())
+        return cls(learner, QuerySet(state["X"], state["y"], state["offsets"], state["qid"], feature_names=names))
+
+    @property
+    def pairs(self) -> Float64:
+        """The number of pairs of each query."""
+        return self._pairs
+
+
+def training_set_class(learner: Learner) -> type[QueryStatistics | PairTrainingSet | RowTrainingSet]:
+    """Return the smallest form of training set that a learner can learn from."""
+    if isinstance(learner, RankRLS):
+        return QueryStatistics
+    return PairTrainingSet if isinstance(learner, RankSVM) else RowTrainingSet
+
+
+def make_training_set(learner: Learner, queries: QuerySet) -> EditableTrainingSet:
+    """Return the training set of judged queries for a learner."""
+    cls: Any = training_set_class(learner)
+    training_set: EditableTrainingSet = cls.of(learner, queries)
+    return training_set
+
+
+def restore_training_set(learner: Learner, state: State) -> EditableTrainingSet:
+    """Restore a training set from the arrays of `get_state`."""
+    cls: Any = training_set_class(learner)
+    training_set: EditableTrainingSet = cls.from_state(learner, state)
+    return training_set
+
+
+def _without_columns(queries: QuerySet) -> QuerySet:
+    """Drop what learners do not read, so that any two sets of queries can be concatenated."""
+    return QuerySet(queries.X, queries.y, queries.offsets, queries.qid, feature_names=queries.feature_names)
