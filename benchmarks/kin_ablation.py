@@ -70,14 +70,14 @@ class DescribedFeatures(Described):
 
 def run() -> dict[str, object]:
     """Compare every variant, with and without the blend, with trees on the features alone."""
-    found: dict[str, list[np.ndarray]] = {}
+    collected: dict[str, list[np.ndarray]] = {}
     jobs = [(fold, name) for fold in range(FOLDS) for name in variants()]
     with ProcessPoolExecutor(2) as pool:
         for (fold, name), values in zip(jobs, pool.map(measured, jobs), strict=True):
             for label, each in values.items():
-                found.setdefault(label, []).append(each)
+                collected.setdefault(label, []).append(each)
             log_progress(f"fold {fold} {name:30} {values[name].mean():.4f}")
-    quality = {name: np.concatenate(values) for name, values in found.items()}
+    quality = {name: np.concatenate(values) for name, values in collected.items()}
     return {name: row(values, quality["features"]) for name, values in quality.items()}
 
 

@@ -30,9 +30,9 @@ def trees() -> LambdaMART:
 def run() -> dict[str, object]:
     """Return the times and ratios."""
     movies = msrd()
-    world = make_intents(2_000, 200, n_docs=100, n_features=46, seed=0)
+    queries = make_intents(2_000, 200, n_docs=100, n_features=46, seed=0)
     return {
-        "rank a query of 100 candidates, 46 features": ranking(world[:2_000], world[2_000:], {}),
+        "rank a query of 100 candidates, 46 features": ranking(queries[:2_000], queries[2_000:], {}),
         "rank a query of MSRD": ranking(movies["train"], movies["test"][:200], SETTINGS),
         "train": training(movies["train"]),
     }

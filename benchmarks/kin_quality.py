@@ -60,14 +60,14 @@ def run(only: str = "all", workers: str = "2") -> dict[str, object]:
     chosen = COLLECTIONS if only == "all" else (only,)
     os.environ["OMP_NUM_THREADS"] = "1"  # one process per core: more OpenMP threads would compete
     jobs = [(name, split, method) for name in chosen for split in range(len(splits(name))) for method in methods(name)]
-    found: dict[tuple[str, str], list[np.ndarray]] = {}
+    collected: dict[tuple[str, str], list[np.ndarray]] = {}
     notes: dict[str, list[str]] = {}
     with ProcessPoolExecutor(int(workers)) as pool:
         for (name, split, method), (values, note) in zip(jobs, pool.map(_measured, jobs), strict=True):
-            found.setdefault((name, method), []).append(values)
+            collected.setdefault((name, method), []).append(values)
             notes.setdefault(f"{name} {method}", []).append(note)
             log_progress(f"{name:11} {split} {method:9} {values.mean():.4f}  {note}")
-    quality = {key: np.concatenate(parts) for key, parts in found.items()}
+    quality = {key: np.concatenate(parts) for key, parts in collected.items()}
     rows = {name: verdict(name, quality) for name in chosen}
     family = [row[rival] for row in rows.values() for rival in ("against best peer", "against the bag") if rival in row]
     for kind in ("p", "p permutation"):

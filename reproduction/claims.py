@@ -191,13 +191,13 @@ def _number(claim: Claim, figures: Mapping[str, Any]) -> float:
 
 
 def _at(claim: Claim, path: tuple[str | int, ...], figures: Mapping[str, Any]) -> float:
-    found: Any = figures.get(claim.experiment)
+    value: Any = figures.get(claim.experiment)
     for step in path:
         try:
-            found = found[step]
+            value = value[step]
         except (KeyError, IndexError, TypeError):
             raise ParameterError(
                 f"claim {claim.source!r}: {claim.statement!r}: {claim.experiment} has no figure {list(path)}: "
                 f"{step!r} not found"
             ) from None
-    return float(found)
+    return float(value)

@@ -15,9 +15,9 @@ def check_extras() -> None:
     import_extra("matplotlib", "report")
 
 
-def write(found: Results, folder: Path) -> list[Path]:
+def write(measured: Results, folder: Path) -> list[Path]:
     """Write all output into an existing folder and return the files written."""
     figures, text = folder / results.FILE, folder / page.FILE
-    found.write(figures)
-    text.write_text(page.render(found), encoding="utf-8")
-    return [figures, text, *plots.draw(found.figures, folder / plots.FOLDER)]
+    measured.write(figures)
+    text.write_text(page.render(measured), encoding="utf-8")
+    return [figures, text, *plots.draw(measured.figures, folder / plots.FOLDER)]

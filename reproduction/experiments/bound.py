@@ -26,8 +26,8 @@ PENALTY, K = 0.01, 100
 
 def measured(_: DataFolder) -> TaskResult:
     """Measure the change ratio, the largest loss difference and the bound of each test query."""
-    world = make_intents(300, 40, n_docs=20, n_features=20, seed=1)
-    train, test = world[:300], world[300:]
+    queries = make_intents(300, 40, n_docs=20, n_features=20, seed=1)
+    train, test = queries[:300], queries[300:]
     learner = RankSVM(PENALTY, loss="hinge")
     ranker = KnnRanker(K, mode="offline-2", learner=learner, describe="mean", reference="reference", n_jobs=1)
     ranker.fit(train)

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 
 
-def draw(page: Figure, found: Mapping[str, Any]) -> None:
+def draw(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw the gain of every setting on every collection; blue if significant."""
-    panels = page.subplots(1, len(found), sharey=True)
-    for axes, (collection, each) in zip(panels, found.items(), strict=True):
+    panels = page.subplots(1, len(figures), sharey=True)
+    for axes, (collection, each) in zip(panels, figures.items(), strict=True):
         settings = each["each setting"]
         for place, gain in enumerate(settings.values()):
             color = BLUE if gain["p"] < LEVEL else PALE

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 MARKS = "oDs^v"
 
 
-def draw_methods(page: Figure, found: Mapping[str, Any]) -> None:
+def draw_methods(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw every measure and method, for both sizes."""
-    panels = page.subplots(1, len(found), sharey=True)
-    for axes, (size, each) in zip(panels, found.items(), strict=True):
+    panels = page.subplots(1, len(figures), sharey=True)
+    for axes, (size, each) in zip(panels, figures.items(), strict=True):
         measures = list(each["all seeds"]["Single"])
         for position, (method, color) in enumerate(METHODS.items()):
             shifted = [
@@ -30,11 +30,11 @@ def draw_methods(page: Figure, found: Mapping[str, Any]) -> None:
     page.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
 
 
-def draw_over_k(page: Figure, found: Mapping[str, Any]) -> None:
+def draw_over_k(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw the quality of the three modes over k, and the change ratios of both sizes over k / m."""
-    small, large = (size for size in found if size != "shape")
+    small, large = (size for size in figures if size != "shape")
     quality, ratio = page.subplots(1, 2)
-    by_k = found[small]["all modes by k"]
+    by_k = figures[small]["all modes by k"]
     for mode in ("KNN Online", "KNN Offline-1", "KNN Offline-2"):
         for measure, style in (("NDCG@10", "o-"), ("NDCG@5", "o--")):
             values = [modes[mode][measure] for modes in by_k.values()]
@@ -42,7 +42,7 @@ def draw_over_k(page: Figure, found: Mapping[str, Any]) -> None:
             quality.plot([int(k) for k in by_k], values, style, color=METHODS[mode], label=label, markersize=3)
     quality.set(xlabel=f"k (of m = {max(map(int, by_k)):,}; k = m is Single)", title="quality over k")
     for size, style in ((small, "o-"), (large, "s--")):
-        for mode, values in found[size]["change ratio by k"].items():
+        for mode, values in figures[size]["change ratio by k"].items():
             m = max(map(int, values))
             shares = [int(k) / m for k in values]
             ratio.plot(shares, list(values.values()), style, color=METHODS[mode], label=f"{mode}, {size}", markersize=4)
@@ -51,15 +51,15 @@ def draw_over_k(page: Figure, found: Mapping[str, Any]) -> None:
     ratio.legend(fontsize=8)
 
 
-def draw_movies(page: Figure, found: Mapping[str, Any]) -> None:
+def draw_movies(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw NDCG@10 on movie search over k, for two descriptions."""
     axes = page.subplots()
     names = {"mean": "the paper's description: the mean", "summaries+text": "summaries and query text"}
-    for (name, curve), color in zip(found["quality by k"].items(), (ORANGE, BLUE), strict=True):
+    for (name, curve), color in zip(figures["quality by k"].items(), (ORANGE, BLUE), strict=True):
         axes.plot([int(k) for k in curve], list(curve.values()), "o-", color=color, label=names[name], markersize=4)
-    single = found["methods"]["Single RankRLS"]["NDCG@10"]
+    single = figures["methods"]["Single RankRLS"]["NDCG@10"]
     axes.axhline(single, color=INK, linestyle=":", linewidth=1.2, label="Single")
-    counts = [int(k) for k in found["quality by k"]["mean"]]
+    counts = [int(k) for k in figures["quality by k"]["mean"]]
     axes.set(xscale="log", xlabel="k, of 11,341 judged queries", ylabel="NDCG@10", title="movie search, KNN Online")
     axes.set_xticks(counts, [f"{k:,}" for k in counts])
     axes.minorticks_off()

@@ -20,11 +20,11 @@ METHODS = {
 }
 
 
-def draw(page: Figure, found: Mapping[str, Any]) -> None:
+def draw(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw MAP, precision by rank, and MAP by γ."""
     quality, precision, gamma = page.subplots(1, 3)
     for place, (method, (label, color)) in enumerate(METHODS.items()):
-        row = found["table"][method]
+        row = figures["table"][method]
         quality.plot(row["MAP"], place, "o", color=color, markersize=8)
         precision.plot(
             range(1, 11), [row[f"P@{k}"] for k in range(1, 11)], "o-", color=color, label=label, markersize=3
@@ -38,8 +38,8 @@ def draw(page: Figure, found: Mapping[str, Any]) -> None:
         ("minmax", "0..1", GREEN),
         ("standard", "standard", ORANGE),
     ):
-        curve = found["MAP by gamma"][f"{how} test"]
+        curve = figures["MAP by gamma"][f"{how} test"]
         gamma.plot(range(len(curve)), curve, "o-", color=color, label=label, markersize=3)
-    gamma.set_xticks(range(len(found["gammas"])), [f"{value:g}" for value in found["gammas"]], rotation=45)
+    gamma.set_xticks(range(len(figures["gammas"])), [f"{value:g}" for value in figures["gammas"]], rotation=45)
     gamma.set(title="MAP of SSER by γ (0 is SER)", xlabel="γ")
     gamma.legend(fontsize=8)

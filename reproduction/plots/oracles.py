@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 COLORS = dict(zip(LINES, (GREEN, GREEN, ORANGE, BLUE), strict=True))
 
 
-def draw(page: Figure, found: Mapping[str, Any]) -> None:
+def draw(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw MAP by number of clusters and by rank, one row per collection."""
-    for (by_count, by_rank), (collection, each) in zip(page.subplots(len(found), 2), found.items(), strict=True):
+    for (by_count, by_rank), (collection, each) in zip(page.subplots(len(figures), 2), figures.items(), strict=True):
         for name, color in COLORS.items():
             style = "o--" if name.endswith(CHANCE) else "o-"
             by_count.plot(each["n_clusters"], each[name], style, color=color, label=name, markersize=4)
@@ -37,9 +37,9 @@ def draw(page: Figure, found: Mapping[str, Any]) -> None:
         by_rank.legend(fontsize=8, loc="upper right")
 
 
-def draw_counts(page: Figure, found: Mapping[str, Any]) -> None:
+def draw_counts(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw the number of queries by number of relevant documents."""
-    for axes, (collection, each) in zip(page.subplots(1, len(found)), found.items(), strict=True):
+    for axes, (collection, each) in zip(page.subplots(1, len(figures)), figures.items(), strict=True):
         counts = {int(count): queries for count, queries in each["by relevant documents"].items()}
         axes.bar(list(counts), list(counts.values()), 1.0, color=BLUE)
         for bound in (HARD_BELOW, EASY_FROM[1]):

@@ -15,9 +15,9 @@ TITLES = {"mean": "by the mean of their candidates' features", "summaries+text":
 MARKS = dict(zip(SHOWN, ((BLUE, "o"), (ORANGE, "^"), (GREEN, "s")), strict=True))
 
 
-def draw(page: Figure, found: Mapping[str, Any]) -> None:
+def draw(page: Figure, figures: Mapping[str, Any]) -> None:
     """Draw queries in two principal components: three intents in color, the others gray."""
-    for axes, (description, each) in zip(page.subplots(1, len(found)), found.items(), strict=True):
+    for axes, (description, each) in zip(page.subplots(1, len(figures)), figures.items(), strict=True):
         others = [name for name in each["points"] if name not in MARKS]
         points = [point for name in others for point in each["points"][name]]
         axes.plot(

@@ -13,7 +13,7 @@ SHOWN = "MQ2007"
 
 def render(figures: Mapping[str, Any]) -> Iterator[str]:
     """Yield the blocks of the section."""
-    found = figures["atvt"]
+    results = figures["atvt"]
     yield (
         "The paper's two data sets are not public; four public collections replace them. Both sides are LightGBM with "
         "the same trees. The measure is DCG@5, p is Wilcoxon's. [aTVT](atvt.md) describes the method."
@@ -33,38 +33,38 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
                 each["p"],
                 each["LambdaMART"],
             ]
-            for name, each in found.items()
+            for name, each in results.items()
         ],
     )
     yield "Gain of each setting in percent (p):\n\n" + table(
-        ["", *found],
+        ["", *results],
         [
-            [setting, *(_gain(each["each setting"][setting]) for each in found.values())]
-            for setting in found[SHOWN]["each setting"]
+            [setting, *(_gain(each["each setting"][setting]) for each in results.values())]
+            for setting in results[SHOWN]["each setting"]
         ],
     )
     yield "### Table 4: α and β of the training queries"
-    moments = list(next(iter(found[SHOWN]["lines"].values())))
+    moments = list(next(iter(results[SHOWN]["lines"].values())))
     yield f"{SHOWN}:\n\n" + table(
-        ["", *moments], [[setting, *line.values()] for setting, line in found[SHOWN]["lines"].items()]
+        ["", *moments], [[setting, *line.values()] for setting, line in results[SHOWN]["lines"].items()]
     )
     yield "### Tables 5, 6 and 7: which queries gain"
     yield "Change of DCG@5 at percentiles of the test queries, λ_α = 10, λ_β = 1:\n\n" + table(
-        ["", *found[SHOWN]["gain by percentile"]],
-        [[name, *each["gain by percentile"].values()] for name, each in found.items()],
+        ["", *results[SHOWN]["gain by percentile"]],
+        [[name, *each["gain by percentile"].values()] for name, each in results.items()],
     )
     yield f"Fifths of the test queries of {SHOWN} by change of DCG@5, and the mean line of each fifth:\n\n" + table(
         ["", "change", "mean α", "mean β"],
-        [[f"fifth {i}", *each.values()] for i, each in enumerate(found[SHOWN]["fifths by gain"], start=1)],
+        [[f"fifth {i}", *each.values()] for i, each in enumerate(results[SHOWN]["fifths by gain"], start=1)],
     )
     yield "Mean α of the test queries by change of their DCG:\n\n" + mapping_table(
-        "", {name: each["mean α"] for name, each in found.items()}, list(found[SHOWN]["mean α"]), digits=3
+        "", {name: each["mean α"] for name, each in results.items()}, list(results[SHOWN]["mean α"]), digits=3
     )
     yield "Thirds by the distance of their line from α = 1, β = 0; gain in percent (p):\n\n" + table(
         ["", "least moved", "middle", "most moved"],
-        [[name, *map(_gain, each["thirds, least moved first"])] for name, each in found.items()],
+        [[name, *map(_gain, each["thirds, least moved first"])] for name, each in results.items()],
     )
 
 
-def _gain(found: Mapping[str, float]) -> str:
-    return f"{found['gain %']:+.2f} ({found['p']:.2g})"
+def _gain(results: Mapping[str, float]) -> str:
+    return f"{results['gain %']:+.2f} ({results['p']:.2g})"

@@ -33,16 +33,16 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
     yield _bound(figures["bound"])
 
 
-def _map(found: Mapping[str, Any]) -> str:
+def _map(results: Mapping[str, Any]) -> str:
     rows = [
         [
             description,
-            found[description]["numbers per query"],
-            found[description]["variance in two dimensions"],
-            found[description]["neighbors of the same intent"]["share"],
-            found[description]["neighbors of the same intent"]["by chance"],
-            found[description]["F1 of lines in two dimensions"],
-            found[description]["F1 of lines in all dimensions"],
+            results[description]["numbers per query"],
+            results[description]["variance in two dimensions"],
+            results[description]["neighbors of the same intent"]["share"],
+            results[description]["neighbors of the same intent"]["by chance"],
+            results[description]["F1 of lines in two dimensions"],
+            results[description]["F1 of lines in all dimensions"],
         ]
         for description in DESCRIPTIONS
     ]
@@ -62,18 +62,18 @@ def _map(found: Mapping[str, Any]) -> str:
     )
 
 
-def _intents(found: Mapping[str, Any]) -> Iterator[str]:
-    for size, each in found.items():
+def _intents(results: Mapping[str, Any]) -> Iterator[str]:
+    for size, each in results.items():
         yield f"Generated intents, {size} queries, three seeds together:\n\n" + mapping_table(
             "method", each["all seeds"], list(MEASURES)
         )
-    header = ["p, paired t on mean NDCG", *(f"{size}, {what}" for size in found for what in ("all seeds", "by seed"))]
+    header = ["p, paired t on mean NDCG", *(f"{size}, {what}" for size in results for what in ("all seeds", "by seed"))]
     rows = []
     for mode in MODES:
         for baseline in ("Single", "QC"):
             name = f"{mode} over {baseline}"
             cells: list[object] = [name]
-            for each in found.values():
+            for each in results.values():
                 by_seed = each["p by seed"].values()
                 cells += [each["p of all seeds"][name], " / ".join(f"{one[name]:g}" for one in by_seed)]
             rows.append(cells)
@@ -91,8 +91,8 @@ def _real(figures: Mapping[str, Any]) -> Iterator[str]:
         "mwmbl", figures["query-class"], columns
     )
     yield "LETOR, five folds, k and prior chosen on the validation queries:"
-    for collection, found in figures["knn-letor"].items():
-        rows = {name: row for name, row in found.items() if name != "chosen by fold"}
+    for collection, results in figures["knn-letor"].items():
+        rows = {name: row for name, row in results.items() if name != "chosen by fold"}
         yield mapping_table(collection, rows, columns[:5])
 
 
@@ -104,8 +104,8 @@ def _curves(shape: Mapping[str, float]) -> str:
     )
 
 
-def _bound(found: Mapping[str, Any]) -> str:
+def _bound(results: Mapping[str, Any]) -> str:
     return (
         "40 generated queries, RankSVM with the plain hinge, λ = 0.01, k = 100. The bound κ²/λ · γ holds, but is far "
-        "from tight.\n\n" + table(["", "measured"], [[name, value] for name, value in found.items()])
+        "from tight.\n\n" + table(["", "measured"], [[name, value] for name, value in results.items()])
     )

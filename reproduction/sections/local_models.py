@@ -23,39 +23,39 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
         "Settings are chosen on the validation queries by MAP. p is that of a paired t-test on average precision "
         "against our RankSVM."
     )
-    for collection, found in figures["cluster-methods"].items():
-        yield _methods(collection, found)
+    for collection, results in figures["cluster-methods"].items():
+        yield _methods(collection, results)
     yield "### Figures 2 and 3: choosing the best local model"
     yield "![MAP by number of clusters, and of always the r-th best model](figures/reproduction-oracles.svg)"
     yield _oracles(figures["cluster-oracles"])
     yield "### Figure 4 and Table 3: by difficulty"
     yield "![Queries by number of relevant documents](figures/reproduction-relevant.svg)"
     yield _shares(figures["relevant-counts"])
-    for collection, found in figures["cluster-methods"].items():
-        yield _difficulty(collection, found)
+    for collection, results in figures["cluster-methods"].items():
+        yield _difficulty(collection, results)
 
 
-def _baselines(found: Mapping[str, Any]) -> Iterator[str]:
+def _baselines(results: Mapping[str, Any]) -> Iterator[str]:
     columns = ["NDCG@1", "NDCG@3", "NDCG@5", "NDCG@10", "MAP", "MeanNDCG"]
     for collection in ("MQ2007", "MQ2008", "OHSUMED"):
-        yield mapping_table(collection, found[collection], columns)
+        yield mapping_table(collection, results[collection], columns)
     yield "OHSUMED's published row matches weak regularization. RankSVM by penalty λ:\n\n" + mapping_table(
-        "λ", found["OHSUMED by penalty"], ["NDCG@1", "NDCG@10", "MAP"]
+        "λ", results["OHSUMED by penalty"], ["NDCG@1", "NDCG@10", "MAP"]
     )
 
 
-def _methods(collection: str, found: Mapping[str, Any]) -> str:
+def _methods(collection: str, results: Mapping[str, Any]) -> str:
     p = "p against RankSVM (MAP)"
-    rows = {f"{name}, published": row for name, row in found["published"].items()} | found["methods"]
+    rows = {f"{name}, published": row for name, row in results["published"].items()} | results["methods"]
     return mapping_table(collection, rows, [*MEASURES, p])
 
 
-def _oracles(found: Mapping[str, Any]) -> str:
+def _oracles(results: Mapping[str, Any]) -> str:
     rows: list[list[object]] = []
-    for collection, each in found.items():
+    for collection, each in results.items():
         rows += [[f"{collection}, {line}", *each[line]] for line in LINES]
         rows.append([f"{collection}, RankSVM", *[each["RankSVM"]] * len(each["n_clusters"])])
-    counts = next(iter(found.values()))["n_clusters"]
+    counts = next(iter(results.values()))["n_clusters"]
     ranks = [
         [
             collection,
@@ -63,7 +63,7 @@ def _oracles(found: Mapping[str, Any]) -> str:
             each[f"RankSVM equals the r-th best, {CHANCE}"],
             f"{min(each['models of 100 clusters'])} to {max(each['models of 100 clusters'])}",
         ]
-        for collection, each in found.items()
+        for collection, each in results.items()
     ]
     return (
         "MAP by number of clusters, λ = 0.01, no setting tuned. *Random groups* have the sizes of the clusters but "
@@ -74,10 +74,10 @@ def _oracles(found: Mapping[str, Any]) -> str:
     )
 
 
-def _shares(found: Mapping[str, Any]) -> str:
+def _shares(results: Mapping[str, Any]) -> str:
     rows = [
         [f"{collection}, {rule}", *shares.values()]
-        for collection, each in found.items()
+        for collection, each in results.items()
         for rule, shares in each["percent"].items()
     ]
     return (
@@ -87,9 +87,9 @@ def _shares(found: Mapping[str, Any]) -> str:
     )
 
 
-def _difficulty(collection: str, found: Mapping[str, Any]) -> str:
+def _difficulty(collection: str, results: Mapping[str, Any]) -> str:
     levels = ["hard", "normal", "easy"]
-    counts = found["queries by difficulty"]
+    counts = results["queries by difficulty"]
     header = [f"{collection}, MAP", *(f"{level} ({counts[level]:,})" for level in levels)]
-    by_level = found["by difficulty (MAP)"]
+    by_level = results["by difficulty (MAP)"]
     return table(header, [[method, *(by_level[method][level] for level in levels)] for method in METHODS])

@@ -12,7 +12,7 @@ NORMALIZED = {"none": "raw scores", "minmax": "0..1", "standard": "standard"}
 
 def render(figures: Mapping[str, Any]) -> Iterator[str]:
     """Yield the blocks of the section."""
-    found, time = figures["ensemble"], figures["ensemble-time"]
+    results, time = figures["ensemble"], figures["ensemble-time"]
     yield (
         "The paper's own data: OHSUMED with 25 rankers, five folds, 106 queries; C = 1, δ = 1, θ = 0.5. The paper does "
         "not state whether scores are normalized. Methods marked *none* use raw scores, *standard* standardized ones, "
@@ -20,15 +20,15 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
     )
     yield "### Figures 1 and 2: MAP, and precision at 1 to 10"
     yield "![MAP of the methods, precision by rank, and MAP by γ](figures/reproduction-ensemble.svg)"
-    yield mapping_table("method", found["table"], ["MAP", *(f"P@{k}" for k in range(1, 11))])
-    least = min(each["p"] for each in found["tests"].values())
+    yield mapping_table("method", results["table"], ["MAP", *(f"P@{k}" for k in range(1, 11))])
+    least = min(each["p"] for each in results["tests"].values())
     yield (
-        f"Differences of average precision with paired t-tests, plain and corrected by Holm. With {found['queries']} "
+        f"Differences of average precision with paired t-tests, plain and corrected by Holm. With {results['queries']} "
         f"queries the smallest p is {number(least)}: a claim below that holds may do so by chance.\n\n"
-    ) + mapping_table("", found["tests"], ["difference", "p", "p Holm", "wins", "losses"])
+    ) + mapping_table("", results["tests"], ["difference", "p", "p Holm", "wins", "losses"])
     yield "### Figure 3: MAP by γ"
-    gammas = [number(gamma) for gamma in found["gammas"]]
-    curves = {words: found["MAP by gamma"][f"{how} test"] for how, words in NORMALIZED.items()}
+    gammas = [number(gamma) for gamma in results["gammas"]]
+    curves = {words: results["MAP by gamma"][f"{how} test"] for how, words in NORMALIZED.items()}
     rows = {words: dict(zip(gammas, curve, strict=True)) for words, curve in curves.items()}
     yield "On the test queries:\n\n" + mapping_table("γ", rows, gammas)
     yield "### Table 3: time"
