@@ -117,6 +117,7 @@ class Noting(Processes):
         return super().map_unordered(function, items)
 
 
+@pytest.mark.slow
 def test_processes_tune_as_this_one_does(intents: QuerySet, tmp_path: Path):
     plan = Plan(["single"], n_trials=1, folds=2)
     here = tune(intents, tmp_path / "here", plan)
