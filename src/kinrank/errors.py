@@ -8,6 +8,7 @@
     │   └── LeakError                        test queries that were seen in training
     ├── ParameterError (also ValueError)     a setting that makes no sense
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── EncoderError                         a text encoder that is missing or not the one of the model
     ├── ServiceError                         a service that cannot do what it was asked
     │   ├── UnknownModelError                it has no model of this name
     │   ├── UnsupportedByModelError                 its model is of a kind that cannot do this
@@ -77,6 +78,10 @@ class ParameterError(KinrankError, ValueError):
 
 class MissingExtraError(KinrankError, ImportError):
     """An optional dependency is not installed; the message has the pip line."""
+
+
+class EncoderError(KinrankError):
+    """A text encoder that cannot be loaded, or is not the one that the model was trained with."""
 
 
 class EngineError(KinrankError):

@@ -173,6 +173,4 @@ def test_make_describer_returns_a_new_one() -> None:
     copied = make_describer(given, reference="ignored")
     assert copied is not given
     assert copied.get_params() == given.get_params()
-    assert make_describer("summaries+text").needs_vectors
-    assert not make_describer("summaries").needs_vectors
     assert make_describer(Describer(metric="nca")).needs_targets

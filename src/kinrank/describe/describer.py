@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from kinrank.arrays import Float32, Float64
 from kinrank.data.features import feature_position
 from kinrank.data.queryset import QuerySet
-from kinrank.data.vectors import QueryVectors
+from kinrank.data.vectors import VECTORS, QueryVectors
 from kinrank.describe.blocks import block_names, raw_blocks
 from kinrank.describe.metrics import METRICS
 from kinrank.describe.scaling import block_scale, components, moments
@@ -29,7 +29,8 @@ class Describer(BaseEstimator):
     ----------
     blocks
         ``"mean"`` (mean of the top documents' features, as in the KNN paper), ``"summaries"`` (mean, std, max, size,
-        predictors), ``"summaries+text"``, a list of blocks, or a mapping from block to weight. Blocks: mean, std,
+        predictors), ``"summaries+text"``, ``"auto"`` (summaries, and text if the training queries have vectors), a
+        list of blocks, or a mapping from block to weight. Blocks: mean, std,
         max, min, q25 (any percentile), size (log of the number of candidates), predictors (query performance
         predictors from the reference scores), text (the query vectors), ``column:NAME`` (a numeric query column).
     reference
@@ -100,7 +101,8 @@ class Describer(BaseEstimator):
         """
         if not len(queries):
             raise DataError("cannot fit a description without queries: give at least one")
-        self._prepare(queries.feature_names)
+        has_vectors = query_vectors is not None or VECTORS in queries.query_columns
+        self._prepare(queries.feature_names, has_vectors)
         raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
         self._widths = {block: array.shape[1] for block, array in zip(self._weights, raw, strict=True)}
         self.mean_, scale = moments(np.hstack(raw))
@@ -150,11 +152,6 @@ class Describer(BaseEstimator):
         )
 
     @property
-    def needs_vectors(self) -> bool:
-        """Whether `fit` and `transform` need `query_vectors`."""
-        return "text" in parse_blocks(self.blocks, scored=self.reference is not None)
-
-    @property
     def needs_targets(self) -> bool:
         """Whether `fit` needs `targets`."""
         return self.metric is not None
@@ -163,6 +160,7 @@ class Describer(BaseEstimator):
         """Return the fitted arrays."""
         state: dict[str, NDArray[Any]] = {
             "feature_names": np.array(self._feature_names),
+            "blocks": np.array(list(self._widths)),
             "widths": np.array(list(self._widths.values())),
             "mean": self.mean_,
             "scale": self.scale_,
@@ -171,16 +169,19 @@ class Describer(BaseEstimator):
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> Self:
         """Restore the fitted arrays from what `get_state` returned."""
-        self._prepare(tuple(state["feature_names"].tolist()))
+        self._prepare(tuple(state["feature_names"].tolist()), "text" in state["blocks"])
         self._widths = dict(zip(self._weights, state["widths"].tolist(), strict=True))
         self.mean_, self.scale_ = state["mean"], state["scale"]
         self.projection_ = state.get("projection")
         return self
 
-    def _prepare(self, feature_names: tuple[str, ...]) -> None:
+    def _prepare(self, feature_names: tuple[str, ...], has_vectors: bool) -> None:
         if self.depth < 1:
             raise ParameterError(f"depth must be at least 1 document, got {self.depth}")
-        self._weights = parse_blocks(self.blocks, scored=self.reference is not None)
+        blocks = self.blocks
+        if isinstance(blocks, str) and blocks == "auto":
+            blocks = "summaries+text" if has_vectors else "summaries"
+        self._weights = parse_blocks(blocks, scored=self.reference is not None)
         self._feature_names = feature_names
         self._reference = -1 if self.reference is None else feature_position(self.reference, feature_names)
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike, read_bytes
+from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS, align_vectors
-from kinrank.engines.logger import TEXT
 from kinrank.errors import DataError, FileFormatError
 
 SEPARATORS = {".tsv": "\t", ".csv": ","}

@@ -13,13 +13,11 @@ from kinrank.arrays import Float32
 from kinrank.data.columns import as_ids
 from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS
 from kinrank.engines.base import Engine
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, ParameterError
-
-TEXT = "text"
-"""Name of the query column with the text of the query."""
 
 CandidateSource = Literal["judged", "top", "both"]
 

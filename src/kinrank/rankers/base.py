@@ -15,7 +15,9 @@ from sklearn.utils import Tags
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
+from kinrank.describe.encoders import EncoderSpec
 from kinrank.errors import DataError, FileFormatError, KinrankError
 from kinrank.learn.prepare import Missing
 from kinrank.measure import NDCG
@@ -76,6 +78,7 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Self:
         """Learn from judged queries.
 
@@ -92,8 +95,11 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         query_vectors
             A vector per query, such as a text embedding: a mapping from query id to vector, or an array with one row
             per query in order of first appearance. Rankers that do not describe queries ignore them.
+        query_text
+            The text of each query: a mapping from query id to text, or a sequence in order of first appearance.
+            Rankers with an encoder turn it into query vectors.
         """
-        queries = self._queries(X, y, qid, group, query_vectors, fitting=True)
+        queries = self._queries(X, y, qid, group, query_vectors, query_text, fitting=True)
         self._fit(queries)
         self._remember(queries)
         return self
@@ -105,6 +111,7 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Float64:
         """Score candidates. Without qid and group all rows are candidates of one query.
 
@@ -113,7 +120,7 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         float64 array of shape (rows,)
             In the caller's row order. Only differences within one query are meaningful.
         """
-        queries = self._queries(X, None, qid, group, query_vectors)
+        queries = self._queries(X, None, qid, group, query_vectors, query_text)
         scores = self._predict(queries)
         return scores if isinstance(X, QuerySet) else queries.in_caller_order(scores)
 
@@ -133,13 +140,14 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> float:
         """Return the mean NDCG@10 (`kinrank.measure.NDCG` with its standard conventions).
 
         Without qid and group all rows are one query, which is seldom meant, so there is a warning. In scikit-learn's
         searches, request qid with ``set_fit_request(qid=True).set_score_request(qid=True)``.
         """
-        queries = self._queries(X, y, qid, group, query_vectors)
+        queries = self._queries(X, y, qid, group, query_vectors, query_text)
         return (NDCG @ 10).mean(self._predict(queries), queries.grades, queries.offsets)
 
     def __sklearn_tags__(self) -> Tags:
@@ -167,6 +175,7 @@ class LinearRanker(Ranker):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Float64:
         """Return one weight vector per query, for features as they were given (not as scaled).
 
@@ -177,7 +186,7 @@ class LinearRanker(Ranker):
             ranking by `predict`. Candidates for which that does not hold, because ``missing="mean"`` fills them, raise
             `DataError`.
         """
-        queries = self._queries(X, None, qid, group, query_vectors)
+        queries = self._queries(X, None, qid, group, query_vectors, query_text)
         weights = self._weights(queries)
         if self.missing == "mean":
             _check_not_filled(queries, weights)
@@ -199,20 +208,29 @@ def _check_not_filled(queries: QuerySet, weights: Float64) -> None:
         )
 
 
-def load(path: str | os.PathLike[str]) -> Ranker:
+def load(path: str | os.PathLike[str], *, encoder: EncoderSpec | None = None) -> Ranker:
     """Load a ranker that `Ranker.save` wrote. Its arrays are memory-mapped.
+
+    Parameters
+    ----------
+    path
+        The model folder.
+    encoder
+        The text encoder, if the ranker was trained with one that has no name, such as an object or a function.
+        Another encoder than that of training raises `kinrank.errors.EncoderError`.
 
     Raises
     ------
     kinrank.errors.StoreError
         If the folder is not a model, comes from a newer kinrank, or has changed since it was written.
     """
-    return from_record(read_model(path))
+    return from_record(read_model(path), encoder=encoder)
 
 
-def from_record(record: ModelRecord) -> Ranker:
-    """Return the fitted ranker of a model folder."""
-    ranker: Ranker = RANKERS[record.ranker].from_record(record)
+def from_record(record: ModelRecord, *, encoder: EncoderSpec | None = None) -> Ranker:
+    """Return the fitted ranker of a model folder; see `load`."""
+    changed = {} if encoder is None else {"encoder": encoder}
+    ranker: Ranker = RANKERS[record.ranker].from_record(record, **changed)
     return ranker
 
 

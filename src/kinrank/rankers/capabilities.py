@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
 from kinrank.rankers.local.explanation import Explanation
 
@@ -42,6 +43,7 @@ class Capabilities:
     merges: bool = _can("merges with a ranker fitted elsewhere")
     streams: bool = _can("trains from disk, block by block")
     vectors: bool = _can("uses query vectors")
+    text: bool = _can("encodes query texts by itself")
     missing: bool = _can("fills missing values")
 
     @classmethod
@@ -74,6 +76,7 @@ class Explainer(Protocol):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Sequence[Explanation]:
         """Explain the ranking of each query."""
         ...
@@ -89,6 +92,7 @@ class Weighted(Protocol):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Float64:
         """Return one weight vector per query."""
         ...

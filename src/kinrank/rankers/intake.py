@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kinrank.data.queryset import QuerySet, default_names
+from kinrank.data.texts import TEXT, QueryTexts, align_texts
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.errors import DataError
 
@@ -44,6 +45,7 @@ class QueryInput(BaseEstimator):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
         *,
         fitting: bool = False,
     ) -> QuerySet:
@@ -63,6 +65,9 @@ class QueryInput(BaseEstimator):
         if query_vectors is not None:
             vectors = align_vectors(queries, query_vectors)
             queries = queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
+        if query_text is not None:
+            texts = align_texts(queries, query_text)
+            queries = queries.replace(query_columns={**queries.query_columns, TEXT: texts})
         return queries
 
     def _from_arrays(

@@ -56,15 +56,15 @@ class Persistent(BaseEstimator):
             rejects the model if the scores differ.
         """
         check_is_fitted(self)
-        params = encode(self.get_params(deep=False), _PARTS)
+        params = encode(self.storable_params(), _PARTS)
         name = RANKERS.name_of(type(self))
         record = ModelRecord(name, params, self.feature_names_, __version__, self.get_state(), self.learned_from_)
         write_model(path, record, None if examples is None else (examples, self.predict(examples)))
 
     @classmethod
-    def from_record(cls, record: ModelRecord) -> Self:
-        """Return the fitted ranker that `save` wrote."""
-        ranker = cls(**decode(record.params, _PARTS))
+    def from_record(cls, record: ModelRecord, **changed: Any) -> Self:
+        """Return the fitted ranker that `save` wrote, with some parameters changed."""
+        ranker = cls(**{**decode(record.params, _PARTS), **changed})
         ranker.feature_names_ = record.feature_names
         ranker.n_features_in_ = len(record.feature_names)
         ranker.learned_from_ = record.learned_from
@@ -77,6 +77,11 @@ class Persistent(BaseEstimator):
         other.feature_names_, other.n_features_in_ = self.feature_names_, self.n_features_in_
         other.learned_from_ = self.learned_from_
         return other.set_state(self.get_state())
+
+    def storable_params(self) -> dict[str, Any]:
+        """Return the parameters as a model folder can hold them."""
+        params: dict[str, Any] = self.get_params(deep=False)
+        return params
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
         """Return which of these queries, by id, were training queries; None if that is unknown."""
@@ -97,7 +102,7 @@ def settings_of(ranker: Persistent) -> dict[str, Any]:
     >>> settings_of(KnnRanker(50, prior="global"))
     {'ranker': 'knn', 'settings': {'n_neighbors': 50, 'prior': 'global'}}
     """
-    own = encode(ranker.get_params(deep=False), _PARTS)
+    own = encode(ranker.storable_params(), _PARTS)
     defaults = encode(type(ranker)().get_params(deep=False), _PARTS)
     changed = {name: value for name, value in own.items() if value != defaults[name]}
     return {"ranker": RANKERS.name_of(type(ranker)), "settings": changed}

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from kinrank.arrays import Float32, State
 from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer, make_describer
 from kinrank.describe.spec import Spec
@@ -181,13 +182,14 @@ class CellRanker(NeighborRanker):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Self:
         """Learn from further judged queries without fitting again.
 
         Scaling, description and cells stay as fitted. Cells do not remember their queries: one that is added twice
         counts twice. Do not call this while another thread predicts.
         """
-        queries = self._queries(X, y, qid, group, query_vectors)
+        queries = self._queries(X, y, qid, group, query_vectors, query_text)
         return self._with_cells(self.plan_.sums([queries]))
 
     def forget(
@@ -198,13 +200,14 @@ class CellRanker(NeighborRanker):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Self:
         """Withdraw judged queries, given as they were learned: the same candidates and grades.
 
         What is left equals what the other queries alone would have given, up to rounding in float64. Cells do not
         remember their queries, so the caller must know that these were learned.
         """
-        queries = self._queries(X, y, qid, group, query_vectors)
+        queries = self._queries(X, y, qid, group, query_vectors, query_text)
         cell_of_query, _, each = self.plan_.locate(queries.replace(y=queries.grades))
         cells = self.training_set_.copy()
         cells.remove(cell_of_query, queries.qid, each)
@@ -220,12 +223,13 @@ class CellRanker(NeighborRanker):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Self:
         """Return a new ranker of other judged queries, with the scaling, description and cells of this one.
 
         Such rankers can be combined by `merge`, wherever and whenever they were fitted.
         """
-        queries = self._queries(X, y, qid, group, query_vectors)
+        queries = self._queries(X, y, qid, group, query_vectors, query_text)
         other = copy(self)
         other.training_set_ = CellStatistics.empty(self.training_set_.learner, len(self.qid_), self.n_features_in_)
         return other._with_cells(self.plan_.sums([queries]))

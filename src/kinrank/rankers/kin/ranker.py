@@ -11,19 +11,22 @@ from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.data.vectors import VECTORS, QueryVectors
+from kinrank.data.texts import QueryTexts
+from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
+from kinrank.describe.encoders import EncoderSpec
 from kinrank.describe.spec import Spec
 from kinrank.describe.within_query import relative_features
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.rankers.base import Prediction, Ranker
+from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.kin.blend import MEASURE, best_shares, standardized_columns
 from kinrank.rankers.kin.crossfit import assign_folds, out_of_fold, rows_of
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.local.texts import TextRanker
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global")
@@ -33,7 +36,7 @@ _PRIOR_STRENGTH = 0.1
 _SMOOTH = 11
 
 
-class KinRanker(Ranker):
+class KinRanker(TextRanker):
     """Boosted trees that see the score of the query's own model, blended with that model.
 
     Three ingredients, all learned from the judged queries:
@@ -59,8 +62,10 @@ class KinRanker(Ranker):
     trees : LambdaMART, optional
         Settings of the tree models; `n_trees` is the maximum.
     describe : str, list, dict, Describer or "auto"
-        How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates, and its
-        vector if there is one.
+        How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates and, if
+        there are texts or vectors, its text.
+    encoder : str, object or function, optional
+        How a query's text becomes a vector; see `KnnRanker`.
     reference : str or int, optional
         The feature (such as BM25) whose best candidates describe the query.
     group_column : str, optional
@@ -90,7 +95,9 @@ class KinRanker(Ranker):
     1.0
     """
 
-    _capabilities: ClassVar[Capabilities] = Capabilities(explains=True, novelty=True, vectors=True, missing=True)
+    _capabilities: ClassVar[Capabilities] = Capabilities(
+        explains=True, novelty=True, vectors=True, text=True, missing=True
+    )
 
     def __init__(
         self,
@@ -99,6 +106,7 @@ class KinRanker(Ranker):
         n_members: int = 4,
         trees: LambdaMART | None = None,
         describe: Spec | Describer = "auto",
+        encoder: EncoderSpec | None = "ngrams",
         reference: str | int | None = None,
         group_column: str | None = None,
         scale: Scale = "standard",
@@ -109,6 +117,7 @@ class KinRanker(Ranker):
         self.n_members = n_members
         self.trees = trees
         self.describe = describe
+        self.encoder = encoder
         self.reference = reference
         self.group_column = group_column
         self.scale = scale
@@ -119,7 +128,7 @@ class KinRanker(Ranker):
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
-        self._has_vectors = VECTORS in queries.query_columns
+        queries = self._fit_encoder(queries)
         fold = assign_folds(queries, self.n_members, self.group_column, self.seed)
         self.n_neighbors_ = self._choose_neighbors(queries, fold)
         self.local_ = self._local(self.n_neighbors_).fit(queries)
@@ -145,11 +154,11 @@ class KinRanker(Ranker):
     def _local(self, n_neighbors: int) -> KnnRanker:
         describe = self.describe
         if isinstance(describe, str) and describe == "auto":
-            blocks = "summaries+text" if self._has_vectors else "summaries"
-            describe = Describer(blocks, reference=self.reference, n_components=_COMPONENTS)
+            describe = Describer("auto", reference=self.reference, n_components=_COMPONENTS)
         return KnnRanker(
             n_neighbors,
             describe=describe,
+            encoder=None,  # queries come with their vectors
             reference=self.reference,
             neighbor_weights="gaussian",
             prior="global",
@@ -245,6 +254,7 @@ class KinRanker(Ranker):
 
     def _ingredients(self, queries: QuerySet) -> tuple[Float64, Float32 | None, Float64]:
         """Return the standardized score of each ingredient, what the trees saw, and the novelty of each query."""
+        queries = self.encoded(queries)
         scores = np.zeros((queries.n_rows, 3))
         scores[:, 1:], novelty = _linear_scores(self.local_, queries)
         table = None
@@ -260,9 +270,10 @@ class KinRanker(Ranker):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> list[KinExplanation]:
         """Explain each query: its kin, its weights, and what each ingredient adds to each score."""
-        queries = self._queries(X, None, qid, group, query_vectors)
+        queries = self.encoded(self._queries(X, None, qid, group, query_vectors, query_text))
         parts, table, novelty = self._ingredients(queries)
         blended = parts * self._shares
         trees = split_trees(self.members_, queries, blended[:, 0], table)
@@ -274,16 +285,19 @@ class KinRanker(Ranker):
     def get_state(self) -> State:
         """Return everything learned."""
         parts = {f"member{i}": model.get_state() for i, model in enumerate(self.members_)}
-        return nest(local=self.local_.get_state(), **parts) | {
-            "shares": self._shares,
-            "record": np.array([self.record_[name] for name in (*INGREDIENTS, "blend")] if self.record_ else []),
-            "n_neighbors": np.array(self.n_neighbors_),
-            "has_vectors": np.array(self._has_vectors),
-        }
+        return (
+            nest(local=self.local_.get_state(), **parts)
+            | self._encoder_state()
+            | {
+                "shares": self._shares,
+                "record": np.array([self.record_[name] for name in (*INGREDIENTS, "blend")] if self.record_ else []),
+                "n_neighbors": np.array(self.n_neighbors_),
+            }
+        )
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
-        self._has_vectors = bool(state["has_vectors"])
+        self._restore_encoder(state)
         self.n_neighbors_ = int(state["n_neighbors"])
         self.local_ = self._local(self.n_neighbors_).set_state(unnest(state, "local"))
         self.local_.feature_names_, self.local_.n_features_in_ = self.feature_names_, self.n_features_in_
@@ -311,7 +325,7 @@ def _linear_scores(local: KnnRanker, queries: QuerySet) -> tuple[Float64, Float6
 
     For a query without kin the global model replaces the local one.
     """
-    predicted = local.predict_with_novelty(queries)
+    predicted = local.predict_unchecked(queries)
     by_global = local.global_scores(queries)
     novelty = np.zeros(len(queries)) if predicted.novelty is None else predicted.novelty
     without_kin = rows_of(queries, novelty > local.highest_novelty)

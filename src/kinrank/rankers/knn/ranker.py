@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
+from kinrank.describe.encoders import EncoderSpec
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import Learner
@@ -26,6 +28,7 @@ from kinrank.rankers.knn.offline import OfflineModels
 from kinrank.rankers.local.base import Prior
 from kinrank.rankers.local.nearest import NeighborRanker, in_blocks
 from kinrank.rankers.local.neighborhoods import Neighborhoods
+from kinrank.rankers.local.texts import TextRanker
 from kinrank.rankers.local.training_sets import EditableTrainingSet
 from kinrank.store import nest, unnest
 
@@ -34,7 +37,7 @@ Mode = Literal["online", "offline-1", "offline-2"]
 _SAMPLE = 1000
 
 
-class KnnRanker(NeighborRanker):
+class KnnRanker(NeighborRanker, TextRanker):
     """A model per query, learned from its nearest judged queries.
 
     Parameters
@@ -53,7 +56,12 @@ class KnnRanker(NeighborRanker):
         which is for studies, not for serving.
     describe : str, list, dict or Describer
         How a query becomes a point: ``"mean"`` (the paper's), ``"summaries"``, ``"summaries+text"``...; see
-        `kinrank.describe.Describer`.
+        `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates and, if there are texts or vectors, its
+        text.
+    encoder : str, object or function, optional
+        How a query's text becomes a vector: ``"ngrams"`` (built in), ``"model2vec:NAME"``,
+        ``"sentence-transformers:NAME"``, ``"fastembed:NAME"``, an object with ``encode(list of str)``, or a function;
+        see `kinrank.describe.encoders.make_encoder`. Used if the queries have texts and no vectors.
     reference : str or int, optional
         The feature (BM25 in the paper) whose best candidates describe the query. Without one, the first candidates
         do, in the order given.
@@ -98,6 +106,7 @@ class KnnRanker(NeighborRanker):
         forgets=True,
         replaces=True,
         vectors=True,
+        text=True,
         missing=True,
     )
     training_set_: EditableTrainingSet
@@ -109,7 +118,8 @@ class KnnRanker(NeighborRanker):
         mode: Mode = "online",
         radius: float | None = None,
         learner: str | Learner = "rankrls",
-        describe: Spec | Describer = "summaries",
+        describe: Spec | Describer = "auto",
+        encoder: EncoderSpec | None = "ngrams",
         reference: str | int | None = None,
         index: str | NeighborIndex = "auto",
         neighbor_weights: str = "uniform",
@@ -124,6 +134,7 @@ class KnnRanker(NeighborRanker):
         self.radius = radius
         self.learner = learner
         self.describe = describe
+        self.encoder = encoder
         self.reference = reference
         self.index = index
         self.neighbor_weights = neighbor_weights
@@ -143,7 +154,7 @@ class KnnRanker(NeighborRanker):
             raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
 
     def _fit(self, queries: QuerySet) -> None:
-        points = self._fit_global(queries)
+        points = self._fit_global(self._fit_encoder(queries))
         self.qid_ = queries.qid
         self.index_ = make_index(self.index, *points.shape).fit(points)
         self._measure_distances()
@@ -174,6 +185,10 @@ class KnnRanker(NeighborRanker):
         return self.mode == "online"
 
     # --- ranking --------------------------------------------------------------------------------------------------
+
+    def points(self, queries: QuerySet) -> Float32:
+        """Return each query as a point: its description."""
+        return super().points(self.encoded(queries))
 
     def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
         """Return the judged queries near each point: the nearest `n_neighbors`, or all in the radius."""
@@ -231,13 +246,14 @@ class KnnRanker(NeighborRanker):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> Self:
         """Learn from further judged queries without fitting again.
 
         Scaling and description stay as fitted. Given those, every local model and the global one equal what fitting
         on all queries would give. Do not call this while another thread predicts.
         """
-        queries = self._queries(X, y, qid, group, query_vectors)
+        queries = self._queries(X, y, qid, group, query_vectors, query_text)
         known = np.isin(queries.qid, self.qid_)
         if known.any():
             raise DataError(f"query {queries.qid[known][0].item()!r} is known already: remove it first, then add it")
@@ -280,12 +296,13 @@ class KnnRanker(NeighborRanker):
 
     def get_state(self) -> State:
         """Return everything learned."""
-        state = super().get_state()
+        state = super().get_state() | self._encoder_state()
         return state if self.offline_ is None else state | nest(offline=self.offline_.get_state())
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         super().set_state(state)
+        self._restore_encoder(state)
         offline = unnest(state, "offline")
         self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None
         return self

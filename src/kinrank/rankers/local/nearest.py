@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
 from kinrank.errors import ParameterError
 from kinrank.learn.base import Learner
@@ -83,6 +84,10 @@ class NeighborRanker(LocalRanker):
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
         return [model for some in in_blocks(points) for model in self._learn_near(some)[1]]
 
+    def predict_unchecked(self, queries: QuerySet) -> Prediction:
+        """Score grouped queries that were checked already, such as by a ranker that this one is a part of."""
+        return self._predict_with_novelty(queries)
+
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
         learned = [self._learn_near(some) for some in in_blocks(self.points(queries))]
         near = Neighborhoods.concat(some for some, _ in learned)
@@ -114,9 +119,10 @@ class NeighborRanker(LocalRanker):
         qid: ArrayLike | None = None,
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
     ) -> list[Explanation]:
         """Explain each query: its neighbors, its weights next to the global ones, how new it is."""
-        queries = self._queries(X, None, qid, group, query_vectors)
+        queries = self._queries(X, None, qid, group, query_vectors, query_text)
         weights = self._weights(queries) if self.learner_.linear else [None] * len(queries)
         sources = self._sources(self.points(queries))
         return [
