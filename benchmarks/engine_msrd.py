@@ -1,8 +1,8 @@
-"""From a running engine to per-query ranking: MSRD indexed, logged, learned and ranked in Elasticsearch or OpenSearch.
+"""Index MSRD in Elasticsearch or OpenSearch, log features, learn, and rank with per-query weights.
 
-All features come from the engine (``examples/movies/features.toml``). The engine's own best global ``multi_match`` has
-its boosts and type chosen on the validation queries; so have KNN's and LightGBM's settings. Work is kept in
-``benchmarks/results/engine_msrd``, so that a run that was stopped goes on.
+All features come from the engine (``examples/movies/features.toml``). The boosts and the type of the engine's
+``multi_match`` baseline and the settings of KNN and LightGBM are chosen on the validation queries. Intermediate files
+are kept in ``benchmarks/results/engine_msrd``, so that an interrupted run can be resumed.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ MEASURE = NDCG @ 10
 WORKERS = 4
 CANDIDATES = 50
 PORTS = {"elasticsearch": 9260, "opensearch": 9270}
-Way = TypeVar("Way")
+Variant = TypeVar("Variant")
 
 
 def run(engine: str, queries: str) -> dict[str, object]:
-    """Index, log, learn, rank; what it gains, what it costs."""
+    """Run all steps and measure quality and cost."""
     work = CHECKOUT / "benchmarks" / "results" / "engine_msrd" / f"{engine}-{queries}"
     work.mkdir(parents=True, exist_ok=True)
     with running(engine) as address:
         figures: dict[str, object] = {"engine": engine, "queries": queries}
-        judged = prepared(work, None if queries == "all" else int(queries))
+        judged = prepare_queries(work, None if queries == "all" else int(queries))
         with connect(f"{address}/movies", MOVIES / "features.toml", timeout=60.0) as opened:
             assert isinstance(opened, LuceneEngine)
-            figures["indexing"] = indexed(opened, engine, work)
-            figures["logging against the bare client loop"] = throughput(opened, judged["test"])
+            figures["indexing"] = index_movies(opened, engine, work)
+            figures["logging relative to a client loop"] = throughput(opened, judged["test"])
             logged, figures["logging"] = log_all(opened, judged, work)
             figures["quality"], rankers = quality(logged, judged, address)
             figures["live re-ranking"] = live(opened, rankers["KNN Online"], logged["test"])
@@ -65,27 +65,27 @@ def run(engine: str, queries: str) -> dict[str, object]:
 
 @contextmanager
 def running(engine: str, nodes: int = 1) -> Iterator[str]:
-    """A server of our own, gone afterwards."""
-    words = [str(CHECKOUT / "scripts" / "engine")]
-    place = [engine, "--port", str(PORTS[engine])]
+    """Run a temporary server and yield its address."""
+    script = str(CHECKOUT / "scripts" / "engine")
+    server = [engine, "--port", str(PORTS[engine])]
     started = subprocess.run(
-        [*words, "start", *place, "--nodes", str(nodes)], check=True, stdout=subprocess.PIPE, text=True
+        [script, "start", *server, "--nodes", str(nodes)], check=True, stdout=subprocess.PIPE, text=True
     )
     try:
         yield started.stdout.strip()
     finally:
-        subprocess.run([*words, "stop", *place], check=True)
+        subprocess.run([script, "stop", *server], check=True)
 
 
-def prepared(work: Path, n_queries: int | None) -> dict[str, QuerySet]:
-    """The judged queries with their texts and vectors."""
+def prepare_queries(work: Path, n_queries: int | None) -> dict[str, QuerySet]:
+    """Return the judged queries with their texts and vectors."""
     if not (work / "vectors.parquet").exists():
         prepare(data_dir() / "text" / "msrd", work, n_queries)
     return {part: read_vectors(work / "vectors.parquet", read_judgments(work / f"{part}.tsv")) for part in PARTS}
 
 
-def indexed(engine: LuceneEngine, name: str, work: Path) -> dict[str, float]:
-    """Write the movies."""
+def index_movies(engine: LuceneEngine, name: str, work: Path) -> dict[str, float]:
+    """Index the movies and measure the time."""
     start = time.perf_counter()
     movies = (json.loads(line) for line in (work / "movies.jsonl").open())
     settings = json.loads((MOVIES / f"{name}.json").read_text())
@@ -98,93 +98,93 @@ def indexed(engine: LuceneEngine, name: str, work: Path) -> dict[str, float]:
 
 
 def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: int = 12) -> dict[str, object]:
-    """Queries a second of our log and of a loop that sends ready requests by the client, in turns."""
-    seconds: dict[str, list[float]] = {"bare loop": [], "ours, 1 worker": [], f"ours, {WORKERS} workers": []}
+    """Measure queries per second of our log and of a loop that sends the same requests with the client, in turns."""
+    seconds: dict[str, list[float]] = {"client loop": [], "kinrank, 1 worker": [], f"kinrank, {WORKERS} workers": []}
     logger = FeatureLogger(engine)
     for turn in range(turns + 1):
         some = judged[(turn * block) % max(1, len(judged) - block) :][:block]
-        requests = [bare_request(engine, query) for query in some]
+        requests = [captured_request(engine, query) for query in some]
         calls = {
-            "bare loop": lambda requests=requests: [send(engine, *request) for request in requests],
-            "ours, 1 worker": lambda some=some: list(logger.log(some, RetryingPool(1))),
-            f"ours, {WORKERS} workers": lambda some=some: list(logger.log(some, RetryingPool(WORKERS))),
+            "client loop": lambda requests=requests: [send(engine, *request) for request in requests],
+            "kinrank, 1 worker": lambda some=some: list(logger.log(some, RetryingPool(1))),
+            f"kinrank, {WORKERS} workers": lambda some=some: list(logger.log(some, RetryingPool(WORKERS))),
         }
-        calls["bare loop"]()  # whoever comes first finds the engine's caches as warm as the others do
+        calls["client loop"]()  # warm the engine's caches, so that the first variant has no disadvantage
         for name in in_turn(list(calls), turn):
             start = time.perf_counter()
             calls[name]()
-            if turn:  # the first one opens connections
+            if turn:  # the first turn opens connections
                 seconds[name].append(time.perf_counter() - start)
     rates = {name: block / float(np.median(times)) for name, times in seconds.items()}
     figures: dict[str, object] = {f"{name}, queries/s": round(rate, 1) for name, rate in rates.items()}
     figures |= {
-        f"{name}, ratio": round(float(np.median(np.array(seconds["bare loop"]) / times)), 3)
+        f"{name}, ratio": round(float(np.median(np.array(seconds["client loop"]) / times)), 3)
         for name, times in seconds.items()
-        if name != "bare loop"
+        if name != "client loop"
     }
     log_progress(str(figures))
     return figures
 
 
-def in_turn(ways: list[Way], turn: int) -> list[Way]:
-    """What is compared, each in each place equally often: nobody gains by coming last."""
-    first = turn % len(ways)
-    return ways[first:] + ways[:first]
+def in_turn(variants: list[Variant], turn: int) -> list[Variant]:
+    """Rotate the variants, so that each runs in each position equally often."""
+    first = turn % len(variants)
+    return variants[first:] + variants[:first]
 
 
-def bare_request(engine: LuceneEngine, query: QuerySet) -> tuple[str, dict[str, object], object]:
-    """The request that our log sends for a query, caught on its way."""
-    caught: list[tuple[str, dict[str, object], object]] = []
+def captured_request(engine: LuceneEngine, query: QuerySet) -> tuple[str, dict[str, object], object]:
+    """Return the request that a log sends for a query, without sending it."""
+    captured: list[tuple[str, dict[str, object], object]] = []
 
-    class CaughtError(Exception):
+    class CapturedError(Exception):
         pass
 
-    def catch(_: str, path: str, params: dict[str, object], body: object, __: float) -> object:
-        caught.append((path, params, body))
-        raise CaughtError
+    def capture(_: str, path: str, params: dict[str, object], body: object, __: float) -> object:
+        captured.append((path, params, body))
+        raise CapturedError
 
     features = engine.features
-    features("warm", ["0"], vector=query.query_columns["vector"][0])  # fields are checked once
-    engine._send = catch  # type: ignore[method-assign]
+    features("warm", ["0"], vector=query.query_columns["vector"][0])  # checks the fields, once
+    engine._send = capture  # type: ignore[method-assign]
     try:
         features(str(query.query_columns["text"][0]), query.doc_id.tolist(), vector=query.query_columns["vector"][0])
-    except CaughtError:
+    except CapturedError:
         pass
     finally:
         del engine._send
-    return caught[0]
+    return captured[0]
 
 
 def send(engine: LuceneEngine, path: str, params: dict[str, object], body: object) -> object:
-    """What the official client alone would do."""
+    """Send a request with the official client only."""
     if engine.name == "opensearch":
         return engine.client.transport.perform_request("POST", path, params=params, body=body)
     headers = {"accept": "application/json", "content-type": "application/json"}
     return engine.client.perform_request("POST", path, params=params, headers=headers, body=body).body
 
 
-def made_of(engine: str, features: FeatureSet | None) -> dict[str, object]:
-    """What a log depends on beside the movies and the judgments: ``"elasticsearch 8.12.2"``, features, index."""
+def log_inputs(engine: str, features: FeatureSet | None) -> dict[str, object]:
+    """Return what a log depends on besides the movies and judgments: engine and version, features, index settings."""
     assert features is not None
     settings = json.loads((MOVIES / f"{engine.split()[0]}.json").read_text())
     return {"engine": engine, "features": features.fingerprint, "index": settings}
 
 
-def forget_other_logs(work: Path, now: dict[str, object]) -> None:
-    """Delete what was logged of anything else; what is there is what ``logged.json`` says."""
+def delete_outdated_logs(work: Path, inputs: dict[str, object]) -> None:
+    """Delete logs that were made from other inputs than those in ``logged.json``."""
     note = work / "logged.json"
-    if note.exists() and json.loads(note.read_text()) == now:
+    if note.exists() and json.loads(note.read_text()) == inputs:
         return
     for part in PARTS:
         (work / f"{part}.parquet").unlink(missing_ok=True)
-    note.write_text(json.dumps(now))
+    note.write_text(json.dumps(inputs))
 
 
 def log_all(
     engine: LuceneEngine, judged: dict[str, QuerySet], work: Path
 ) -> tuple[dict[str, QuerySet], dict[str, object]]:
-    """Features of all judged queries, and how long it took."""
-    forget_other_logs(work, made_of(engine.health().engine, engine.feature_set))
+    """Log the features of all judged queries and measure the time."""
+    delete_outdated_logs(work, log_inputs(engine.health().engine, engine.feature_set))
     figures: dict[str, object] = {"workers": WORKERS}
     start, n_queries = time.perf_counter(), 0
     counted: dict[str, int] = {"queries": 0, "documents": 0, "absent_documents": 0}
@@ -192,9 +192,9 @@ def log_all(
         out = work / f"{part}.parquet"
         if not out.exists():
             pool = RetryingPool(WORKERS)
-            book = ResumableLog(out, judged[part], FeatureLogger(engine))
-            shutil.rmtree(book.folder, ignore_errors=True)  # parts of a stopped run are of an index that is gone
-            counts = book.write(pool, lambda _: None)
+            log = ResumableLog(out, judged[part], FeatureLogger(engine))
+            shutil.rmtree(log.folder, ignore_errors=True)  # parts of an interrupted run, whose index was deleted
+            counts = log.write(pool, lambda _: None)
             n_queries += len(judged[part])
             for name in counted:
                 counted[name] += getattr(counts, name)
@@ -211,7 +211,7 @@ def log_all(
 def quality(
     logged: dict[str, QuerySet], judged: dict[str, QuerySet], address: str
 ) -> tuple[dict[str, object], dict[str, Ranker]]:
-    """NDCG@10 on the test queries: the engine alone, one model, a model per query, trees."""
+    """Measure NDCG@10 on the test queries: the engine alone, one model, a model per query, trees."""
     train, vali, test = (logged[part] for part in PARTS)
     tuned = tune_multi_match(vali)
     log_progress(f"multi_match chosen on validation: {tuned}")
@@ -239,7 +239,7 @@ def quality(
 
 
 def tune_multi_match(vali: QuerySet) -> dict[str, object]:
-    """Boosts, type and tie breaker by coordinate ascent. Scores of fields are logged, so no engine is asked."""
+    """Choose boosts, type and tie breaker by coordinate ascent on the logged scores of the fields."""
     X = vali.X[:, [vali.feature_names.index(field) for field in FIELDS]].astype(np.float64)
 
     def scores(boosts: list[float], tie: float | None) -> np.ndarray:
@@ -267,7 +267,7 @@ def tune_multi_match(vali: QuerySet) -> dict[str, object]:
 
 
 def engine_scores(address: str, tuned: dict[str, object], judged: QuerySet, test: QuerySet) -> np.ndarray:
-    """What the engine itself gives to the judged documents under the chosen multi_match."""
+    """Return the engine's scores of the judged documents for the chosen multi_match."""
     kind = ", ".join(f"{name} = {json.dumps(tuned[name])}" for name in ("type", "tie_breaker") if name in tuned)
     features = FeatureSet.parse(f"[features]\nown = {{ multi_match = {json.dumps(tuned['fields'])}, {kind} }}")
     with connect(f"{address}/movies", features, timeout=60.0) as engine:
@@ -278,7 +278,7 @@ def engine_scores(address: str, tuned: dict[str, object], judged: QuerySet, test
 
 
 def choose_knn(train: QuerySet, vali: QuerySet) -> KnnRanker:
-    """Neighbors, kernel and prior that are best on validation queries."""
+    """Choose neighbors, kernel and prior on the validation queries."""
     ranker = KnnRanker(describe=Describer("summaries+text", reference="best", n_components=46)).fit(train)
     grid = product((100, 200, 400, 800), ("uniform", "gaussian"), (None, 0.02, 0.1))
 
@@ -289,7 +289,7 @@ def choose_knn(train: QuerySet, vali: QuerySet) -> KnnRanker:
 
 
 def knn_settings(k: int, kernel: str, strength: float | None) -> dict[str, object]:
-    """Settings of a KNN ranker."""
+    """Return the settings of a KNN ranker."""
     prior = {"prior": "none"} if strength is None else {"prior": "global", "prior_strength": strength}
     return {"n_neighbors": min(k, 800), "neighbor_weights": kernel, **prior}
 
@@ -298,8 +298,8 @@ def knn_settings(k: int, kernel: str, strength: float | None) -> dict[str, objec
 
 
 def live(engine: LuceneEngine, ranker: KnnRanker, test: QuerySet, n_queries: int = 300) -> dict[str, object]:
-    """Milliseconds of the bare search, and of search, features, local model and ranked hits."""
-    bare, whole = [], []
+    """Measure the time of a search, and of a search with features, local model and ranking."""
+    search, reranked = [], []
     for number, query in enumerate(test[: n_queries + 10]):
         text, vector = str(query.query_columns["text"][0]), query.query_columns["vector"][0]
         calls = {
@@ -312,15 +312,15 @@ def live(engine: LuceneEngine, ranker: KnnRanker, test: QuerySet, n_queries: int
             found[name] = calls[name]()
             seconds[name] = time.perf_counter() - start
         if len(found["search"]):
-            bare.append(seconds["search"])
-            whole.append(seconds["re-ranked"])
-    return {"candidates": CANDIDATES, "queries": len(bare[10:])} | compared(
-        bare[10:], whole[10:], "search", "re-ranked"
+            search.append(seconds["search"])
+            reranked.append(seconds["re-ranked"])
+    return {"candidates": CANDIDATES, "queries": len(search[10:])} | compared(
+        search[10:], reranked[10:], "search", "re-ranked"
     )
 
 
 def rerank(engine: LuceneEngine, ranker: KnnRanker, text: str, vector: np.ndarray) -> list[str]:
-    """Candidates of the engine, ranked by the query's own model."""
+    """Return the engine's candidates, ranked by the model of the query."""
     hits, X = engine.search_features(text, size=CANDIDATES, vector=vector)
     if not len(hits):
         return []
@@ -334,7 +334,7 @@ def rerank(engine: LuceneEngine, ranker: KnnRanker, text: str, vector: np.ndarra
 def applied(
     engine: LuceneEngine, rankers: dict[str, Ranker], test: QuerySet, n_queries: int = 1000
 ) -> dict[str, object]:
-    """Whether the engine orders documents as our scores do, and what that costs over fixed weights."""
+    """Check that the engine orders documents as our scores do, and measure the time relative to fixed weights."""
     some = test[:n_queries]
     weights = rankers["KNN Online"].weights(some)
     fixed = rankers["Single RankRLS"].weights(some)
@@ -343,11 +343,11 @@ def applied(
         text, vector = str(query.query_columns["text"][0]), query.query_columns["vector"][0]
         ids = query.doc_id.tolist()
         hits = engine.apply(text, weights[number], size=len(ids), vector=vector, doc_ids=ids)
-        assert sorted(hits.doc_id.tolist()) == sorted(ids), f"{text!r}: not the documents that were asked for"
-        # Features of this index: a fuzzy clause scores a little otherwise when segments are cut otherwise.
+        assert sorted(hits.doc_id.tolist()) == sorted(ids), f"{text!r}: other documents than requested"
+        # Compute features again: scores of a fuzzy clause change slightly when segments are merged.
         scores = engine.features(text, ids, vector=vector).astype(np.float64) @ weights[number]
         ranked = scores[[ids.index(doc_id) for doc_id in hits.doc_id.tolist()]]
-        # By how much of the spread of scores a document stands before a better one.
+        # The largest inversion, relative to the range of scores.
         wrong = float(max(0.0, np.max(np.diff(ranked), initial=0.0)) / max(np.ptp(scores), 1e-12))
         same += wrong <= 1e-5
         worst = max(worst, wrong)
@@ -359,21 +359,21 @@ def applied(
     orders = {
         "queries": len(some),
         "same order, ties aside": same,
-        "worst inversion, of the spread": float(f"{worst:.2g}"),
+        "worst inversion, of the range": float(f"{worst:.2g}"),
     }
     negative = {"share of negative weights": round(float((weights < 0).mean()), 3)}
     return orders | negative | compared(global_[10:], own[10:], "fixed weights", "own weights")
 
 
-def compared(baseline: list[float], ours: list[float], first: str, second: str) -> dict[str, object]:
-    """Milliseconds of two calls, and their ratio."""
+def compared(baseline: list[float], measured: list[float], first: str, second: str) -> dict[str, object]:
+    """Return the percentiles of two calls in milliseconds, and their ratios."""
     figures: dict[str, object] = {}
     for percentile in (50, 99):
-        one, other = (float(np.percentile(times, percentile)) * 1000 for times in (baseline, ours))
+        first_ms, second_ms = (float(np.percentile(times, percentile)) * 1000 for times in (baseline, measured))
         figures |= {
-            f"{first}, p{percentile} ms": round(one, 2),
-            f"{second}, p{percentile} ms": round(other, 2),
-            f"added, p{percentile} ms": round(other - one, 2),
-            f"ratio, p{percentile}": round(other / one, 3),
+            f"{first}, p{percentile} ms": round(first_ms, 2),
+            f"{second}, p{percentile} ms": round(second_ms, 2),
+            f"added, p{percentile} ms": round(second_ms - first_ms, 2),
+            f"ratio, p{percentile}": round(second_ms / first_ms, 3),
         }
     return figures

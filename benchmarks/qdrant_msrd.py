@@ -1,9 +1,9 @@
-"""Per-query weights in Qdrant on movie search: the order of our scores, as fast as fixed weights.
+"""Rank movie search in Qdrant with per-query weights: the order of our scores, as fast as fixed weights.
 
-MSRD in a running Qdrant (``scripts/engine start qdrant``, done here): a dense vector, two sparse vectors of title and
-overview (idf of shared words) and three payload fields (logarithms) are six features, computed here as the server
-computes them. Single and KNN Online learn from the judged training queries; for 1,000 test queries the formula query
-ranks the judged candidates with the query's own weights and, in turn, with the global ones.
+The benchmark starts a Qdrant server and indexes MSRD. A dense vector, two sparse vectors of title and overview (idf of
+shared words) and three payload fields (logarithms) give six features, computed here as the server does. Single and KNN
+Online learn from the judged training queries. For 1,000 test queries, the formula query ranks the judged candidates
+with per-query weights and with the global weights, in turns.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ KNN = {"n_neighbors": 400, "neighbor_weights": "gaussian", "describe": "summarie
 
 
 def run() -> dict[str, object]:
-    """NDCG@10 of both rankers, whether the orders agree, and milliseconds of both kinds of request."""
+    """Measure NDCG@10 of both rankers, agreement of the orders, and times of both kinds of requests."""
     movies = Movies()
     parts = {part: movies.features(queries) for part, queries in msrd().items()}
     single = SingleRanker("rankrls").fit(parts["train"])
     knn = KnnRanker(reference="title", **KNN).fit(parts["train"])
     quality = {name: per_query(ranker, parts["test"]) for name, ranker in {"Single": single, "KNN": knn}.items()}
     log_progress(f"Single {quality['Single'].mean():.4f}, KNN {quality['KNN'].mean():.4f}")
-    asked = parts["test"][np.linspace(0, len(parts["test"]) - 1, QUERIES).astype(np.int64)]
+    some = parts["test"][np.linspace(0, len(parts["test"]) - 1, QUERIES).astype(np.int64)]
     with server() as client:
         movies.index(client)
         log_progress("indexed")
         with httpx.Client() as http:
-            agreement, times = ask(http, movies, asked, knn.weights(asked), single.weights(asked[:1])[0])
+            agreement, times = send_all(http, movies, some, knn.weights(some), single.weights(some[:1])[0])
     return {
         "quality": {name: row(values, quality["Single"]) for name, values in quality.items()},
-        "queries": len(asked),
+        "queries": len(some),
         "same order": agreement,
         "server, ms": compared(times, "server"),
         "caller, ms": compared(times, "caller"),
@@ -62,20 +62,22 @@ def run() -> dict[str, object]:
 
 
 def compared(times: dict[str, list[tuple[float, float]]], clock: str) -> dict[str, object]:
-    """Both kinds of request by one clock, and their ratio."""
+    """Return the times of both kinds of requests by one clock, and their ratio."""
     column = ("caller", "server").index(clock)
-    own, fixed = (spread(np.array(times[name][WARM:])[:, column] * 1000) for name in ("own weights", "fixed weights"))
+    own, fixed = (
+        percentiles(np.array(times[name][WARM:])[:, column] * 1000) for name in ("own weights", "fixed weights")
+    )
     ratio = {name: round(own[name] / fixed[name], 3) for name in own}
     return {"own weights": own, "fixed weights": fixed, "own against fixed": ratio}
 
 
-def spread(times: np.ndarray) -> dict[str, float]:
-    """The middle and the end of some times."""
+def percentiles(times: np.ndarray) -> dict[str, float]:
+    """Return the median and the 99th percentile."""
     return {"median": round(float(np.median(times)), 3), "p99": round(float(np.quantile(times, 0.99)), 3)}
 
 
 class Movies:
-    """The collection: vectors and fields of each movie, the same for queries, and features from both."""
+    """Vectors and fields of movies and queries, and the features computed from both."""
 
     def __init__(self) -> None:
         folder = data_dir() / "text" / "msrd"
@@ -96,18 +98,18 @@ class Movies:
         self.texts = query_texts(folder)
 
     def words(self, texts: list[str]) -> sparse.csr_matrix:
-        """The idf of each word of each text."""
+        """Return the idf of each word of each text."""
         return (self.vectorizer.transform(texts) @ sparse.diags(self.idf)).tocsr()
 
-    def asked(self, queries: QuerySet) -> sparse.csr_matrix:
-        """Each word of each query, once."""
+    def query_words(self, queries: QuerySet) -> sparse.csr_matrix:
+        """Return the distinct words of each query."""
         return self.vectorizer.transform([self.texts[str(qid)] for qid in queries.qid.tolist()]).tocsr()
 
     def features(self, queries: QuerySet) -> QuerySet:
-        """The six features of every judged row, as the server computes them."""
+        """Compute the six features of every judged document, as the server does."""
         place = np.array([self.position[str(doc)] for doc in queries.doc_id.tolist()])
         query = np.repeat(np.arange(len(queries)), queries.sizes)
-        words = self.asked(queries)
+        words = self.query_words(queries)
         vectors = queries.query_columns["vector"]
         columns = [np.einsum("ij,ij->i", vectors[query], self.dense[place])]
         columns += [
@@ -117,7 +119,7 @@ class Movies:
         return queries.replace(X=np.column_stack(columns).astype(np.float32), feature_names=FEATURES)
 
     def index(self, client: QdrantClient) -> None:
-        """Write all movies; the position of a movie is its id."""
+        """Index all movies. The position of a movie is its id."""
         client.create_collection(
             "movies",
             vectors_config={"dense": models.VectorParams(size=self.dense.shape[1], distance=models.Distance.DOT)},
@@ -135,21 +137,21 @@ class Movies:
         client.upload_points("movies", points, batch_size=512, wait=True)
 
     def clauses(self, query: QuerySet, words: sparse.csr_matrix, places: list[int]) -> dict[str, Any]:
-        """The clauses of one query, filtered to its candidates."""
+        """Return the clauses of a query, filtered to its candidates."""
         vectors: dict[str, Any] = {"dense": query.query_columns["vector"][0].tolist()}
         vectors |= {name: sparse_vector(words) for name in self.sparse}
         common = {"limit": len(places), "filter": {"must": [{"has_id": places}]}}
         return {name: {"query": vectors[name], "using": name, **common} for name in vectors} | {f: f for f in FIELDS}
 
 
-def ask(
+def send_all(
     http: httpx.Client, movies: Movies, queries: QuerySet, weights: np.ndarray, fixed: np.ndarray
 ) -> tuple[dict[str, object], dict[str, list[tuple[float, float]]]]:
-    """Every query with its own weights and with fixed ones, in turn; each answer against our own scores."""
+    """Send every query with its own and with fixed weights, and compare the orders with our scores."""
     times: dict[str, list[tuple[float, float]]] = {"own weights": [], "fixed weights": []}
     worst, same = 0.0, {"own weights": 0, "fixed weights": 0}
     target = TARGETS.make("qdrant-formula(limit=1000)")
-    words = movies.asked(queries)
+    words = movies.query_words(queries)
     for number, query in enumerate(queries):
         places = [movies.position[str(doc)] for doc in query.doc_id.tolist()]
         clauses = movies.clauses(query, words[number], places)
@@ -163,23 +165,23 @@ def ask(
             gap = float(np.max(np.diff(theirs), initial=0.0) / max(1e-9, np.ptp(theirs)))
             worst = max(worst, gap)
             same[name] += len(found) == len(set(places)) and gap < 1e-5
-    return {**same, "worst inversion, of the spread of scores": float(f"{worst:.1g}")}, times
+    return {**same, "worst inversion, of the range of scores": float(f"{worst:.1g}")}, times
 
 
 def timed(http: httpx.Client, request: dict[str, Any]) -> tuple[list[dict[str, Any]], tuple[float, float]]:
-    """The points of an answer, and the seconds to it by the caller's clock and by the server's own.
+    """Return the points of the response, and the seconds it took for the caller and in the server.
 
-    The caller's hold some 40 ms of waiting for an acknowledgment that neither side sends at once; they say little.
+    The caller's time includes about 40 ms of delayed acknowledgment, so it is less informative.
     """
     start = time.perf_counter()
-    answer = http.post(f"{URL}/collections/movies/points/query", json=request)
+    response = http.post(f"{URL}/collections/movies/points/query", json=request)
     elapsed = time.perf_counter() - start
-    said = answer.raise_for_status().json()
-    return said["result"]["points"], (elapsed, said["time"])
+    body = response.raise_for_status().json()
+    return body["result"]["points"], (elapsed, body["time"])
 
 
 def query_texts(folder: Path) -> dict[str, str]:
-    """What was asked, by query id."""
+    """Return the texts of queries by query id."""
     with gzip.open(folder / "movies-judgments.tsv.gz", "rt") as lines:
         next(lines)
         cells = (line.split("\t") for line in lines)
@@ -187,18 +189,18 @@ def query_texts(folder: Path) -> dict[str, str]:
 
 
 def sparse_vector(row: sparse.csr_matrix) -> dict[str, list[Any]]:
-    """One row as Qdrant takes it."""
+    """Return a row in the form of Qdrant."""
     return {"indices": row.indices.tolist(), "values": row.data.tolist()}
 
 
 @contextmanager
 def server() -> Iterator[QdrantClient]:
-    """A Qdrant that is gone afterwards."""
-    words = [str(ROOT / "scripts" / "engine"), "start", "qdrant", f"--port={PORT}"]
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    """Run a temporary Qdrant server."""
+    script, options = str(ROOT / "scripts" / "engine"), ["qdrant", f"--port={PORT}"]
+    subprocess.run([script, "start", *options], check=True, stdout=subprocess.DEVNULL)
     try:
         client = QdrantClient(url=URL, check_compatibility=False, timeout=60)
         yield client
         client.close()
     finally:
-        subprocess.run([words[0], "stop", *words[2:]], check=True)
+        subprocess.run([script, "stop", *options], check=True)

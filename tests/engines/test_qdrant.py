@@ -1,4 +1,4 @@
-"""Per-query weights in a running Qdrant: its order is the order of our own scores."""
+"""Per-query weights in a running Qdrant give the order of our scores."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from tests.engines.target_cases import CASES
 pytestmark = pytest.mark.engine
 
 ROOT = Path(__file__).parents[2]
-# Each worker of the test run has a server of its own, with two ports.
+# Each pytest worker has its own server, with two ports.
 PORT = 16633 + 2 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 COLLECTION = "movies"
 DOCUMENTS, QUERIES, WORDS = 120, 60, 40
 FEATURES = ("title", "plot", "words", "votes")
 CLAUSES = ("plot", "title", "words")
-"""Prefetches, in another order than the features."""
+"""Prefetched features, in a different order than the features."""
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[QdrantClient]:
-    """A server of its own, gone when the tests are done."""
-    engine = [ROOT / "scripts" / "engine"]
+    """Client of a temporary server."""
+    script = ROOT / "scripts" / "engine"
     environment = {**os.environ, "PYTHON": sys.executable}
-    subprocess.run([*engine, "start", "qdrant", f"--port={PORT}"], check=True, env=environment)
+    subprocess.run([script, "start", "qdrant", f"--port={PORT}"], check=True, env=environment)
     try:
-        # The client is newer than the server, which the requests here do not notice.
+        # The client is newer than the server, which does not matter for the requests of these tests.
         opened = QdrantClient(url=f"http://127.0.0.1:{PORT}", check_compatibility=False)
         yield opened
         opened.close()
     finally:
-        subprocess.run([*engine, "stop", "qdrant", f"--port={PORT}"], check=True, env=environment)
+        subprocess.run([script, "stop", "qdrant", f"--port={PORT}"], check=True, env=environment)
 
 
 @dataclass(frozen=True)
-class World:
-    """Documents and queries whose features are known without the server."""
+class Collection:
+    """Judged queries with features computed without the server, and the vectors of the queries."""
 
     queries: QuerySet
     title: NDArray[np.float32]
@@ -56,16 +56,16 @@ class World:
     words: list[int]
 
     def prefetches(self, query: int, **settings: Any) -> dict[str, Any]:
-        """The clauses of a query."""
+        """Return the clauses of a query."""
         sparse = {"indices": [self.words[query]], "values": [2.0]}
         vectors = {"title": self.title[query].tolist(), "plot": self.plot[query].tolist(), "words": sparse}
-        found = {name: {"query": vectors[name], "using": name, "limit": DOCUMENTS, **settings} for name in CLAUSES}
-        return {**found, "votes": "counts.votes"}
+        clauses = {name: {"query": vectors[name], "using": name, "limit": DOCUMENTS, **settings} for name in CLAUSES}
+        return {**clauses, "votes": "counts.votes"}
 
 
 @pytest.fixture(scope="module")
-def world(client: QdrantClient) -> World:
-    """Half of the queries want votes, half want none; every third document has no votes at all."""
+def collection(client: QdrantClient) -> Collection:
+    """Half of the queries prefer many votes, half prefer few. Every third document has no votes."""
     rng = np.random.default_rng(0)
     title, plot = (_unit(rng.standard_normal((DOCUMENTS, 8))) for _ in range(2))
     words, votes = rng.integers(0, WORDS, DOCUMENTS), rng.uniform(0, 5, DOCUMENTS) * (np.arange(DOCUMENTS) % 3 > 0)
@@ -88,38 +88,38 @@ def world(client: QdrantClient) -> World:
         for document in range(DOCUMENTS)
     ]
     client.upsert(COLLECTION, points, wait=True)
-    asked_title, asked_plot = (_unit(rng.standard_normal((QUERIES, 8))) for _ in range(2))
-    asked_words = rng.integers(0, WORDS, QUERIES)
+    query_title, query_plot = (_unit(rng.standard_normal((QUERIES, 8))) for _ in range(2))
+    query_words = rng.integers(0, WORDS, QUERIES)
     X = np.stack(
         [
-            asked_title @ title.T,
-            asked_plot @ plot.T,
-            3.0 * (asked_words[:, None] == words),
+            query_title @ title.T,
+            query_plot @ plot.T,
+            3.0 * (query_words[:, None] == words),
             np.tile(votes, (QUERIES, 1)),
         ],
         axis=-1,
     )
-    wants = np.where(np.arange(QUERIES)[:, None] % 2, [1.0, 3.0, 0.2, 0.3], [3.0, 1.0, 0.5, -0.3])
-    y = (np.einsum("qdf,qf->qd", X, wants) > 1.0).astype(np.float32)
-    # What is known of a query is its type, so that its neighbors are of its type.
-    kinds = (np.arange(QUERIES) % 2).astype(np.float32)[:, None]
+    preferences = np.where(np.arange(QUERIES)[:, None] % 2, [1.0, 3.0, 0.2, 0.3], [3.0, 1.0, 0.5, -0.3])
+    y = (np.einsum("qdf,qf->qd", X, preferences) > 1.0).astype(np.float32)
+    # Queries are described by their type, so that neighbors have the same type.
+    types = (np.arange(QUERIES) % 2).astype(np.float32)[:, None]
     queries = QuerySet.from_arrays(
         X.reshape(-1, 4),
         y.ravel(),
         group=np.full(QUERIES, DOCUMENTS),
         doc_id=np.tile(np.arange(DOCUMENTS), QUERIES),
         feature_names=FEATURES,
-        query_columns={"vector": kinds},
+        query_columns={"vector": types},
     )
-    return World(queries, asked_title, asked_plot, asked_words.tolist())
+    return Collection(queries, query_title, query_plot, query_words.tolist())
 
 
 @pytest.fixture(scope="module")
-def weights(world: World) -> NDArray[np.float64]:
-    """Those of a local ranker: of both signs for the votes."""
-    found: NDArray[np.float64] = KnnRanker(20, describe="text").fit(world.queries).weights(world.queries)
-    assert found[:, 3].min() < 0 < found[:, 3].max()
-    return found
+def weights(collection: Collection) -> NDArray[np.float64]:
+    """Weights of a local ranker, of both signs for the votes."""
+    local: NDArray[np.float64] = KnnRanker(20, describe="text").fit(collection.queries).weights(collection.queries)
+    assert local[:, 3].min() < 0 < local[:, 3].max()
+    return local
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -133,46 +133,49 @@ def ranked(client: QdrantClient, request: dict[str, Any]) -> list[models.ScoredP
     return found.points
 
 
-def request_for(world: World, weights: NDArray[np.float64], query: int, **settings: Any) -> dict[str, Any]:
+def request_for(collection: Collection, weights: NDArray[np.float64], query: int, **settings: Any) -> dict[str, Any]:
     named = dict(zip(FEATURES, weights[query].tolist(), strict=True))
     made: dict[str, Any] = TARGETS.make(f"qdrant-formula(limit={DOCUMENTS})").request(
-        named, world.prefetches(query, **settings)
+        named, collection.prefetches(query, **settings)
     )
     return made
 
 
-def test_the_order_is_that_of_our_scores(client: QdrantClient, world: World, weights: NDArray[np.float64]) -> None:
+def test_order_is_that_of_our_scores(
+    client: QdrantClient, collection: Collection, weights: NDArray[np.float64]
+) -> None:
     for query in range(QUERIES):
-        ours = world.queries[query].X @ weights[query]
-        points = ranked(client, request_for(world, weights, query))
+        expected = collection.queries[query].X @ weights[query]
+        points = ranked(client, request_for(collection, weights, query))
         assert sorted(point.id for point in points) == list(range(DOCUMENTS))
-        theirs = ours[[point.id for point in points]]
-        np.testing.assert_allclose([point.score for point in points], theirs, atol=1e-5)
-        assert np.all(np.diff(theirs) <= 1e-5), "ties aside"
+        ranked_scores = expected[[point.id for point in points]]
+        np.testing.assert_allclose([point.score for point in points], ranked_scores, atol=1e-5)
+        assert np.all(np.diff(ranked_scores) <= 1e-5)
 
 
-def test_only_the_candidates_are_ranked(client: QdrantClient, world: World, weights: NDArray[np.float64]) -> None:
+def test_filter_restricts_the_ranking_to_candidates(
+    client: QdrantClient, collection: Collection, weights: NDArray[np.float64]
+) -> None:
     candidates = [3, 14, 15, 92, 65, 35, 89, 79]
     for query in range(0, QUERIES, 10):
-        only = {"filter": {"must": [{"has_id": candidates}]}}
-        points = ranked(client, request_for(world, weights, query, **only))
-        ours = (world.queries[query].X @ weights[query])[candidates]
-        assert [point.id for point in points] == [candidates[place] for place in np.argsort(-ours)]
+        candidates_only = {"filter": {"must": [{"has_id": candidates}]}}
+        points = ranked(client, request_for(collection, weights, query, **candidates_only))
+        expected = (collection.queries[query].X @ weights[query])[candidates]
+        assert [point.id for point in points] == [candidates[place] for place in np.argsort(-expected)]
 
 
-def test_what_a_prefetch_did_not_return_scores_nothing_there(client: QdrantClient, world: World) -> None:
+def test_point_that_a_prefetch_does_not_return_gets_0_from_it(client: QdrantClient, collection: Collection) -> None:
     weights = np.tile([1.0, 1.0, 0.0, 0.0], (QUERIES, 1))
-    points = ranked(client, request_for(world, weights, 0, limit=5))
-    X = world.queries[0].X
+    points = ranked(client, request_for(collection, weights, 0, limit=5))
+    X = collection.queries[0].X
     best = {name: set(np.argsort(-X[:, column])[:5].tolist()) for column, name in enumerate(FEATURES[:2])}
     for point in points:
         kept = [X[point.id, column] * (point.id in best[name]) for column, name in enumerate(FEATURES[:2])]
         assert point.score == pytest.approx(sum(kept), abs=1e-5)
 
 
-def test_this_server_ignores_the_weights_of_ranks(client: QdrantClient, world: World) -> None:
-    """Why `qdrant-rrf` says 1.17: an older server answers as if there were none."""
-    prefetches = {name: clause for name, clause in world.prefetches(0).items() if name != "votes"}
+def test_server_before_1_17_ignores_rrf_weights(client: QdrantClient, collection: Collection) -> None:
+    prefetches = {name: clause for name, clause in collection.prefetches(0).items() if name != "votes"}
     one, other = (
         ranked(client, TARGETS.make("qdrant-rrf").request(dict(zip(prefetches, weights, strict=True)), prefetches))
         for weights in ([1.0, 1.0, 1.0], [100.0, 1.0, 0.0])
@@ -180,8 +183,7 @@ def test_this_server_ignores_the_weights_of_ranks(client: QdrantClient, world: W
     assert [point.score for point in one] == [point.score for point in other]
 
 
-def test_the_golden_request_is_understood(client: QdrantClient) -> None:
-    """It names vectors of another collection, so a collection of that form is made for it."""
+def test_server_accepts_the_golden_request(client: QdrantClient) -> None:
     client.create_collection(
         "golden",
         vectors_config={"text": models.VectorParams(size=2, distance=models.Distance.DOT)},
