@@ -11,7 +11,7 @@ from kinrank.errors import ParameterError
 
 
 def described(queries: QuerySet, top: int = 50) -> np.ndarray:
-    """The mean features of each query's top documents by the reference column, as in Geng et al."""
+    """Return the mean features of the top documents of each query by the reference feature, as in Geng et al."""
     return np.array([query.X[np.argsort(-query.X[:, 0])[:top]].mean(axis=0) for query in queries])
 
 
@@ -21,18 +21,18 @@ def centered(queries: QuerySet, values: np.ndarray) -> np.ndarray:
 
 
 def fitted_weights(queries: QuerySet) -> np.ndarray:
-    """Least squares from features to grades, both centered by query: enough to see what the queries want."""
+    """Return the least-squares weights from features to grades, both centered by query."""
     X, y = centered(queries, queries.X), centered(queries, queries.grades[:, None])[:, 0]
     return np.linalg.solve(X.T @ X + len(X) * 0.01 * np.eye(X.shape[1]), X.T @ y)
 
 
 def agreement(queries: QuerySet, weights: np.ndarray) -> float:
-    """Mean correlation within queries between grades and the scores of some weights."""
+    """Return the mean correlation within queries between grades and scores."""
     return float(np.mean([np.corrcoef(q.X @ weights, q.grades)[0, 1] for q in queries if np.ptp(q.grades)]))
 
 
 def gain_of_neighbors(queries: QuerySet, k: int) -> float:
-    """How much better the k nearest training queries teach the test queries than all of them do."""
+    """Return how much better weights of the k nearest training queries rank the test queries than those of all."""
     split = queries.query_columns["split"]
     train, test = queries[split == "train"], queries[split == "test"]
     points = described(train)
@@ -44,11 +44,11 @@ def gain_of_neighbors(queries: QuerySet, k: int) -> float:
     return float(np.nanmean(gains))
 
 
-def small_world(**changes: object) -> QuerySet:
+def small_intents(**changes: object) -> QuerySet:
     return make_intents(**{"n_train": 400, "n_test": 40, "n_features": 12, "noise": 0.3, **changes})
 
 
-def test_the_sizes_of_the_paper():
+def test_default_sizes_are_those_of_the_paper():
     queries = make_intents()
     assert (len(queries), queries.n_features) == (1_900, 200)
     assert queries.X.dtype == queries.grades.dtype == np.float32
@@ -58,7 +58,7 @@ def test_the_sizes_of_the_paper():
     assert queries.feature_names[:2] == ("reference", "f2")
 
 
-def test_most_documents_are_bad_and_every_grade_is_rarer_than_the_one_below():
+def test_higher_grades_are_rarer():
     shares = np.bincount(make_intents(300, 0, n_features=10).grades.astype(int)) / 15_000
     assert len(shares) == 5
     assert shares[0] > 0.5
@@ -66,8 +66,8 @@ def test_most_documents_are_bad_and_every_grade_is_rarer_than_the_one_below():
     assert shares[4] > 0.01
 
 
-def test_a_seed_is_a_world():
-    first, again, other = small_world(seed=3), small_world(seed=3), small_world(seed=4)
+def test_seed_determines_the_data():
+    first, again, other = small_intents(seed=3), small_intents(seed=3), small_intents(seed=4)
     np.testing.assert_array_equal(first.X, again.X)
     np.testing.assert_array_equal(first.grades, again.grades)
     assert not np.array_equal(first.sizes, other.sizes)
@@ -82,7 +82,7 @@ def test_a_seed_is_a_world():
     noise=st.floats(0, 5),
 )
 @settings(deadline=None, max_examples=50)
-def test_every_setting_gives_finite_queries_of_the_asked_shape(n_docs, n_grades, n_intents, spread, revealed, noise):
+def test_data_is_finite_and_has_the_requested_shape(n_docs, n_grades, n_intents, spread, revealed, noise):
     queries = make_intents(
         7, 2, n_docs=n_docs, n_features=n_intents + 2, n_intents=n_intents, n_grades=n_grades, spread=spread,
         revealed=revealed, noise=noise,
@@ -94,54 +94,54 @@ def test_every_setting_gives_finite_queries_of_the_asked_shape(n_docs, n_grades,
     assert set(queries.grades) <= set(range(n_grades))
 
 
-def test_the_reference_column_helps_in_every_intent():
-    queries = small_world(spread=1.0)
+def test_reference_feature_helps_for_every_intent():
+    queries = small_intents(spread=1.0)
     for intent in range(3):
         own = queries[queries.query_columns["intent"] == intent]
         assert agreement(own, np.eye(12)[0]) > 0.15
 
 
-def test_neighbors_teach_better_than_all_queries():
-    assert gain_of_neighbors(small_world(), k=100) > 0.05
+def test_neighbors_rank_better_than_all_queries():
+    assert gain_of_neighbors(small_intents(), k=100) > 0.05
 
 
-def test_all_queries_as_neighbors_are_the_single_model():
-    assert gain_of_neighbors(small_world(), k=400) == pytest.approx(0, abs=1e-9)
+def test_all_queries_as_neighbors_equal_the_single_model():
+    assert gain_of_neighbors(small_intents(), k=400) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("one_intent", [{"spread": 0.0}, {"n_intents": 1}])
 def test_with_one_intent_neighbors_gain_nothing(one_intent):
-    assert gain_of_neighbors(small_world(**one_intent), k=100) < 0.01
+    assert gain_of_neighbors(small_intents(**one_intent), k=100) < 0.01
 
 
-def test_with_nothing_revealed_neighbors_gain_nothing():
-    assert gain_of_neighbors(small_world(revealed=0.0), k=100) < 0.01
+def test_neighbors_gain_nothing_if_nothing_is_revealed():
+    assert gain_of_neighbors(small_intents(revealed=0.0), k=100) < 0.01
 
 
-def test_the_knobs_turn_the_gain_up():
-    gains = [gain_of_neighbors(small_world(spread=spread), k=100) for spread in (0.0, 0.3, 0.9)]
+def test_gain_grows_with_spread_and_revealed():
+    gains = [gain_of_neighbors(small_intents(spread=spread), k=100) for spread in (0.0, 0.3, 0.9)]
     assert gains == sorted(gains)
-    gains = [gain_of_neighbors(small_world(revealed=revealed), k=100) for revealed in (0.0, 0.6, 1.0)]
+    gains = [gain_of_neighbors(small_intents(revealed=revealed), k=100) for revealed in (0.0, 0.6, 1.0)]
     assert gains == sorted(gains)
 
 
 @pytest.mark.parametrize(
-    ("settings_", "message"),
+    ("parameters", "message"),
     [
-        ({"n_train": 0}, "n_train is 0: it must be at least 1"),
-        ({"n_docs": 0}, "n_docs is 0"),
-        ({"n_docs": (5, 4)}, "the larger n_docs is 4: it must be at least 5"),
-        ({"n_features": 4}, "n_features is 4: it must be at least 5"),
-        ({"n_grades": 1}, "n_grades is 1"),
-        ({"n_intents": 0}, "n_intents is 0"),
-        ({"spread": 1.1}, "spread is 1.1: it must lie between 0 and 1"),
-        ({"revealed": float("nan")}, "revealed is nan"),
-        ({"noise": -1.0}, "noise is -1.0"),
+        ({"n_train": 0}, "n_train must be at least 1, got 0"),
+        ({"n_docs": 0}, "n_docs must be at least 1, got 0"),
+        ({"n_docs": (5, 4)}, "the larger n_docs must be at least 5, got 4"),
+        ({"n_features": 4}, "n_features must be at least 5, got 4"),
+        ({"n_grades": 1}, "n_grades must be at least 2, got 1"),
+        ({"n_intents": 0}, "n_intents must be at least 1, got 0"),
+        ({"spread": 1.1}, "spread must be between 0 and 1, got 1.1"),
+        ({"revealed": float("nan")}, "revealed must be between 0 and 1, got nan"),
+        ({"noise": -1.0}, "noise must be at least 0, got -1.0"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings_, message):
+def test_invalid_setting_raises(parameters, message):
     with pytest.raises(ParameterError, match=message):
-        make_intents(**settings_)
+        make_intents(**parameters)
 
 
 def test_two_camps_want_opposite_orders():
@@ -159,7 +159,7 @@ def test_one_linear_model_ranks_one_camp_backwards():
     assert np.sign(agree).tolist() == queries.query_columns["camp"].tolist()
 
 
-@pytest.mark.parametrize("settings_", [{"n_queries": 1}, {"n_docs": 1}])
-def test_two_camps_need_two_of_each(settings_):
+@pytest.mark.parametrize("parameters", [{"n_queries": 1}, {"n_docs": 1}])
+def test_two_camps_with_fewer_than_two_queries_or_documents_raises(parameters):
     with pytest.raises(ParameterError, match="at least 2"):
-        make_two_camps(**settings_)
+        make_two_camps(**parameters)

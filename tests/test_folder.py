@@ -1,5 +1,3 @@
-"""A folder is what was written, or it is refused."""
-
 from __future__ import annotations
 
 import json
@@ -42,21 +40,21 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def one_bit_flipped(raw: bytes) -> Iterator[bytes]:
-    """Once for every byte, a copy with one of its bits flipped; all eight bits get their turn."""
+    """Yield a copy for every byte, with one of its bits flipped."""
     for position, byte in enumerate(raw):
         yield raw[:position] + bytes([byte ^ 1 << position % 8]) + raw[position + 1 :]
 
 
-def reseal(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the manifest and make its checksum right again, as another program would."""
+def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the manifest and update its checksum, as another program would."""
     manifest = json.loads((path / folder.MANIFEST).read_bytes())
     change(manifest)
-    manifest["sha256"] = folder._seal_of(manifest)
+    manifest["sha256"] = folder._checksum(manifest)
     (path / folder.MANIFEST).write_bytes(folder._dump(manifest))
 
 
 @pytest.mark.parametrize("verify", [True, False])
-def test_what_was_written_is_read(intact, verify):
+def test_written_folder_reads_back(intact, verify):
     meta, arrays = folder.read(intact, "queries", verify=verify)
     assert meta == META
     assert arrays.keys() == ARRAYS.keys()
@@ -64,7 +62,7 @@ def test_what_was_written_is_read(intact, verify):
         np.testing.assert_array_equal(array, ARRAYS[name], strict=True)
 
 
-def test_arrays_are_mapped_and_read_only(intact):
+def test_arrays_are_memory_mapped_and_read_only(intact):
     _, arrays = folder.read(intact, "queries")
     assert isinstance(arrays["X"], np.memmap)
     with pytest.raises(ValueError, match="read-only"):
@@ -73,18 +71,18 @@ def test_arrays_are_mapped_and_read_only(intact):
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=300)
-def test_any_changed_byte_is_refused(intact, tmp_path_factory, data):
+def test_any_changed_byte_raises(intact, tmp_path_factory, data):
     path = tmp_path_factory.mktemp("changed") / "f"
     shutil.copytree(intact, path)
     file = path / data.draw(st.sampled_from(FILES))
     raw = bytearray(file.read_bytes())
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
     file.write_bytes(raw)
-    with pytest.raises(StoreError, match=r"changed since|not readable|not a kinrank|format|holds a"):
+    with pytest.raises(StoreError, match=r"changed since|cannot be read as JSON|not a kinrank|format|holds '"):
         folder.read(path, "queries")
 
 
-def test_every_byte_of_the_manifest_counts(copy):
+def test_every_changed_byte_of_the_manifest_raises(copy):
     file = copy / folder.MANIFEST
     for damaged in one_bit_flipped(file.read_bytes()):
         file.write_bytes(damaged)
@@ -93,8 +91,8 @@ def test_every_byte_of_the_manifest_counts(copy):
 
 
 @pytest.mark.parametrize("name", FILES[1:])
-def test_a_damaged_array_header_never_escapes_as_another_error(copy, name):
-    # Without checksums a changed number cannot be seen; a header that no longer parses must still be our error.
+def test_damaged_array_header_raises_only_damaged_folder_error(copy, name):
+    # Without checksums a changed number is not detected, but a header that cannot be parsed must raise our error.
     file = copy / name
     raw = file.read_bytes()
     for damaged in one_bit_flipped(raw[:128]):
@@ -108,26 +106,26 @@ def test_a_damaged_array_header_never_escapes_as_another_error(copy, name):
 @given(data=st.data())
 @settings(deadline=None, max_examples=100)
 @pytest.mark.parametrize("verify", [True, False])
-def test_a_cut_or_longer_file_is_refused(intact, tmp_path_factory, verify, data):
-    path = tmp_path_factory.mktemp("cut") / "f"
+def test_truncated_or_extended_file_raises(intact, tmp_path_factory, verify, data):
+    path = tmp_path_factory.mktemp("truncated") / "f"
     shutil.copytree(intact, path)
     file = path / data.draw(st.sampled_from(FILES))
     raw = file.read_bytes()
     cut = raw[: data.draw(st.integers(0, len(raw) - 1))]
     file.write_bytes(data.draw(st.sampled_from([cut, raw + b"\0", raw + b" "])))
-    with pytest.raises(DamagedFolderError, match=r"bytes, the manifest says|changed since|not readable"):
+    with pytest.raises(DamagedFolderError, match=r"bytes, expected|changed since|cannot be read as JSON"):
         folder.read(path, "queries", verify=verify)
 
 
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_refused(copy, name, verify):
+def test_missing_file_raises(copy, name, verify):
     (copy / name).unlink()
     with pytest.raises(StoreError, match=r"is missing|no manifest\.json"):
         folder.read(copy, "queries", verify=verify)
 
 
-def test_a_swapped_pair_of_files_is_refused(copy):
+def test_swapped_files_raise(copy):
     (copy / "X.npy").rename(copy / "other")
     (copy / "qid.npy").rename(copy / "X.npy")
     (copy / "other").rename(copy / "qid.npy")
@@ -135,33 +133,33 @@ def test_a_swapped_pair_of_files_is_refused(copy):
         folder.read(copy, "queries")
 
 
-def test_a_newer_format_says_upgrade(copy):
-    reseal(copy, lambda manifest: manifest.update(format=folder.FORMAT + 1))
+def test_newer_format_raises(copy):
+    rewrite(copy, lambda manifest: manifest.update(format=folder.FORMAT + 1))
     with pytest.raises(NewerFormatError, match="upgrade kinrank"):
         folder.read(copy, "queries")
 
 
 @pytest.mark.parametrize("version", [0, -1, "1", None, 1.5, True])
-def test_a_format_that_never_was_is_refused(copy, version):
-    reseal(copy, lambda manifest: manifest.update(format=version))
+def test_unknown_format_raises(copy, version):
+    rewrite(copy, lambda manifest: manifest.update(format=version))
     with pytest.raises(ForeignFolderError, match="format"):
         folder.read(copy, "queries")
 
 
-def test_another_kind_is_refused(intact):
-    with pytest.raises(ForeignFolderError, match="holds a 'queries', a 'model' was expected"):
+def test_other_kind_raises(intact):
+    with pytest.raises(ForeignFolderError, match="holds 'queries', expected 'model'"):
         folder.read(intact, "model")
 
 
 @pytest.mark.parametrize("manifest", [b"[]", b"{}", b"null", b'{"kind": "queries"}', b'"' + b"x" * 10 + b'"'])
-def test_a_foreign_manifest_is_refused(tmp_path, manifest):
+def test_foreign_manifest_raises(tmp_path, manifest):
     (tmp_path / folder.MANIFEST).write_bytes(manifest)
     with pytest.raises(ForeignFolderError, match="not a kinrank manifest"):
         folder.read(tmp_path, "queries")
 
 
 @pytest.mark.parametrize("text", [r'"\ud800"', "[" * 100_000, "1" * 10_000, "NaN"])
-def test_a_hostile_manifest_is_refused(tmp_path, text):
+def test_malicious_manifest_raises(tmp_path, text):
     raw = f'{{"kind": {text}, "format": 1, "meta": {{}}, "arrays": {{}}, "sha256": ""}}'
     (tmp_path / folder.MANIFEST).write_text(raw)
     with pytest.raises(StoreError, match=r"manifest\.json"):
@@ -169,54 +167,54 @@ def test_a_hostile_manifest_is_refused(tmp_path, text):
 
 
 @pytest.mark.parametrize("name", ["../X", "a/b", "", ".hidden", "a\0", "a\n"])
-def test_a_name_that_could_leave_the_folder_is_refused(copy, name):
-    with pytest.raises(StoreError, match="cannot be a file name"):
+def test_name_outside_the_folder_raises(copy, name):
+    with pytest.raises(StoreError, match="is not a valid file name"):
         folder.write(copy.parent / "new", "queries", {}, {name: np.zeros(1)})
-    reseal(copy, lambda manifest: manifest["arrays"].update({name: manifest["arrays"]["X"]}))
-    with pytest.raises(StoreError, match="cannot be a file name"):
+    rewrite(copy, lambda manifest: manifest["arrays"].update({name: manifest["arrays"]["X"]}))
+    with pytest.raises(StoreError, match="is not a valid file name"):
         folder.read(copy, "queries")
 
 
-def test_pickled_objects_are_not_read(copy):
+def test_pickled_objects_raise(copy):
     np.save(copy / "X.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    folder.seal(copy, "queries", META, list(ARRAYS))
+    folder.write_manifest(copy, "queries", META, list(ARRAYS))
     with pytest.raises(DamagedFolderError, match=r"X\.npy is not an array"):
         folder.read(copy, "queries")
 
 
 @pytest.mark.parametrize("path", ["nowhere", "file"])
-def test_no_folder_at_all_is_refused(tmp_path, path):
+def test_missing_folder_raises(tmp_path, path):
     (tmp_path / "file").write_text("text")
-    with pytest.raises(ForeignFolderError, match=r"is not there|is a file|no manifest\.json"):
+    with pytest.raises(ForeignFolderError, match=r"does not exist|is a file|no manifest\.json"):
         folder.read(tmp_path / path, "queries")
 
 
-def test_writing_replaces_a_folder_of_the_same_kind_and_leaves_nothing_beside_it(copy):
+def test_write_replaces_a_folder_of_the_same_kind(copy):
     folder.write(copy, "queries", {"new": True}, {"X": np.zeros(2)})
     assert folder.read(copy, "queries")[0] == {"new": True}
     assert sorted(file.name for file in copy.iterdir()) == ["X.npy", folder.MANIFEST]
     assert [file.name for file in copy.parent.iterdir()] == ["copy"]
 
 
-def test_writing_over_an_empty_folder_or_into_a_new_place_works(tmp_path):
+def test_write_to_an_empty_or_new_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", tmp_path / "deep" / "new"):
         folder.write(path, "queries", {}, ARRAYS)
         assert folder.read(path, "queries")[1].keys() == ARRAYS.keys()
 
 
-def test_writing_never_replaces_what_is_not_ours(copy, tmp_path):
+def test_write_never_replaces_other_folders_or_files(copy, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.txt").write_text("text")
     (tmp_path / "file").write_text("text")
     before = contents(tmp_path)
     for path, kind in ((tmp_path / "precious", "queries"), (tmp_path / "file", "queries"), (copy, "model")):
-        with pytest.raises(ForeignFolderError, match=r"is not there|is a file|no manifest\.json|holds a 'queries'"):
+        with pytest.raises(ForeignFolderError, match=r"does not exist|is a file|no manifest\.json|holds 'queries'"):
             folder.write(path, kind, {}, ARRAYS)
     assert contents(tmp_path) == before
 
 
-def test_a_failure_while_writing_leaves_the_old_folder_and_nothing_else(copy):
+def test_failed_write_keeps_the_old_folder(copy):
     before = contents(copy.parent)
     with pytest.raises(ValueError, match=r"[Oo]bject arrays cannot be saved"):
         folder.write(copy, "queries", {}, {"X": np.zeros(2), "bad": np.array([{}], dtype=object)})
@@ -225,14 +223,14 @@ def test_a_failure_while_writing_leaves_the_old_folder_and_nothing_else(copy):
     assert contents(copy.parent) == before
 
 
-def test_a_failure_before_the_first_folder_is_complete_leaves_nothing(tmp_path):
+def test_failed_first_write_leaves_nothing(tmp_path):
     with pytest.raises(TypeError, match="not JSON serializable"):
         folder.write(tmp_path / "new", "queries", {"bad": object()}, ARRAYS)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("failing", [1, 2])
-def test_a_failed_rename_leaves_the_old_folder_in_its_place(copy, monkeypatch, failing):
+def test_failed_rename_keeps_the_old_folder(copy, monkeypatch, failing):
     before = contents(copy)
     rename, calls = Path.rename, []
 

@@ -1,4 +1,4 @@
-"""Names for the array types that appear in signatures."""
+"""Array types used in signatures."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 State = dict[str, NDArray[Any]]
-"""A fitted object as plain arrays by name: what a model folder holds."""
+"""The arrays of a fitted object by name, as a model folder stores them."""

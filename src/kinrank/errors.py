@@ -1,33 +1,33 @@
-"""The exception tree: everything kinrank raises on purpose.
+"""The exceptions of kinrank.
 
 ::
 
     KinrankError
-    ├── DataError (also ValueError)          judged queries that cannot be what they claim to be
-    │   ├── FileFormatError                  the same, with the file and the line
+    ├── DataError (also ValueError)          invalid queries or candidates
+    │   ├── FileFormatError                  a file that cannot be read, with its line
     │   └── LeakError                        test queries that were seen in training
-    ├── ParameterError (also ValueError)     a setting that makes no sense
+    ├── ParameterError (also ValueError)     an invalid setting
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
-    ├── EncoderError                         a text encoder that is missing or not the one of the model
-    ├── ServiceError                         a service that cannot do what it was asked
-    │   ├── UnknownModelError                it has no model of this name
-    │   ├── UnsupportedByModelError                 its model is of a kind that cannot do this
-    │   ├── RejectedModelError                an offered model is not taken; the one in use stays
-    │   └── NotStoredError                     judgments could not be written to disk
-    ├── EngineError                          a search engine that does not do what it was asked
-    │   ├── EngineUnreachableError           no node of it can be reached
-    │   ├── EngineTimeoutError               it did not answer in time
-    │   ├── EngineBusyError                  it has too much to do, or lost a node: ask again later
-    │   └── EngineRefusedError               it refuses: a wrong field, vector, script, key
-    │       └── MissingIndexError            the index is not there
-    ├── JobError                             a long job that could not be finished; what is done is kept
-    └── StoreError                           a folder on disk that cannot be trusted
-        ├── DamagedFolderError               it was written by kinrank, and has changed since
-        ├── ForeignFolderError               it was not written by kinrank, or is of another kind
+    ├── EncoderError                         a text encoder that is missing or not that of the model
+    ├── ServiceError                         a request that the service cannot serve
+    │   ├── UnknownModelError                no model of this name
+    │   ├── UnsupportedByModelError          the model does not support the request
+    │   ├── RejectedModelError               a new model was rejected; the old one stays in use
+    │   └── NotStoredError                   judgments could not be written to disk
+    ├── EngineError                          a failed request to a search engine
+    │   ├── EngineUnreachableError           no node can be reached
+    │   ├── EngineTimeoutError               no answer in time
+    │   ├── EngineBusyError                  overloaded, or a node was lost: retry later
+    │   └── EngineRefusedError               an invalid request: field, vector, script, key
+    │       └── MissingIndexError            the index does not exist
+    ├── JobError                             a long job that was not finished; finished parts are kept
+    └── StoreError                           a folder that cannot be used
+        ├── DamagedFolderError               it has changed since kinrank wrote it
+        ├── ForeignFolderError               it was not written by kinrank, or holds something else
         └── NewerFormatError                 it was written by a newer kinrank
 
-Every message says what was expected, what was found, and what to do. Nothing in here knows HTTP: the
-service maps these classes to status codes.
+Messages state what is wrong, what was given and what to do. This module does not know HTTP: the service maps the
+classes to status codes.
 """
 
 from __future__ import annotations
@@ -36,80 +36,80 @@ import os
 
 
 class KinrankError(Exception):
-    """Base of all errors that kinrank raises on purpose."""
+    """Base class of the exceptions of kinrank."""
 
 
 class DataError(KinrankError, ValueError):
-    """Judged queries or candidates that cannot be what they claim to be."""
+    """Queries or candidates are invalid."""
 
 
 class FileFormatError(DataError):
-    """A line of a file that cannot be read.
+    """A file cannot be read.
 
     Parameters
     ----------
     path
         The file.
     line
-        Its line, counted from 1; 0 where no single line is to blame.
+        The line, from 1; 0 if the error concerns the whole file.
     problem
-        What was expected, what was found, and what to do.
+        What was expected, what was found and what to do.
     """
 
     def __init__(self, path: str | os.PathLike[str], line: int, problem: str) -> None:
-        where = f"{os.fspath(path)}, line {line}" if line else os.fspath(path)
-        super().__init__(f"{where}: {problem}")
+        location = f"{os.fspath(path)}, line {line}" if line else os.fspath(path)
+        super().__init__(f"{location}: {problem}")
         self.path = os.fspath(path)
         self.line = line
         self._problem = problem
 
     def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, int, str]]:
-        # An exception comes back from another process by the arguments it was made of.
+        # Unpickled in another process with these arguments.
         return type(self), (self.path, self.line, self._problem)
 
 
 class LeakError(DataError):
-    """Test queries that were seen in training: what is measured on them says nothing about new ones."""
+    """Test queries were seen in training, so their measures do not predict those of new queries."""
 
 
 class ParameterError(KinrankError, ValueError):
-    """A setting that makes no sense."""
+    """A setting is invalid."""
 
 
 class MissingExtraError(KinrankError, ImportError):
-    """An optional dependency is not installed; the message has the pip line."""
+    """An optional dependency is not installed; the message has the pip command."""
 
 
 class EncoderError(KinrankError):
-    """A text encoder that cannot be loaded, or is not the one that the model was trained with."""
+    """A text encoder cannot be loaded, or is not the one the model was fitted with."""
 
 
 class EngineError(KinrankError):
-    """A search engine that does not do what it was asked."""
+    """A request to a search engine failed."""
 
 
 class EngineUnreachableError(EngineError):
-    """No node of the engine can be reached; asking again may help, once one is back."""
+    """No node of the engine can be reached; a retry may succeed once one is back."""
 
 
 class EngineTimeoutError(EngineError):
-    """The engine did not answer in time; asking again, with more time, may help."""
+    """The engine did not answer in time; a retry with a longer timeout may succeed."""
 
 
 class EngineBusyError(EngineError):
-    """The engine has too much to do (HTTP 429, 502, 503, 504) or has lost a node: asking again after a pause helps."""
+    """The engine is overloaded (HTTP 429, 502, 503, 504) or has lost a node; a later retry may succeed."""
 
 
 class EngineRefusedError(EngineError):
-    """The engine refuses the request, which asking again will not change."""
+    """The engine refused the request as invalid; a retry would fail again."""
 
 
 class MissingIndexError(EngineRefusedError):
-    """The index that was asked is not there."""
+    """The index does not exist."""
 
 
 class ServiceError(KinrankError):
-    """A service that cannot do what it was asked."""
+    """The service cannot serve a request."""
 
 
 class UnknownModelError(ServiceError):
@@ -117,31 +117,31 @@ class UnknownModelError(ServiceError):
 
 
 class UnsupportedByModelError(ServiceError):
-    """The model is of a kind that cannot do what was asked: no weights, no judgments without fitting again."""
+    """The model does not support the request, such as weights or new judgments."""
 
 
 class RejectedModelError(ServiceError):
-    """A model that was offered is not taken into use; the one in use stays."""
+    """A new model was rejected; the old one stays in use."""
 
 
 class NotStoredError(ServiceError):
-    """Judgments could not be written to disk, so they are not kept; asking again may help."""
+    """Judgments could not be written to disk; a retry may succeed."""
 
 
 class JobError(KinrankError):
-    """A long job that could not be finished; what is done is kept, and the message says how to go on."""
+    """A long job was not finished; finished parts are kept, and the message explains how to continue."""
 
 
 class StoreError(KinrankError):
-    """A folder on disk that cannot be trusted."""
+    """A folder cannot be used."""
 
 
 class DamagedFolderError(StoreError):
-    """The folder was written by kinrank and has changed since."""
+    """The folder has changed since kinrank wrote it."""
 
 
 class ForeignFolderError(StoreError):
-    """The folder was not written by kinrank, or holds another kind of thing."""
+    """The folder was not written by kinrank, or holds something else."""
 
 
 class NewerFormatError(StoreError):

@@ -1,8 +1,7 @@
-"""A folder of arrays: one manifest, one ``.npy`` file per array, memory-mapped, written atomically.
+"""Folders of arrays: a manifest and one ``.npy`` file per array, memory-mapped and written atomically.
 
-Both judged queries and models are kept this way. There is no pickle anywhere, so a folder from a stranger can
-be wrong but cannot run code. The manifest carries the SHA-256 of every file and of itself: any changed byte is
-found before anything is used.
+Judged queries and models are stored this way. No file is pickled, so a folder from an untrusted source cannot run
+code. The manifest has the SHA-256 of every file and of itself, so that any changed byte is detected.
 """
 
 from __future__ import annotations
@@ -31,44 +30,43 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def write(path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays: Arrays) -> None:
-    """Write a folder so that readers see the old one or the new one, never a part.
+    """Write a folder atomically: readers see the old one or the new one.
 
     Parameters
     ----------
     path
-        The folder; one of the same kind already there is replaced, anything else is refused.
+        The folder. An existing folder of the same kind is replaced; anything else raises.
     kind
-        What it holds: ``"queries"`` or ``"model"``.
+        What the folder holds, such as ``"queries"`` or ``"model"``.
     meta
-        Whatever JSON can hold.
+        Metadata, as JSON values.
     arrays
-        Name to array; object arrays are refused.
+        Arrays by name. Object arrays raise.
     """
     with replacing(path, kind) as staging:
         for name, array in arrays.items():
             np.save(staging / file_name(name), np.asarray(array), allow_pickle=False)
-        seal(staging, kind, meta, list(arrays))
+        write_manifest(staging, kind, meta, list(arrays))
 
 
 def read(
     path: str | os.PathLike[str], kind: str, *, verify: bool = True
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Open a folder: its meta data, and its arrays memory-mapped read-only.
+    """Return the metadata of a folder and its arrays, memory-mapped and read-only.
 
     Parameters
     ----------
     path
         The folder.
     kind
-        What it must hold.
+        What the folder must hold.
     verify
-        Compare every file with its SHA-256. Without it only sizes are compared, which is what opening
-        gigabytes of judged queries in a moment takes.
+        Compare every file with its SHA-256. False compares sizes only, so that gigabytes open at once.
 
     Raises
     ------
     ForeignFolderError, NewerFormatError, DamagedFolderError
-        Where the folder is not one of ours, is from a newer kinrank, or has changed since it was written.
+        If the folder was not written by kinrank, was written by a newer version, or has changed since.
     """
     folder = Path(path)
     manifest = _read_manifest(folder, kind)
@@ -77,17 +75,17 @@ def read(
         file = folder / file_name(name)
         if not file.is_file():
             raise DamagedFolderError(
-                f"{folder}: {file.name} is missing; restore the folder from a copy or write it again"
+                f"{folder}: {file.name} is missing: restore the folder from a backup or write it again"
             )
         if file.stat().st_size != entry["bytes"]:
             raise DamagedFolderError(
-                f"{folder}: {file.name} has {file.stat().st_size} bytes, the manifest says {entry['bytes']}; "
-                "restore the folder from a copy or write it again"
+                f"{folder}: {file.name} has {file.stat().st_size} bytes, expected {entry['bytes']}: restore the folder "
+                "from a backup or write it again"
             )
         if verify and _sha256(file) != entry["sha256"]:
             raise DamagedFolderError(
-                f"{folder}: {file.name} has changed since it was written (SHA-256 differs); "
-                "restore the folder from a copy or write it again"
+                f"{folder}: {file.name} has changed since it was written (SHA-256 differs): restore the folder from a "
+                "backup or write it again"
             )
         arrays[name] = _map(folder, file)
     return manifest["meta"], arrays
@@ -95,14 +93,14 @@ def read(
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
-    """Yield a new folder beside `path` that takes its place when the block ends well, and is gone when not.
+    """Yield a temporary folder that replaces `path` if the block succeeds, and is deleted if it raises.
 
-    A folder of the same kind is replaced by two renames; a crash between them leaves both the old and the
-    new folder complete beside `path`.
+    An existing folder is replaced by two renames; after a crash between them, the old and the new folder are both
+    complete, under temporary names next to `path`.
     """
-    target = Path(path).resolve()  # a link stays, what it points to is replaced
+    target = Path(path).resolve()  # replaces the target of a link, not the link
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        _read_manifest(target, kind)  # refuses to replace what is not ours
+        _read_manifest(target, kind)  # raises if kinrank did not write it
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
     try:
@@ -128,50 +126,52 @@ def replacing(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
             shutil.rmtree(staging)
 
 
-def seal(folder: Path, kind: str, meta: dict[str, Any], names: list[str]) -> None:
-    """Write the manifest of the arrays that lie in `folder`."""
+def write_manifest(folder: Path, kind: str, meta: dict[str, Any], names: list[str]) -> None:
+    """Write the manifest of the arrays in `folder`."""
     arrays = {}
     for name in names:
         file = folder / file_name(name)
         arrays[name] = {"bytes": file.stat().st_size, "sha256": _sha256(file)}
     manifest: dict[str, Any] = {"kind": kind, "format": FORMAT, "meta": meta, "arrays": arrays}
-    manifest["sha256"] = _seal_of(manifest)
+    manifest["sha256"] = _checksum(manifest)
     (folder / MANIFEST).write_bytes(_dump(manifest))
 
 
 def file_name(name: str) -> str:
-    """The file of an array; names that could leave the folder are refused."""
+    """Return the file name of an array; raise if the name could refer to a file outside the folder."""
     if not _NAME.match(name):
-        raise StoreError(f"array name {name!r} cannot be a file name: use letters, digits, '_', '-' and '.'")
+        raise StoreError(f"array name {name!r} is not a valid file name: use letters, digits, '_', '-' and '.'")
     return f"{name}.npy"
 
 
 def _read_manifest(folder: Path, kind: str) -> dict[str, Any]:
     file = folder / MANIFEST
     if not folder.is_dir():
-        found = "is a file" if folder.exists() else "is not there"
-        raise ForeignFolderError(f"{folder}: {found}; expected a folder that kinrank has written")
+        found = "is a file" if folder.exists() else "does not exist"
+        raise ForeignFolderError(f"{folder} {found}: pass a kinrank {kind} folder")
     if not file.is_file():
-        raise ForeignFolderError(f"{folder}: no {MANIFEST} in it, so it is not a kinrank {kind} folder")
+        raise ForeignFolderError(
+            f"{folder} is not a kinrank {kind} folder, it has no {MANIFEST}: choose another folder"
+        )
     raw = file.read_bytes()
     try:
         manifest = json.loads(raw)
-        # Comparing the bytes with our own way of writing them also catches a change that JSON does not see.
-        ours = raw == _dump(manifest)
+        # The bytes must be those that _dump writes: JSON alone misses some changes.
+        unchanged = raw == _dump(manifest)
     except (ValueError, RecursionError) as error:
-        raise DamagedFolderError(f"{file}: not readable as JSON ({error}); restore it from a copy") from None
+        raise DamagedFolderError(f"{file}: cannot be read as JSON ({error}): restore it from a backup") from None
     if not isinstance(manifest, dict) or not {"kind", "format", "meta", "arrays", "sha256"} <= manifest.keys():
-        raise ForeignFolderError(f"{file}: not a kinrank manifest")
+        raise ForeignFolderError(f"{file} is not a kinrank manifest: choose another folder")
     if type(manifest["format"]) is not int or manifest["format"] < 1:
-        raise ForeignFolderError(f"{file}: format {manifest['format']!r} is none that kinrank has ever written")
+        raise ForeignFolderError(f"{file}: format {manifest['format']!r} is unknown: choose another folder")
     if manifest["format"] > FORMAT:
         raise NewerFormatError(
-            f"{folder}: format {manifest['format']}, this kinrank reads up to {FORMAT}: upgrade kinrank"
+            f"{folder} has format {manifest['format']}, this kinrank reads up to {FORMAT}: upgrade kinrank"
         )
-    if manifest["sha256"] != _seal_of(manifest) or not ours:
-        raise DamagedFolderError(f"{file}: has changed since it was written; restore it from a copy")
+    if manifest["sha256"] != _checksum(manifest) or not unchanged:
+        raise DamagedFolderError(f"{file} has changed since it was written: restore it from a backup")
     if manifest["kind"] != kind:
-        raise ForeignFolderError(f"{folder}: holds a {manifest['kind']!r}, a {kind!r} was expected")
+        raise ForeignFolderError(f"{folder} holds {manifest['kind']!r}, expected {kind!r}: choose another folder")
     return manifest
 
 
@@ -179,16 +179,16 @@ def _map(folder: Path, file: Path) -> NDArray[Any]:
     try:
         array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except Exception:
-        # A memory map cannot be empty; an array can. A damaged header raises whatever its parser does, from
-        # SyntaxError to tokenize.TokenError, so no narrower class will do.
+        # An empty array cannot be memory-mapped. A damaged header can raise anything from SyntaxError to
+        # tokenize.TokenError.
         try:
             array = np.load(file, allow_pickle=False)
         except Exception as error:
-            raise DamagedFolderError(f"{folder}: {file.name} is not an array ({error})") from None
+            raise DamagedFolderError(f"{folder}: {file.name} is not an array ({error}): write it again") from None
     return array
 
 
-def _seal_of(manifest: dict[str, Any]) -> str:
+def _checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(_dump({k: v for k, v in manifest.items() if k != "sha256"})).hexdigest()
 
 

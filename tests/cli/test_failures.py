@@ -49,8 +49,8 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["convert", "test.txt", "out.csv"], "out.csv: its suffix names no form of data"),
         (["convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: its suffix names no form of data"),
         (["convert", "empty", "out"], "empty: neither manifest.json nor any .parquet"),
-        (["convert", "knn", "out"], "knn: holds a 'model', a 'queries' was expected"),
-        (["convert", "test.txt", "knn"], "knn: holds a 'model', a 'queries' was expected"),
+        (["convert", "knn", "out"], "knn holds 'model', expected 'queries'"),
+        (["convert", "test.txt", "knn"], "knn holds 'model', expected 'queries'"),
         (["convert", "garbage.parquet", "out"], "garbage.parquet: cannot be read as Parquet"),
         (["convert", "garbage.txt.gz", "out"], "garbage.txt.gz: cannot be decompressed"),
         (["convert", "line.txt", "out"], "line.txt, line 2: expected qid:<query>"),
@@ -66,13 +66,13 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         ([*TRAIN, "--ranker", "knn", "--set", "n_neighbors=many"], "n_neighbors must be int, got 'many'"),
         ([*TRAIN, "--ranker", "knn", "--set", "learner=nobody"], "unknown learner 'nobody'"),
         ([*TRAIN, "--ranker", "knn", "--set", "n_neighbors=0"], "n_neighbors must be a whole number from 1"),
-        (["train", "train.parquet", "--model", "test"], "test: holds a 'queries', a 'model' was expected"),
-        (["train", "train.parquet", "--model", "test.txt"], "test.txt: is a file; expected a folder"),
+        (["train", "train.parquet", "--model", "test"], "test holds 'queries', expected 'model'"),
+        (["train", "train.parquet", "--model", "test.txt"], "test.txt is a file: pass a kinrank model folder"),
         (["train", "unjudged", "--model", "m"], "these queries are not judged"),
         ([*TRAIN, "--validate", "wide.txt"], "feature 3, expected at most 2"),
         ([*TRAIN, "--validate", "narrow"], "narrow: must be judged and have the features of train.parquet"),
-        (["rank", "missing", "test"], "missing: is not there; expected a folder"),
-        (["rank", "test", "test"], "test: holds a 'queries', a 'model' was expected"),
+        (["rank", "missing", "test"], "missing does not exist: pass a kinrank model folder"),
+        (["rank", "test", "test"], "test holds 'queries', expected 'model'"),
         (["rank", "single", "test"], "has changed since it was written (SHA-256 differs)"),
         (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
         (["rank", "knn", "nameless"], "these queries have no document ids"),
@@ -110,7 +110,7 @@ def test_a_foreign_folder_is_refused_before_the_work(kinrank, workdir: Path):
 def test_the_installed_program_fails_in_the_same_way(script, workdir: Path):
     done = script("rank", "missing", "test")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: missing: is not there; expected a folder")
+    assert done.stderr.startswith("error: missing does not exist: pass a kinrank model folder")
     assert len(done.stderr.splitlines()) == 1  # long messages are not broken into lines
 
 

@@ -59,7 +59,7 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ForeignFolderError, match=r"no manifest\.json"):
         kinrank.load(tmp_path)
     linear_queries().save(tmp_path / "queries")
-    with pytest.raises(ForeignFolderError, match="holds a 'queries', a 'model' was expected"):
+    with pytest.raises(ForeignFolderError, match="holds 'queries', expected 'model'"):
         kinrank.load(tmp_path / "queries")
 
 
@@ -114,5 +114,5 @@ def test_settings_that_cannot_be_saved_say_so(tmp_path: Path) -> None:
 def _reseal(path: Path, **changes: object) -> None:
     """Change a manifest and make its checksum right again, as only another kinrank would."""
     manifest = json.loads((path / folder.MANIFEST).read_bytes()) | changes
-    manifest["sha256"] = folder._seal_of(manifest)
+    manifest["sha256"] = folder._checksum(manifest)
     (path / folder.MANIFEST).write_bytes(folder._dump(manifest))

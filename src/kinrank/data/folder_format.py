@@ -77,7 +77,7 @@ def write_folder(blocks: Iterable[Block], path: PathLike) -> None:
         if features is None:
             raise DataError("no blocks to write: pass at least one QuerySet")
         _check_unique(staging / folder.file_name("qid"))
-        folder.seal(staging, KIND, {"feature_names": list(features)}, list(files))
+        folder.write_manifest(staging, KIND, {"feature_names": list(features)}, list(files))
 
 
 def _check_same_columns(

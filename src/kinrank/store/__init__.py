@@ -1,4 +1,4 @@
-"""A model is a folder: manifest and arrays, memory-mapped, no pickle, written atomically."""
+"""Model folders: a manifest and arrays, memory-mapped, without pickle, written atomically."""
 
 from kinrank.store.model import Examples, ModelRecord, read_model, read_model_and_examples, write_model
 from kinrank.store.params import decode, encode

@@ -1,4 +1,4 @@
-"""What a model folder says beside its arrays."""
+"""Read and write model folders."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ KIND = "model"
 _LEARNED_FROM = "learned_from"
 
 Examples = tuple[QuerySet, NDArray[Any]]
-"""Queries, and the scores of their candidates when the model was written."""
+"""Queries, and the scores that the model gave to their candidates when it was written."""
 
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """A fitted ranker as plain data.
+    """A fitted ranker as stored.
 
     Attributes
     ----------
     ranker
-        The name its class is registered under.
+        The registered name of its class.
     params
         Its settings, encoded by `kinrank.store.encode`.
     feature_names
-        The features it was fitted on, in order.
+        The features it was fitted with, in order.
     version
-        The kinrank that wrote it.
+        The version of kinrank that wrote it.
     arrays
-        What it learned.
+        The learned arrays.
     learned_from
-        The hashes of the queries it learned from (`kinrank.data.id_hashes.hash_ids`), where it keeps them.
+        Hashes of the ids of the training queries (`kinrank.data.id_hashes.hash_ids`), or None.
     """
 
     ranker: str
@@ -51,7 +51,7 @@ class ModelRecord:
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
-    """Write a model folder atomically; a model already there is replaced."""
+    """Write a model folder atomically, replacing an existing model."""
     meta = {
         "ranker": record.ranker,
         "params": record.params,
@@ -65,12 +65,12 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelRecord:
-    """Read a model folder, every byte checked, arrays memory-mapped."""
+    """Read a model folder and verify its checksums; arrays are memory-mapped."""
     return read_model_and_examples(path)[0]
 
 
 def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, Examples | None]:
-    """Read a model folder, and the examples stored in it; None where there are none."""
+    """Read a model folder and the examples stored in it, or None if there are none."""
     meta, arrays = folder.read(path, KIND)
     hashes = arrays.pop(_LEARNED_FROM, None)
     examples = unnest(arrays, "examples")
@@ -81,7 +81,9 @@ def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, 
         )
         return record, _examples_of(examples, record.feature_names)
     except (KeyError, TypeError) as error:
-        raise DamagedFolderError(f"{os.fspath(path)}: the manifest lacks {error}: not written by kinrank") from None
+        raise DamagedFolderError(
+            f"{os.fspath(path)}: the manifest has no {error}: pass a model folder that kinrank wrote"
+        ) from None
 
 
 def _arrays_of(examples: Examples | None) -> State:

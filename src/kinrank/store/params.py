@@ -1,4 +1,4 @@
-"""Settings as JSON: plain values as they are, registered parts by name and settings of their own."""
+"""Encode settings as JSON: plain values as they are, registered classes by name and settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PART = "$part"
 
 
 def encode(value: Any, registries: Iterable[Registry]) -> Any:
-    """A setting as JSON can hold it.
+    """Return a setting as JSON values.
 
     Examples
     --------
@@ -41,12 +41,13 @@ def encode(value: Any, registries: Iterable[Registry]) -> Any:
             params = encode(value.get_params(deep=False), known)
             return {_PART: registry.family, "name": name, "params": params}
     raise StoreError(
-        f"a setting of type {type(value).__name__} cannot be saved: use numbers, text, lists, dicts or registered parts"
+        f"a setting of type {type(value).__name__} cannot be saved: use numbers, text, lists, dicts or "
+        "registered classes"
     )
 
 
 def decode(value: Any, registries: Iterable[Registry]) -> Any:
-    """The setting again. Only registered classes are ever made."""
+    """Return the setting that `encode` was given. Only registered classes are created."""
     known = list(registries)
     if isinstance(value, list):
         return [decode(entry, known) for entry in value]
@@ -54,7 +55,7 @@ def decode(value: Any, registries: Iterable[Registry]) -> Any:
         for registry in known:
             if registry.family == value[_PART]:
                 return registry[value["name"]](**decode(value["params"], known))
-        raise StoreError(f"the model names a part of an unknown family, {value[_PART]!r}: upgrade kinrank")
+        raise StoreError(f"the model has a setting of the unknown family {value[_PART]!r}: upgrade kinrank")
     if isinstance(value, dict):
         return {key: decode(entry, known) for key, entry in value.items()}
     return value

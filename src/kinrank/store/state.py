@@ -1,4 +1,4 @@
-"""States inside states: a ranker's arrays hold its learner's, under a prefix."""
+"""Nested states: the arrays of a learner among those of a ranker, under a prefix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def nest(**parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """One state of several, each under its name.
+    """Combine several states into one, each under its name.
 
     Examples
     --------
@@ -20,7 +20,7 @@ def nest(**parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def unnest(state: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
-    """The state of one part again.
+    """Return the state of one part of a nested state.
 
     Examples
     --------
