@@ -130,7 +130,7 @@ def test_failure_of_a_model_is_logged_with_traceback_and_request_id(
     def fail(*_: object) -> NoReturn:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(KnnRanker, "scored", fail)
+    monkeypatch.setattr(KnnRanker, "predict_with_novelty", fail)
     response = client.post("/v1/rank", UP, x_request_id="mine-2")
     assert (response.json["ids"], response.json["fallback"]) == (UP["ids"], "model-error")
     assert "log" in response.json["detail"]

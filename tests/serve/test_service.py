@@ -150,7 +150,7 @@ def test_weights_that_would_change_the_ranking_are_refused(tmp_path: Path, camps
         assert service.weights(up).weights is not None
         refused = service.weights(holes)
         assert (refused.weights, refused.fallback) == (None, Fallback.NOT_FINITE)
-        assert "takes its mean, which weights cannot say" in str(refused.detail)
+        assert "fills in the mean, but in a weighted sum the feature counts 0" in str(refused.detail)
         assert service.rank(holes).fallback is None
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kinrank.serve.messages import CandidateSet as CandidateSet
-    from kinrank.serve.messages import Explanation as Explanation
     from kinrank.serve.messages import Fallback as Fallback
     from kinrank.serve.messages import JudgedQuery as JudgedQuery
+    from kinrank.serve.messages import QueryExplanation as QueryExplanation
     from kinrank.serve.messages import QueryWeights as QueryWeights
     from kinrank.serve.messages import Ranking as Ranking
     from kinrank.serve.observer import Observer as Observer
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Imported on first use: managing keys and journals does not load a ranker.
 _PUBLIC = {
     "CandidateSet": "kinrank.serve.messages",
-    "Explanation": "kinrank.serve.messages",
+    "QueryExplanation": "kinrank.serve.messages",
     "Fallback": "kinrank.serve.messages",
     "JudgedQuery": "kinrank.serve.messages",
     "Observer": "kinrank.serve.observer",

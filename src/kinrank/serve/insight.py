@@ -6,9 +6,9 @@ from kinrank.errors import KinrankError, UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.serve.messages import (
     CandidateSet,
-    Explanation,
     Fallback,
     Neighbor,
+    QueryExplanation,
     QueryWeights,
     UnknownFeatureError,
     to_query_set,
@@ -36,7 +36,7 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet) -> Quer
     return QueryWeights(dict(zip(names, weights.tolist(), strict=True)), name, served.version)
 
 
-def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int) -> Explanation | None:
+def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int) -> QueryExplanation | None:
     """Return the nearest judged queries, at most `limit`, and the weights; None if the model cannot explain."""
     ranker, names = served.ranker, served.ranker.feature_names_
     if not can_explain(ranker):
@@ -46,7 +46,7 @@ def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int) ->
     except KinrankError:
         return None
     nearest = zip(explained.neighbors[:limit].tolist(), explained.distances[:limit].tolist(), strict=True)
-    return Explanation(
+    return QueryExplanation(
         neighbors=[Neighbor(str(qid), distance) for qid, distance in nearest],
         n_neighbors=len(explained.neighbors),
         unusual=explained.unusual,

@@ -191,7 +191,7 @@ class Neighbor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Explanation:
+class QueryExplanation:
     """Why a query was ranked as it was.
 
     Attributes

@@ -13,7 +13,7 @@ import numpy as np
 from kinrank.arrays import Float32
 from kinrank.engines import Engine
 from kinrank.errors import EngineError, FileFormatError, ParameterError
-from kinrank.serve.messages import CandidateSet, Explanation, Fallback, QueryWeights, Ranking
+from kinrank.serve.messages import CandidateSet, Fallback, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
 
 
@@ -27,13 +27,13 @@ class SearchResult:
         All candidates, ranked.
     engine_ids : list of str
         The same documents in the engine's order.
-    explanation : Explanation, or None
+    explanation : QueryExplanation, or None
         Why they are ranked so, if requested and if the model can explain.
     """
 
     ranking: Ranking
     engine_ids: list[str]
-    explanation: Explanation | None = None
+    explanation: QueryExplanation | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +167,7 @@ class Searcher:
         self.service.observer.stage("engine-features", time.perf_counter() - start)
         return CandidateSet(ids, rows, self.engine.feature_names, vector, columns or {})
 
-    def _with_texts(self, explanation: Explanation) -> Explanation:
+    def _with_texts(self, explanation: QueryExplanation) -> QueryExplanation:
         named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]
         return replace(explanation, neighbors=named)
 

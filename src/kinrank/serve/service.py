@@ -17,7 +17,7 @@ from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
 from kinrank.serve.journal import Journal
 from kinrank.serve.live_judgments import make_entries
-from kinrank.serve.messages import CandidateSet, Explanation, Fallback, JudgedQuery, QueryWeights, Ranking
+from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.models import ModelSlot, ServedModel
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
@@ -242,7 +242,9 @@ class Service:
             return QueryWeights(model=name, fallback=Fallback.NO_MODEL, detail="no model is loaded")
         return weights_of(served, name, candidates)
 
-    def explain(self, candidates: CandidateSet, *, model: str | None = None, limit: int = 10) -> Explanation | None:
+    def explain(
+        self, candidates: CandidateSet, *, model: str | None = None, limit: int = 10
+    ) -> QueryExplanation | None:
         """Return the judged queries that the ranking is based on, and the weights; None if the model cannot explain."""
         slot = self.slots.get(self.default if model is None else model)
         served = None if slot is None else slot.current
