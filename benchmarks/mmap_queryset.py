@@ -1,7 +1,7 @@
 """A QuerySet of 10^7 rows x 46 features opens from disk in under a second and is sliced in constant memory.
 
-Written block by block by `write_folder` into a temporary folder (about 2 GB, deleted afterwards). Private memory
-(RssAnon) is what the process itself holds; mapped pages belong to the system's cache, which takes them back at will.
+`write_folder` writes it block by block to a temporary folder (about 2 GB). Private memory (RssAnon) excludes mapped
+pages, which belong to the page cache of the system.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ N_SLICES, QUERIES_PER_SLICE = 1_000, 10
 
 
 def run() -> dict[str, object]:
-    """Seconds to write and to open, and the memory that writing and slicing take."""
+    """Return the seconds to write and to open, and the memory to write and to slice."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "judged"
         before = _memory_mb("RssAnon")
@@ -60,7 +60,7 @@ def run() -> dict[str, object]:
 
 
 def _blocks() -> Iterator[QuerySet]:
-    """Queries of 100 candidates; the first feature of a row is its number, so that slices can be checked."""
+    """Yield queries of 100 candidates; the first feature of a row is its number, to check slices."""
     rng = np.random.default_rng(0)
     rows = N_ROWS // N_BLOCKS
     X = rng.random((rows, N_FEATURES), dtype=np.float32)
@@ -72,7 +72,7 @@ def _blocks() -> Iterator[QuerySet]:
 
 
 def _slice(queries: QuerySet, times: int, seed: int) -> bool:
-    """Take slices all over the set and look at every value; whether the rows were the right ones."""
+    """Read every value of slices at random positions and return whether their rows were correct."""
     right = True
     for start in np.random.default_rng(seed).integers(0, len(queries) - QUERIES_PER_SLICE, times):
         part = queries[start : start + QUERIES_PER_SLICE]

@@ -1,7 +1,7 @@
 """read_letor reads MQ2007 several times faster than scikit-learn's load_svmlight_file, and keeps the document ids.
 
-Both read the same files: all five parts as one plain text, and the same packed with gzip. scikit-learn gives a sparse
-matrix without document ids; read_letor a dense one, grouped by query, with them.
+Both read the five parts of MQ2007 as one file, plain and compressed with gzip. scikit-learn returns a sparse matrix
+without document ids; read_letor returns a dense matrix, grouped by query, with document ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REPEATS = 5
 
 
 def run() -> dict[str, object]:
-    """Seconds of both readers on plain and packed text, and their ratio."""
+    """Return the seconds of both readers on plain and compressed text, and their ratio."""
     with tempfile.TemporaryDirectory() as folder:
         files = _write(Path(folder))
         figures: dict[str, object] = {"repeats": REPEATS, "text_mb": round(files["plain"].stat().st_size / 1e6, 1)}
@@ -30,12 +30,12 @@ def run() -> dict[str, object]:
         figures["rows"] = queries.n_rows
         figures["same_values"] = bool(np.array_equal(queries.X, X.toarray()) and np.array_equal(queries.grades, y))
         figures["document_ids_kept"] = int(np.count_nonzero(queries.doc_id != ""))
-        for form, path in files.items():
-            seconds = medians(interleaved({"kinrank": _ours(path), "sklearn": _theirs(path)}, REPEATS))
+        for kind, path in files.items():
+            seconds = medians(interleaved({"kinrank": _letor_reader(path), "sklearn": _svmlight_reader(path)}, REPEATS))
             for reader, value in seconds.items():
-                figures[f"{form}_{reader}_s"] = round(value, 3)
-            figures[f"{form}_times_faster"] = round(seconds["sklearn"] / seconds["kinrank"], 2)
-            log_progress(f"{form}: kinrank {seconds['kinrank']:.3f} s, scikit-learn {seconds['sklearn']:.3f} s")
+                figures[f"{kind}_{reader}_s"] = round(value, 3)
+            figures[f"{kind}_times_faster"] = round(seconds["sklearn"] / seconds["kinrank"], 2)
+            log_progress(f"{kind}: kinrank {seconds['kinrank']:.3f} s, scikit-learn {seconds['sklearn']:.3f} s")
     return figures
 
 
@@ -48,9 +48,9 @@ def _write(folder: Path) -> dict[str, Path]:
     return files
 
 
-def _ours(path: Path):  # type: ignore[no-untyped-def]
+def _letor_reader(path: Path):  # type: ignore[no-untyped-def]
     return lambda: read_letor(path)
 
 
-def _theirs(path: Path):  # type: ignore[no-untyped-def]
+def _svmlight_reader(path: Path):  # type: ignore[no-untyped-def]
     return lambda: load_svmlight_file(str(path), query_id=True, dtype=np.float32)
