@@ -147,9 +147,9 @@ def log_during_kill(address: str, name: str, port: int, n_queries: int) -> dict[
         engine.delete_index()
     return {
         "engine": name,
-        "queries asked": n_queries,
+        "queries requested": n_queries,
         "queries logged": counts.queries,
-        "documents asked": judged.n_rows,
+        "documents requested": judged.n_rows,
         "documents logged": counts.documents,
         "absent": counts.absent_documents,
         "same as undisturbed": same,

@@ -104,6 +104,44 @@ def test_value_outside_the_domain_of_the_transform_is_missing(transform: Literal
     )
 
 
+def test_options_that_are_not_set_are_left_out_of_the_clause():
+    assert MultiMatch("a", fields=["t^2"], tie_breaker=0.5).clause("red") == {
+        "multi_match": {
+            "query": "red",
+            "fields": ["t^2"],
+            "type": "best_fields",
+            "operator": "or",
+            "tie_breaker": 0.5,
+        }
+    }
+
+
+def test_required_fields_of_all_kinds():
+    features = FeatureSet.parse("""
+[search]
+multi_match = ["title^3", "tags.*"]
+vector = "embedding"
+[features]
+body = { phrase = "body" }
+near = { vector = "near" }
+votes = { field = "votes" }
+words = { query_length = "words" }
+""")
+    assert [(field.name, field.used_by, field.kind) for field in required_fields(features)] == [
+        ("embedding", "[search]", "a vector"),
+        ("body", "feature 'body'", None),
+        ("near", "feature 'near'", "a vector"),
+        ("votes", "feature 'votes'", "a number"),
+        ("title", "[search]", None),
+    ]
+
+
+def test_field_that_is_not_in_the_index_raises():
+    required = required_fields(FeatureSet.parse('[features]\na = { match = "titel" }'))
+    with pytest.raises(EngineRefusedError, match=r"'a' uses field 'titel', which index 'movies' does not have"):
+        check_fields(required, {"title": {"text": {}}}, "movies")
+
+
 def test_boolean_field_is_not_a_number():
     required = required_fields(FeatureSet.parse('[features]\na = { field = "sold" }'))
     check_fields(required, {"sold": {"integer": {}}}, "cars")

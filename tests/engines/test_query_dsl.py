@@ -95,6 +95,28 @@ def test_candidate_query_by_text_and_vector_in_both_dialects():
         QueryBuilder.create(without, ElasticsearchEngine.dialect, "x", None).candidate_query()
 
 
+@pytest.mark.parametrize("vector", [[], [[1.0]], [np.nan]])
+def test_invalid_vector_raises(vector: Any):
+    with pytest.raises(ParameterError, match="vector must be a list of finite numbers, got shape"):
+        builder(vector=vector)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0, 1.0, np.inf]])
+def test_invalid_weights_raise(weights: list[float]):
+    with pytest.raises(ParameterError, match="weights must be 5 finite numbers, one per feature, got shape"):
+        builder().weighted_query(weights, {"match_all": {}})
+
+
+def test_script_feature_is_a_clause_and_part_of_the_weighted_script():
+    features = FeatureSet.parse('[features]\na = { script = "params.terms * 2" }')
+    query = QueryBuilder.create(features, ElasticsearchEngine.dialect, "red car", None)
+    script = {"source": "params.terms * 2", "params": {"terms": 2}}
+    assert query.feature_clauses() == {"a": {"script_score": {"query": {"match_all": {}}, "script": script}}}
+    weighted = query.weighted_query([3.0], {"match_all": {}})["script_score"]["script"]
+    assert "+ params.weights[0] * (params.terms * 2);" in weighted["source"]
+    assert weighted["params"] == {"terms": 2, "shift": 0, "weights": [3.0]}
+
+
 def test_one_request_logs_all_features():
     body = log_request(builder(), ["a", "b"])
     named = [clause["bool"]["_name"] for clause in body["query"]["bool"]["should"]]

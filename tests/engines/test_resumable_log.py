@@ -166,3 +166,5 @@ def test_invalid_queries_and_settings_raise(tmp_path: Path):
         write(tmp_path / "y.parquet", ToyEngine(), toy_judgments().replace(doc_id=None))
     with pytest.raises(ParameterError, match="candidates must be"):
         FeatureLogger(ToyEngine(), candidates="all")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="top must be at least 1, got 0"):
+        FeatureLogger(ToyEngine(), candidates="top", top=0)

@@ -1,7 +1,7 @@
 """Kinds of features that an engine can compute, and the clause or script of each.
 
-The value of a text feature is the score of a query clause. The value of a value feature is the result of a Painless
-expression over the document. A query feature is the same for all documents of a query.
+A text feature is the score of a query clause. A value feature is the result of a Painless expression over the
+document. A query feature is the same for all documents of a query.
 """
 
 from __future__ import annotations
@@ -159,15 +159,7 @@ class RawClause(TextFeature):
 
 
 @dataclass(frozen=True)
-class ValueFeature(Feature):
-    """A number that a Painless expression computes from the document.
-
-    The expression can use ``params.query`` (text), ``params.terms`` (number of terms) and ``params.vector``.
-    """
-
-
-@dataclass(frozen=True)
-class FieldValue(ValueFeature):
+class FieldValue(Feature):
     """A numeric field of the document: votes, price, age. Missing if the transformed value is not finite."""
 
     field: str = ""
@@ -194,7 +186,7 @@ class FieldValue(ValueFeature):
 
 
 @dataclass(frozen=True)
-class VectorSimilarity(ValueFeature):
+class VectorSimilarity(Feature):
     """Cosine similarity or Euclidean distance (``l2``) between the vectors of the document and of the query."""
 
     field: str = ""
@@ -202,10 +194,17 @@ class VectorSimilarity(ValueFeature):
 
 
 @dataclass(frozen=True)
-class Script(ValueFeature):
-    """A custom Painless expression. Its value must not be negative, since engines reject negative scores."""
+class Script(Feature):
+    """A Painless expression over the document. It must not be negative, since engines reject negative scores.
+
+    The expression can use ``params.query`` (text), ``params.terms`` (number of terms) and ``params.vector``.
+    """
 
     source: str = ""
+
+
+ValueFeature = FieldValue | VectorSimilarity | Script
+"""A number that the engine computes from the document."""
 
 
 @dataclass(frozen=True)

@@ -152,14 +152,12 @@ class QueryBuilder:
 
     def _expression(self, feature: ValueFeature) -> str:
         """Return a Painless expression of the feature, 0 if it is missing."""
-        if isinstance(feature, Script):
-            return feature.source
-        if isinstance(feature, VectorSimilarity):
-            self.require_vector(f"feature {feature.name!r}")
-            return f"doc[{painless_string(feature.field)}].size() == 0 ? 0 : {self._similarity(feature)}"
         if isinstance(feature, FieldValue):
             return feature.expression
-        raise ParameterError(f"{type(feature).__name__} has no expression")
+        if isinstance(feature, Script):
+            return feature.source
+        self.require_vector(f"feature {feature.name!r}")
+        return f"doc[{painless_string(feature.field)}].size() == 0 ? 0 : {self._similarity(feature)}"
 
     def _similarity(self, feature: VectorSimilarity) -> str:
         return self.dialect.similarities[feature.similarity].format(painless_string(feature.field))

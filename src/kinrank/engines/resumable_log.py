@@ -80,7 +80,7 @@ class ResumableLog:
 
     def _open(self, pool: RetryingPool) -> None:
         [identity] = pool.map(lambda engine: engine.identity(), [self.logger.engine])
-        asked = {
+        job = {
             **identity,
             "features": list(self.logger.engine.feature_names),
             "settings": self.logger.settings,
@@ -88,11 +88,11 @@ class ResumableLog:
             "queries_per_part": QUERIES_PER_PART,
         }
         if self.logger.engine.feature_set is not None:
-            asked["definitions"] = self.logger.engine.feature_set.fingerprint
+            job["definitions"] = self.logger.engine.feature_set.fingerprint
         if not self._log_file.exists():
-            for left in self.folder.glob("*part-*"):  # of a log whose removal was interrupted
-                left.unlink()
-        claim_folder(self.folder, self._log_file.name, asked, "log")
+            for file in self.folder.glob("*part-*"):  # of a log whose removal was interrupted
+                file.unlink()
+        claim_folder(self.folder, self._log_file.name, job, "log")
 
     def _remove(self) -> None:
         # First the file that identifies the log, so that parts left by an interruption are not used again.
