@@ -27,7 +27,7 @@ from kinrank.measure import AP, NDCG, RR
 from kinrank.rankers import Ranker
 from kinrank.registry import import_extra
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import fitted_entrant
+from kinrank.study.entrants import fit_and_evaluate
 from kinrank.study.report import collect, write_page
 from kinrank.study.report.words import headline
 
@@ -97,18 +97,18 @@ def made(
 ) -> dict[str, Any]:
     """Fit, compare, write."""
     train, vali, test = parts
-    entrants = [fitted_entrant(name, ranker, train, test, MEASURES) for name, ranker in rankers.items()]
+    entrants = [fit_and_evaluate(name, ranker, train, test, MEASURES) for name, ranker in rankers.items()]
     comparison = compare(test, entrants)
     start = time.perf_counter()
-    findings = collect(comparison, title=title, judged=train, validation=vali)
-    size = write_page(file, findings)
+    report = collect(comparison, title=title, judged=train, validation=vali)
+    size = write_page(file, report)
     seconds = time.perf_counter() - start
-    log_progress(f"{title}: {headline(findings)}, {size:,} bytes, {seconds:.0f} s")
-    paired = findings.difference.paired
+    log_progress(f"{title}: {headline(report)}, {size:,} bytes, {seconds:.0f} s")
+    paired = report.difference.paired
     return {
-        "headline": headline(findings),
+        "headline": headline(report),
         "interval": [round(end, 4) for end in paired.interval],
-        "p Holm": float(f"{findings.difference.p_holm:.2g}"),
+        "p Holm": float(f"{report.difference.p_holm:.2g}"),
         "bytes": size,
         "seconds after ranking": round(seconds, 1),
     }

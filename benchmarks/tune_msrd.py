@@ -24,10 +24,10 @@ from kinrank.measure import NDCG, compare_paired
 from kinrank.parallel import map_ordered
 from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.scale import Processes, use_executor
-from kinrank.study.space import usual_families
+from kinrank.study.space import available_families
 from kinrank.study.sweep import NEIGHBORS, PRIORS
 from kinrank.study.trials import Trial
-from kinrank.study.tuning import Plan, tune, values_of
+from kinrank.study.tuning import Plan, per_query_values, tune
 
 MEASURE = NDCG @ 10
 WITHIN = 0.001
@@ -40,9 +40,9 @@ def run() -> dict[str, object]:
     parts = msrd()
     train, test = QuerySet.concat([parts["train"], parts["vali"]]), parts["test"]
     with tempfile.TemporaryDirectory() as folder, use_executor(WORKERS):
-        tuned = tune(train, folder, PLAN, told=lambda trial: log_progress(f"{trial.quality:.4f} {trial.record}"))
-    chosen = values_of(tuned.best.make().fit(train), test, MEASURE)
-    single = values_of(SingleRanker("rankrls").fit(train), test, MEASURE)
+        tuned = tune(train, folder, PLAN, on_trial=lambda trial: log_progress(f"{trial.quality:.4f} {trial.record}"))
+    chosen = per_query_values(tuned.best.make().fit(train), test, MEASURE)
+    single = per_query_values(SingleRanker("rankrls").fit(train), test, MEASURE)
     by_test: dict[str, float] = {}
     for measured in map_ordered(WORKERS, partial(on_test, train=train, test=test), tuned.trials):
         by_test |= measured
@@ -65,7 +65,7 @@ def run() -> dict[str, object]:
         "p": float(f"{paired.p:.2g}"),
         "by family": {
             family: round(max(trial.quality for trial in tuned.trials if trial.family == family), 4)
-            for family in usual_families()
+            for family in available_families()
         },
     }
 
@@ -74,7 +74,7 @@ def on_test(trial: Trial, train: QuerySet, test: QuerySet) -> dict[str, float]:
     """The measure on test queries of a trial, or of everything that its sweep tried."""
     ranker = trial.make()
     if not isinstance(ranker, KnnRanker) or ranker.neighbor_weights != "uniform":
-        return {repr(ranker): float(values_of(ranker.fit(train), test, MEASURE).mean())}
+        return {repr(ranker): float(per_query_values(ranker.fit(train), test, MEASURE).mean())}
     fitted = ranker.set_params(n_neighbors=NEIGHBORS[-1]).fit(train)
     swept = choose_neighbors(fitted, test, NEIGHBORS, prior_strengths=PRIORS, measure=MEASURE)
     return {

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from kinrank.cli import messages
-from kinrank.cli.failures import reported
+from kinrank.cli import console
+from kinrank.cli.failures import handle_errors
 from reproduction import PAPERS
 
 if TYPE_CHECKING:
@@ -67,17 +67,17 @@ def reproduce(
     check_extras()
     left = Counter({experiment.name: len(experiment.tasks) for experiment in experiments})
     total = sum(_seconds(experiment, task) for experiment in experiments for task in experiment.tasks)
-    with messages.working(f"reproducing {paper}", total) as advance:
+    with console.progress(f"reproducing {paper}", total) as advance:
 
         def on_done(experiment: Experiment, task: str) -> None:
             advance(_seconds(experiment, task))
             left[experiment.name] -= 1
             if not left[experiment.name]:
-                messages.say(f"{experiment.name}: measured")
+                console.info(f"{experiment.name}: measured")
 
         results = Results.of(measure(experiments, cache, jobs=jobs or usable_cores(), on_done=on_done))
     for file in write(results, Path(out)):
-        messages.say(f"{file}: written")
+        console.info(f"{file}: written")
     _show(results)
 
 
@@ -89,16 +89,16 @@ def _show(results: Results) -> None:
     """Print every claim and its verdict, and exit with 3 if one is not as expected."""
     surprises: list[Verdict] = []
     for paper, verdicts in results.verdicts().items():
-        messages.show(PAPERS[paper])
-        messages.show(_table(verdicts))
+        console.print_result(PAPERS[paper])
+        console.print_result(_table(verdicts))
         holding = sum(verdict.holds for verdict in verdicts)
-        messages.show(f"{holding} of {len(verdicts)} claims reproduced\n")
+        console.print_result(f"{holding} of {len(verdicts)} claims reproduced\n")
         surprises += [verdict for verdict in verdicts if not verdict.as_expected]
     cpu = sum(seconds["cpu"] for seconds in results.seconds.values())
-    messages.say(f"{cpu / 60:.1f} minutes of CPU time, including the runs that this one resumed")
+    console.info(f"{cpu / 60:.1f} minutes of CPU time, including the runs that this one resumed")
     if surprises:
         for verdict in surprises:
-            messages.fail(f"{verdict.claim.source}: {verdict.claim.statement}: {verdict.value:g}, {verdict}")
+            console.error(f"{verdict.claim.source}: {verdict.claim.statement}: {verdict.value:g}, {verdict}")
         raise typer.Exit(NOT_AS_EXPECTED)
 
 
@@ -115,7 +115,7 @@ def _table(verdicts: list[Verdict]) -> Table:
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command()(reported(reproduce))
+app.command()(handle_errors(reproduce))
 
 if __name__ == "__main__":
     app(prog_name="python -m reproduction")

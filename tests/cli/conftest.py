@@ -1,4 +1,4 @@
-"""A folder with data and models, and ways to run the program."""
+"""Fixtures: a working directory with data and models, and two ways to run the program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def camps() -> QuerySet:
-    """The two-camp world with document ids, features named as in a LETOR file."""
+    """The two-camps data with document ids and the feature names of a LETOR file."""
     queries = make_two_camps(n_queries=60, n_docs=10, seed=0)
     documents = np.array([f"d{row}" for row in range(queries.n_rows)])
     return queries.replace(doc_id=documents, feature_names=("f1", "f2"), query_columns={})
@@ -43,7 +43,7 @@ def _prepared(camps: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 @pytest.fixture
 def workdir(_prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, with train.parquet, test.txt, test/ and the models knn/ and single/."""
+    """Change into a folder with train.parquet, test.txt, test/ and the models knn/ and single/."""
     folder = tmp_path / "work"
     shutil.copytree(_prepared, folder)
     monkeypatch.chdir(folder)
@@ -52,12 +52,12 @@ def workdir(_prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def kinrank() -> Run:
-    """Run the program in this process."""
+    """Return a function that runs the program in this process."""
     return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture
 def script() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run the installed program."""
+    """Return a function that runs the installed program."""
     program = Path(sys.executable).parent / "kinrank"
     return lambda *args: subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=120)

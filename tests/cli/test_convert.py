@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinrank.cli import files
-from kinrank.cli.files import Source
+from kinrank.data import source as source_module
 from kinrank.data.queryset import QuerySet
+from kinrank.data.source import Source, write_sources
 
 
 def assert_same(got: QuerySet, expected: QuerySet) -> None:
@@ -20,8 +20,8 @@ def assert_same(got: QuerySet, expected: QuerySet) -> None:
 
 @pytest.mark.parametrize("source", ["a.txt", "a.txt.gz", "a.parquet", "a"])
 @pytest.mark.parametrize("target", ["b.letor", "b.svm.xz", "b.parquet", "b", "b.folder/"])
-def test_every_form_becomes_every_form(kinrank, camps: QuerySet, workdir: Path, source: str, target: str):
-    files.write([Source("test")], source, lambda _: None)
+def test_every_format_converts_to_every_format(kinrank, camps: QuerySet, workdir: Path, source: str, target: str):
+    write_sources([Source("test")], source)
     done = kinrank("convert", source, target)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
@@ -30,17 +30,17 @@ def test_every_form_becomes_every_form(kinrank, camps: QuerySet, workdir: Path, 
 
 
 @pytest.mark.parametrize("target", ["all", "all.parquet", "all.txt"])
-def test_several_inputs_become_one(kinrank, camps: QuerySet, workdir: Path, target: str):
+def test_several_inputs_are_concatenated(kinrank, camps: QuerySet, workdir: Path, target: str):
     assert kinrank("convert", "train.parquet", "test.txt", target).exit_code == 0
     assert_same(Source(target).read(), camps)
 
 
 @pytest.mark.parametrize("source", ["whole", "whole.parquet"])
-def test_blocks_make_the_same_folder(
+def test_block_size_does_not_change_the_output(
     kinrank, camps: QuerySet, workdir: Path, source: str, monkeypatch: pytest.MonkeyPatch
 ):
-    files.write([Source("train.parquet"), Source("test")], source, lambda _: None)
-    monkeypatch.setattr(files, "ROWS_PER_BLOCK", 35)
+    write_sources([Source("train.parquet"), Source("test")], source)
+    monkeypatch.setattr(source_module, "ROWS_PER_BLOCK", 35)
     sizes = [block.n_rows for block in Source(source).blocks()]
     assert max(sizes) <= 35
     assert len(sizes) == 20
@@ -48,12 +48,12 @@ def test_blocks_make_the_same_folder(
     assert_same(QuerySet.open("out"), camps)
 
 
-def test_a_query_longer_than_a_block_is_a_block(workdir: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "ROWS_PER_BLOCK", 3)
+def test_long_query_is_a_block_of_its_own(workdir: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(source_module, "ROWS_PER_BLOCK", 3)
     assert [block.n_rows for block in Source("test").blocks()] == [10] * 20
 
 
-def test_parquet_in_parts_with_columns_of_other_names(kinrank, workdir: Path):
+def test_folder_of_parquet_files_with_custom_column_names(kinrank, workdir: Path):
     for part, query in enumerate(["a", "b"]):
         table = pa.table({"query": [query, query], "label": [1, 0], "doc": ["x", "y"], "bm25": [2.0, 1.0]})
         Path("lake").mkdir(exist_ok=True)
@@ -65,13 +65,13 @@ def test_parquet_in_parts_with_columns_of_other_names(kinrank, workdir: Path):
     assert queries.grades.tolist() == [1, 0, 1, 0]
 
 
-def test_rows_of_a_small_parquet_file_may_lie_anywhere(kinrank, workdir: Path):
+def test_small_parquet_file_may_have_rows_in_any_order(kinrank, workdir: Path):
     pq.write_table(pa.table({"qid": [7, 8, 7], "bm25": [1.0, 2.0, 3.0]}), "mixed.parquet")
     assert kinrank("convert", "mixed.parquet", "out").exit_code == 0
     assert QuerySet.open("out").X.ravel().tolist() == [1.0, 3.0, 2.0]
 
 
-def test_sparse_letor_parts_are_told_their_features(kinrank, workdir: Path):
+def test_features_option_sets_the_number_of_letor_features(kinrank, workdir: Path):
     Path("a.txt").write_text("1 qid:1 1:1 3:1\n")
     Path("b.txt").write_text("1 qid:2 1:1\n")
     assert "features differ" in kinrank("convert", "a.txt", "b.txt", "out").stderr

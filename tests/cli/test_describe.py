@@ -1,5 +1,3 @@
-"""``kinrank describe``: the points of `Describer`, and the queries that are near each other."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,7 +8,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
 
 
-def test_the_numbers_are_those_of_the_describer(kinrank, camps: QuerySet, workdir: Path):
+def test_describe_prints_the_numbers_of_the_describer(kinrank, camps: QuerySet, workdir: Path):
     done = kinrank("describe", "train.parquet", "--set", "blocks=summaries")
     assert done.exit_code == 0, done.stderr
     header, *lines = (line.split("\t") for line in done.stdout.splitlines())
@@ -21,7 +19,7 @@ def test_the_numbers_are_those_of_the_describer(kinrank, camps: QuerySet, workdi
     np.testing.assert_allclose(numbers, describer.transform(camps[:40]), atol=1e-5)
 
 
-def test_the_nearest_of_a_query_are_of_its_camp(kinrank, camps: QuerySet, workdir: Path):
+def test_nearest_queries_belong_to_the_same_camp(kinrank, camps: QuerySet, workdir: Path):
     done = kinrank("describe", "train.parquet", "--nearest", 3)
     assert done.exit_code == 0, done.stderr
     camp = dict(zip(map(str, camps.qid.tolist()), camps.X[camps.offsets[:-1], 1].tolist(), strict=True))
@@ -32,7 +30,7 @@ def test_the_nearest_of_a_query_are_of_its_camp(kinrank, camps: QuerySet, workdi
         assert {camp[other] for other in others} == {camp[name]}
 
 
-def test_a_wrong_setting_is_told(kinrank, workdir: Path):
+def test_unknown_setting_is_an_error(kinrank, workdir: Path):
     done = kinrank("describe", "train.parquet", "--set", "block=mean")
     assert done.exit_code == 2
     assert "unknown parameter 'block'" in done.stderr

@@ -14,7 +14,7 @@ from kinrank.measure import AP, NDCG, compare_paired, evaluate, holm
 
 @pytest.fixture
 def judged(workdir: Path) -> QuerySet:
-    """The test queries, with the runs of both models and one of noise."""
+    """The test queries, with knn.run, single.run and noise.run."""
     queries = QuerySet.open("test")
     for name in ("knn", "single"):
         write_run(run_from_scores(queries, library.load(name).predict(queries)), f"{name}.run")
@@ -26,7 +26,7 @@ def values(queries: QuerySet, name: str, measure) -> np.ndarray:
     return evaluate(queries, library.load(name).predict(queries), [measure]).per_query[measure]
 
 
-def test_the_table_names_conventions_means_and_tests(kinrank, judged: QuerySet):
+def test_table_shows_conventions_means_and_tests(kinrank, judged: QuerySet):
     done = kinrank("evaluate", "test", "single.run", "knn.run", "--measure", "ndcg(gain=linear)@5", "--measure", "AP")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
@@ -39,10 +39,10 @@ def test_the_table_names_conventions_means_and_tests(kinrank, judged: QuerySet):
         assert baseline == ["single.run", f"{single.mean():.4f}"]
         assert other[:3] == ["knn.run", f"{knn.mean():.4f}", f"{test.mean_difference:+.4f}"]
         assert other[-3:] == [str(count) for count in (test.wins, test.ties, test.losses)]
-    assert "paired t against single.run, corrected by Holm for the number of tests (2)" in done.stdout
+    assert "paired t-test against single.run, Holm-corrected for 2 tests" in done.stdout
 
 
-def test_json_says_what_the_library_says(kinrank, judged: QuerySet):
+def test_json_equals_the_values_of_the_library(kinrank, judged: QuerySet):
     measure = NDCG @ 10
     done = kinrank("evaluate", "test.txt", "single.run", "knn.run", "noise.run", "--json")
     record = json.loads(done.stdout)
@@ -60,21 +60,21 @@ def test_json_says_what_the_library_says(kinrank, judged: QuerySet):
     assert [each["p_holm"] for each in tested] == pytest.approx(holm([each["p"] for each in tested]).tolist())
 
 
-def test_the_baseline_may_be_any_run(kinrank, judged: QuerySet):
+def test_any_run_can_be_the_baseline(kinrank, judged: QuerySet):
     by_name = json.loads(kinrank("evaluate", "test", "knn.run", "--baseline", "noise.run", "--json").stdout)
     assert [run["run"] for run in by_name["runs"]] == ["noise.run", "knn.run"]
     among = json.loads(kinrank("evaluate", "test", "knn.run", "noise.run", "--baseline", "noise.run", "--json").stdout)
     assert among == by_name
 
 
-def test_one_run_has_no_tests(kinrank, judged: QuerySet):
+def test_single_run_is_not_tested(kinrank, judged: QuerySet):
     done = kinrank("evaluate", "test", "knn.run")
     assert done.exit_code == 0, done.stderr
     assert "1.0000" in done.stdout
     assert "p:" not in done.stdout
 
 
-def test_gaps_between_run_and_data_are_counted_and_said(kinrank, judged: QuerySet):
+def test_missing_and_unknown_documents_are_counted_in_warnings(kinrank, judged: QuerySet):
     lines = Path("knn.run").read_text().splitlines()
     first_query = lines[0].split()[0]
     kept = [line for line in lines if line.split()[0] != first_query][1:]
@@ -82,19 +82,22 @@ def test_gaps_between_run_and_data_are_counted_and_said(kinrank, judged: QuerySe
     done = kinrank("evaluate", "test", "part.run", "--json")
     (run,) = json.loads(done.stdout)["runs"]
     assert (run["absent_documents"], run["absent_queries"], run["unknown_documents"]) == (11, 1, 1)
-    assert "11 of the 200 documents of the data are not in the run, among them all of 1 queries" in done.stderr
-    assert "part.run: 1 documents are not in the data; they are left out" in done.stderr
+    assert (
+        "11 of the 200 documents in the data are missing from the run, including all documents of 1 queries"
+        in done.stderr
+    )
+    assert "part.run: 1 documents are not in the data; they are ignored" in done.stderr
 
 
-def test_absent_documents_are_ranked_last(kinrank, workdir: Path):
-    # The relevant document is absent and the only other one has a very low score: it still comes second.
+def test_missing_documents_are_ranked_last(kinrank, workdir: Path):
+    # The relevant document is missing and still ranks below the other one, which has a very low score.
     Path("two.txt").write_text("1 qid:1 1:0 #docid = a\n0 qid:1 1:0 #docid = b\n")
     Path("low.run").write_text("1 Q0 b 1 -1e300 x\n")
     record = json.loads(kinrank("evaluate", "two.txt", "low.run", "--measure", "RR", "--json").stdout)
     assert record["runs"][0]["measures"][0]["mean"] == 0.5
 
 
-def test_a_measure_that_leaves_all_queries_out_has_no_mean(kinrank, workdir: Path):
+def test_measure_that_skips_all_queries_has_no_mean(kinrank, workdir: Path):
     Path("two.txt").write_text("0 qid:1 1:0 #docid = a\n0 qid:1 1:0 #docid = b\n")
     Path("a.run").write_text("1 Q0 a 1 1 x\n1 Q0 b 2 0 x\n")
     done = kinrank("evaluate", "two.txt", "a.run", "--measure", "NDCG(no_relevant=skip)@10", "--json")

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 import kinrank as library
 
 
-def test_queries_are_explained_as_the_ranker_does(kinrank, workdir):
+def test_explain_prints_the_explanations_of_the_ranker(kinrank, workdir):
     queries = library.QuerySet.open("test")
     ranker = library.load("knn")
     done = kinrank("explain", "knn", "test", "--query", queries.qid[3], "--query", queries.qid[1])
@@ -12,10 +14,14 @@ def test_queries_are_explained_as_the_ranker_does(kinrank, workdir):
     assert kinrank("explain", "knn", "test").stdout.startswith(f"query {queries.qid[0]}")
 
 
-def test_what_cannot_be_explained_is_refused(kinrank, workdir):
-    done = kinrank("explain", "knn", "test", "--query", "nowhere")
+@pytest.mark.parametrize("command", ["explain", "weights"])
+def test_unknown_query_is_an_error(kinrank, workdir, command: str):
+    done = kinrank(command, "knn", "test", "--query", "40", "--query", "nowhere")
     assert done.exit_code == 2
-    assert "test: has no query 'nowhere'; its queries are like '" in done.stderr
+    assert "test: no query 'nowhere' among 20 queries; ids look like '40', '41', '42', '43', '44'\n" in done.stderr
+
+
+def test_ranker_without_explanations_is_an_error(kinrank, workdir):
     done = kinrank("explain", "single", "test")
     assert done.exit_code == 2
-    assert "single: a SingleRanker has no explanations" in done.stderr
+    assert "single: SingleRanker has no explanations" in done.stderr

@@ -13,14 +13,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from kinrank.cli.failures import debugging, reported
+from kinrank.cli.failures import debugging, handle_errors
 from kinrank.data.letor import write_letor
 from kinrank.data.queryset import QuerySet
 
 
 @pytest.fixture
 def broken(workdir: Path) -> Path:
-    """Everything that can be wrong with a path."""
+    """A working directory with files and folders that are wrong in some way."""
     Path("data.csv").write_text("qid,y\n")
     Path("garbage.parquet").write_bytes(b"PAR1 and nothing else")
     Path("garbage.txt.gz").write_bytes(b"not packed")
@@ -45,10 +45,10 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
     ("args", "problem"),
     [
         (["convert", "missing.txt", "out"], "missing.txt: no such file or folder"),
-        (["convert", "data.csv", "out"], "data.csv: its suffix names no form of data; expected a LETOR file"),
-        (["convert", "test.txt", "out.csv"], "out.csv: its suffix names no form of data"),
-        (["convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: its suffix names no form of data"),
-        (["convert", "empty", "out"], "empty: neither manifest.json nor any .parquet"),
+        (["convert", "data.csv", "out"], "data.csv: unknown suffix; expected a LETOR file"),
+        (["convert", "test.txt", "out.csv"], "out.csv: unknown suffix; expected a LETOR file"),
+        (["convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: unknown suffix; expected a LETOR file"),
+        (["convert", "empty", "out"], "empty: this folder has no manifest.json and no .parquet file"),
         (["convert", "knn", "out"], "knn holds 'model', expected 'queries'"),
         (["convert", "test.txt", "knn"], "knn holds 'model', expected 'queries'"),
         (["convert", "garbage.parquet", "out"], "garbage.parquet: cannot be read as Parquet"),
@@ -70,7 +70,10 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["train", "train.parquet", "--model", "test.txt"], "test.txt is a file: pass a kinrank model folder"),
         (["train", "unjudged", "--model", "m"], "these queries are not judged"),
         ([*TRAIN, "--validate", "wide.txt"], "feature 3, expected at most 2"),
-        ([*TRAIN, "--validate", "narrow"], "narrow: must be judged and have the features of train.parquet"),
+        (
+            [*TRAIN, "--validate", "narrow"],
+            "narrow: held-out queries must be judged and have the training features in the same order",
+        ),
         (["rank", "missing", "test"], "missing does not exist: pass a kinrank model folder"),
         (["rank", "test", "test"], "test holds 'queries', expected 'model'"),
         (["rank", "single", "test"], "has changed since it was written (SHA-256 differs)"),
@@ -85,7 +88,7 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_input_is_one_message_and_exit_code_2(kinrank, broken: Path, args: list[str], problem: str):
+def test_wrong_input_prints_one_message_and_exits_with_2(kinrank, broken: Path, args: list[str], problem: str):
     done = kinrank(*args)
     assert done.exit_code == 2
     assert done.stdout == ""
@@ -95,23 +98,23 @@ def test_wrong_input_is_one_message_and_exit_code_2(kinrank, broken: Path, args:
 
 
 @pytest.mark.parametrize("args", [["rank"], ["train", "train.parquet"], ["nonsense"], ["rank", "a", "b", "--nope"]])
-def test_wrong_usage_is_exit_code_2(kinrank, workdir: Path, args: list[str]):
+def test_wrong_usage_exits_with_2(kinrank, workdir: Path, args: list[str]):
     done = kinrank(*args)
     assert done.exit_code == 2
     assert done.stdout == ""
     assert "Usage: " in done.stderr
 
 
-def test_a_foreign_folder_is_refused_before_the_work(kinrank, workdir: Path):
+def test_foreign_folder_is_an_error_before_any_work(kinrank, workdir: Path):
     done = kinrank("train", "train.parquet", "--model", "test")
     assert "train.parquet" not in done.stderr
 
 
-def test_the_installed_program_fails_in_the_same_way(script, workdir: Path):
+def test_installed_program_prints_one_line(script, workdir: Path):
     done = script("rank", "missing", "test")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: missing does not exist: pass a kinrank model folder")
-    assert len(done.stderr.splitlines()) == 1  # long messages are not broken into lines
+    assert len(done.stderr.splitlines()) == 1  # long messages are not wrapped
 
 
 def test_debug_shows_the_traceback(script, workdir: Path):
@@ -122,7 +125,7 @@ def test_debug_shows_the_traceback(script, workdir: Path):
 
 
 @pytest.mark.slow
-def test_results_are_alone_on_stdout(script, workdir: Path):
+def test_only_results_go_to_stdout(script, workdir: Path):
     ranked = script("rank", "knn", "test")
     lines = [line.split() for line in ranked.stdout.splitlines()]
     assert (ranked.returncode, len(lines), {len(words) for words in lines}) == (0, 200, {6})
@@ -133,8 +136,8 @@ def test_results_are_alone_on_stdout(script, workdir: Path):
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_is_no_error_message(workdir: Path):
-    # More than a pipe holds, so that writing goes on when `head` has left.
+def test_closed_pipe_prints_no_error(workdir: Path):
+    # More than fits into a pipe, so that the program is still writing when `head` exits.
     many = QuerySet.from_arrays(
         np.random.default_rng(0).random((20_000, 2)),
         qid=np.arange(20_000) // 10,
@@ -147,65 +150,67 @@ def test_a_reader_that_goes_away_is_no_error_message(workdir: Path):
     assert done.stdout.startswith("0 Q0 document-")
 
 
-def test_control_c_is_130(workdir: Path):
+def test_interrupt_exits_with_130(workdir: Path):
     os.mkfifo("endless.txt")
     program = Path(sys.executable).parent / "kinrank"
     process = subprocess.Popen(
         [program, "rank", "single", "endless.txt"],
         stderr=subprocess.PIPE,
         text=True,
-        # A background job's children are born deaf to the signal, and the suite may run as one.
+        # Children of a background job ignore SIGINT by default.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        with open("endless.txt", "w"):  # opens when the program has begun to read
+        with open("endless.txt", "w"):  # blocks until the program reads
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, said) == (130, "stopped\n")
+    assert (process.returncode, stderr) == (130, "stopped\n")
 
 
-def run_verb(verb):
+def run_command(command):
     app = typer.Typer(pretty_exceptions_enable=False)
-    app.command()(reported(verb))
+    app.command()(handle_errors(command))
     return CliRunner().invoke(app)
 
 
-def test_an_error_of_our_own_says_so():
-    def verb() -> None:
+def test_internal_error_exits_with_70():
+    def command() -> None:
         raise ZeroDivisionError("division by zero")
 
-    done = run_verb(verb)
+    done = run_command(command)
     assert done.exit_code == 70
-    assert done.stderr.startswith("error: ZeroDivisionError: division by zero\nThis is an error of kinrank's own")
+    assert done.stderr.startswith(
+        "error: ZeroDivisionError: division by zero\nThis is a bug in kinrank; run kinrank --debug"
+    )
 
 
-def test_with_debug_an_error_is_raised():
-    def verb() -> None:
+def test_debug_raises_the_error():
+    def command() -> None:
         raise ZeroDivisionError("division by zero")
 
     token = debugging.set(True)
     try:
-        assert isinstance(run_verb(verb).exception, ZeroDivisionError)
+        assert isinstance(run_command(command).exception, ZeroDivisionError)
     finally:
         debugging.reset(token)
 
 
-def test_an_exit_code_of_a_verb_is_kept():
-    def verb() -> None:
+def test_exit_code_of_a_command_is_kept():
+    def command() -> None:
         raise typer.Exit(1)
 
-    assert run_verb(verb).exit_code == 1
+    assert run_command(command).exit_code == 1
 
 
-def test_warnings_are_messages():
-    def verb() -> None:
+def test_warnings_go_to_stderr():
+    def command() -> None:
         warnings.warn("few queries [3] left", UserWarning, stacklevel=1)
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         before = warnings.showwarning
-        done = run_verb(verb)
+        done = run_command(command)
         assert warnings.showwarning is before
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "warning: few queries [3] left\n")

@@ -11,7 +11,7 @@ from kinrank.datasets import make_intents
 from kinrank.study.headroom import headroom
 
 
-def test_the_answer_in_words(kinrank, camps: QuerySet, workdir: Path):
+def test_headroom_prints_means_differences_and_advice(kinrank, camps: QuerySet, workdir: Path):
     camps.save("camps")
     done = kinrank("headroom", "camps")
     assert done.exit_code == 0, done.stderr
@@ -19,13 +19,14 @@ def test_the_answer_in_words(kinrank, camps: QuerySet, workdir: Path):
     found = headroom(camps)
     assert " ".join(lines[0]) == "NDCG @ 10, 60 queries, 5 folds by query"
     assert [line[:2] for line in lines[1:4]] == [[name, f"{mean:.4f}"] for name, mean in found.means.items()]
-    assert lines[3][-1] == "unreachable"
-    assert f"gain {found.gain.paired.wins}, stay {found.gain.paired.ties}, lose 0" in done.stdout
-    assert "unjudged not known" in " ".join(done.stdout.split())
+    assert lines[3][-3:] == ["unreachable", "upper", "bound"]
+    paired = found.gain.paired
+    assert f"{paired.wins} gain, {paired.ties} are unchanged, 0 lose" in done.stdout
+    assert "unjudged unknown: DATA holds judged documents only" in " ".join(done.stdout.split())
     assert done.stdout.rstrip().endswith(found.advice.text)
 
 
-def test_json_settings_groups_and_a_test_set(kinrank, workdir: Path):
+def test_headroom_with_settings_groups_and_a_test_set_prints_json(kinrank, workdir: Path):
     queries = make_intents(300, 100, n_docs=15, n_features=8, spread=0.0)
     queries = queries.replace(doc_id=np.arange(queries.n_rows), query_columns={"topic": np.arange(400) // 4})
     write_parquet(queries[:300], "train_intents.parquet")
@@ -33,25 +34,25 @@ def test_json_settings_groups_and_a_test_set(kinrank, workdir: Path):
     args = ["headroom", "train_intents.parquet", "--test", "test_intents.parquet", "--group", "topic", "--json"]
     done = kinrank(*args, "--measure", "AP", "--set", "reference=reference", "--candidates", "test_intents.parquet")
     assert done.exit_code == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert (said["measure"], said["queries"], said["folds"]) == ("AP", 100, 1)
-    assert said["unjudged_top_10"] == 0
-    assert said["verdict"] in ("none", "unclear")
-    assert set(said["means"]) == {"Single", "KNN", "oracle"}
+    record = json.loads(done.stdout)
+    assert (record["measure"], record["queries"], record["folds"]) == ("AP", 100, 1)
+    assert record["unjudged_top_10"] == 0
+    assert record["verdict"] in ("none", "unclear")
+    assert set(record["means"]) == {"Single", "KNN", "oracle"}
 
 
-def test_seen_queries_are_refused_and_near_ones_told(kinrank, camps: QuerySet, workdir: Path):
+def test_seen_queries_are_an_error_and_near_duplicates_a_warning(kinrank, camps: QuerySet, workdir: Path):
     camps[:40].save("train_camps")
     camps[35:].save("test_camps")
     done = kinrank("headroom", "train_camps", "--test", "test_camps")
     assert done.exit_code == 2
     assert "5 of 25 test queries were seen in training" in done.stderr
     dropped = kinrank("headroom", "train_camps", "--test", "test_camps", "--leaks", "drop")
-    assert "20 queries, tested on queries of their own" in dropped.stdout
+    assert "20 queries, separate test set" in dropped.stdout
     X = camps.X.copy()
     X[400:408] = X[:8]
     camps[40:].replace(X=X[400:]).save("near_camps")
     near = kinrank("headroom", "train_camps", "--test", "near_camps")
     assert near.exit_code == 0, near.stderr
-    assert "warning: 1 of 20 test queries have something very like them in training" in near.stderr
+    assert "warning: 1 of 20 test queries have a near-duplicate in training" in near.stderr
     assert "on the 19 queries without near-duplicates in training" in near.stdout

@@ -10,17 +10,19 @@ from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capability_table import capability_table
 
-VERBS = ["log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
-VERBS += ["serve", "key", "explain"]
+COMMANDS = ["log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
+COMMANDS += ["serve", "key", "explain", "describe"]
 
 
-def test_all_verbs_are_listed(kinrank):
+def test_help_lists_all_commands(kinrank):
     help_page = kinrank("--help").stdout
-    assert all(verb in help_page for verb in VERBS)
+    assert all(command in help_page for command in COMMANDS)
 
 
-@pytest.mark.parametrize("args", [["--help"], *([verb, "--help"] for verb in VERBS), ["--version"]], ids=" ".join)
-def test_help_loads_nothing_heavy(args: list[str]):
+@pytest.mark.parametrize(
+    "args", [["--help"], *([command, "--help"] for command in COMMANDS), ["--version"]], ids=" ".join
+)
+def test_help_imports_no_heavy_package(args: list[str]):
     code = (
         "import sys\nfrom kinrank.cli import main\n"
         f"sys.argv = ['kinrank', *{args!r}]\n"
@@ -32,12 +34,12 @@ def test_help_loads_nothing_heavy(args: list[str]):
     assert done.stdout
 
 
-def test_the_version(script):
+def test_version(script):
     done = script("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"kinrank {library.__version__}\n", "")
 
 
-def test_every_ranker_is_listed_with_its_parameters(kinrank):
+def test_list_shows_every_ranker_with_its_parameters(kinrank):
     listed = kinrank("train", "--list").stdout
     assert all(f"{name}: " in listed for name in RANKERS)
     assert "  n_neighbors: int = 400\n" in listed
@@ -45,7 +47,7 @@ def test_every_ranker_is_listed_with_its_parameters(kinrank):
     assert DEFAULT_RANKER in RANKERS
 
 
-def test_a_new_ranker_is_found_by_being_registered(kinrank, workdir, monkeypatch: pytest.MonkeyPatch):
+def test_registered_ranker_is_listed(kinrank, workdir, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(RANKERS._members, "newcomer", "kinrank.rankers.single:SingleRanker")
     assert "newcomer: One model" in kinrank("train", "--list").stdout
     assert "'newcomer'" in kinrank("train", "train.parquet", "--model", "m", "--ranker", "nobody").stderr

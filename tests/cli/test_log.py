@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.engine
 @pytest.mark.xdist_group("engine")
 @pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
-def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
+def test_log_writes_a_readable_file(folder: Path, name: str):
     address = f"{os.environ.get(f'KINRANK_{name.upper()}', ADDRESSES[name])}/cli-{uuid.uuid4().hex}"
     words = ["log", "--engine", address, "--features", "features.toml", "--judgments", "judgments.tsv"]
     with connect(address) as engine:
@@ -51,8 +51,8 @@ def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
     assert done.stdout == ""
     n_features = len(FeatureSet.parse(FEATURES).names)
     assert f"out.parquet: 4 queries, 12 documents, {n_features} features" in done.stderr
-    assert "4 judged documents are not in the index, and left out" in done.stderr
-    assert "documents lack 'title_all'" in done.stderr
+    assert "4 judged documents skipped: not in the index" in done.stderr
+    assert "documents without 'title_all'" in done.stderr
     logged = read_parquet(folder / "out.parquet")
     assert (len(logged), logged.n_rows, logged.query_columns["vector"].shape) == (4, 12, (4, 3))
     assert np.isfinite(logged.X[:, 0]).all()
@@ -71,7 +71,7 @@ def test_judged_queries_become_a_file_that_train_reads(folder: Path, name: str):
         ({"--set": "api_key"}, "write it as name=value"),
     ],
 )
-def test_what_cannot_be_right_is_told(folder: Path, changed: dict[str, str], problem: str):
+def test_wrong_input_is_an_error(folder: Path, changed: dict[str, str], problem: str):
     import_extra("elasticsearch", "engines")
     words = {
         "--engine": "elasticsearch+http://127.0.0.1:9/x",

@@ -13,19 +13,19 @@ from kinrank.rankers import RANKERS
 from kinrank.registry import import_extra
 
 
-def test_train_writes_the_model_that_python_would(kinrank, camps: QuerySet, workdir: Path):
+def test_train_writes_the_same_model_as_python(kinrank, camps: QuerySet, workdir: Path):
     settings = ["--ranker", "knn", "--set", "n_neighbors=5", "--set", "learner=rankrls"]
     done = kinrank("train", "train.parquet", "--model", "m", *settings)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     assert "QuerySet(40 queries, 400 rows, 2 features, judged)" in done.stderr
-    assert "learned in" in done.stderr
+    assert "fitted in" in done.stderr
     made = library.load("m")
     assert type(made) is RANKERS["knn"]
     np.testing.assert_array_equal(made.predict(camps), library.load("knn").predict(camps))
 
 
-def test_the_default_is_the_ranker_we_recommend_and_says_what_it_found(kinrank, workdir: Path):
+def test_default_ranker_prints_its_remarks(kinrank, workdir: Path):
     import_extra("lightgbm", "lightgbm")
     done = kinrank("train", "train.parquet", "--model", "m")
     assert done.exit_code == 0, done.stderr
@@ -34,52 +34,52 @@ def test_the_default_is_the_ranker_we_recommend_and_says_what_it_found(kinrank, 
     assert "m: what ranks: " in done.stderr
 
 
-def test_validation_stands_beside_the_global_model(kinrank, workdir: Path):
+def test_validation_compares_with_the_global_model(kinrank, workdir: Path):
     settings = ["--ranker", "knn", "--set", "n_neighbors=5"]
     done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test.txt")
     single = library.load("single").score(QuerySet.open("test"))
     assert f"test.txt: 20 queries, NDCG @ 10: knn 1.0000, global model {single:.4f}\n" in done.stderr
-    assert done.stderr.endswith(": a gain\n")
+    assert done.stderr.endswith(": significant gain\n")
 
 
-def test_the_global_model_is_kept_where_nothing_gains_and_that_is_said(kinrank, workdir: Path):
-    # Neighbors are all queries, so the local model is the global one.
+def test_global_model_is_kept_without_a_gain(kinrank, workdir: Path):
+    # With all queries as neighbors the local model is the global one.
     settings = ["--ranker", "knn", "--set", "n_neighbors=40"]
     done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test")
-    assert "no difference to rely on, so the global model is kept" in done.stderr
+    assert "no significant difference; kept the global model" in done.stderr
     assert "m: ranker 'single'" in done.stderr
     kept, single = (library.load(model).predict(QuerySet.open("test")) for model in ("m", "single"))
     np.testing.assert_allclose(kept, single, rtol=1e-6)
 
 
-def test_what_was_learned_from_does_not_validate(kinrank, workdir: Path):
+def test_training_queries_cannot_validate(kinrank, workdir: Path):
     done = kinrank("train", "train.parquet", "--model", "m", "--ranker", "knn", "--validate", "train.parquet")
     assert done.exit_code == 2
     assert "40 of 40 test queries were seen in training" in done.stderr
     assert not Path("m").exists()
 
 
-def test_the_global_model_has_nothing_to_stand_beside(kinrank, workdir: Path):
+def test_global_model_is_not_compared_with_itself(kinrank, workdir: Path):
     done = kinrank("train", "train.parquet", "--model", "m", "--ranker", "single", "--validate", "test")
     assert done.exit_code == 0, done.stderr
     assert "global model" not in done.stderr
 
 
-def test_a_ranker_with_a_learner_of_its_own_kind_is_held_against_singles(kinrank, workdir: Path):
+def test_ranker_with_a_regressor_is_compared_with_the_global_model(kinrank, workdir: Path):
     options = ["--ranker", "atvt", "--set", "learner=kernel-ridge", "--validate", "test"]
     done = kinrank("train", "train.parquet", "--model", "m", *options)
     assert done.exit_code == 0, done.stderr
     assert "global model" in done.stderr
 
 
-def test_a_damaged_model_is_replaced(kinrank, workdir: Path):
+def test_damaged_model_is_replaced(kinrank, workdir: Path):
     next(file for file in Path("single").iterdir() if file.suffix == ".npy").unlink()
     assert kinrank("train", "train.parquet", "--model", "single", "--ranker", "single").exit_code == 0
     library.load("single")
 
 
 @pytest.mark.parametrize("data", ["test", "test.txt"])
-def test_rank_prints_the_run_of_the_predicted_scores(kinrank, camps: QuerySet, workdir: Path, data: str):
+def test_rank_prints_a_run_of_the_predicted_scores(kinrank, camps: QuerySet, workdir: Path, data: str):
     done = kinrank("rank", "knn", data, "--tag", "mine")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
@@ -92,7 +92,7 @@ def test_rank_prints_the_run_of_the_predicted_scores(kinrank, camps: QuerySet, w
     np.testing.assert_allclose(run.score, expected.score, atol=1e-9)
 
 
-def test_the_run_goes_to_a_file(kinrank, workdir: Path):
+def test_rank_writes_the_run_to_a_file(kinrank, workdir: Path):
     printed = kinrank("rank", "knn", "test").stdout
     done = kinrank("rank", "knn", "test", "--out", "out.run.gz")
     assert (done.stdout, done.stderr) == ("", "out.run.gz: 200 documents of 20 queries\n")
@@ -100,13 +100,13 @@ def test_the_run_goes_to_a_file(kinrank, workdir: Path):
     np.testing.assert_array_equal(read_run("out.run.gz").score, read_run("printed.run").score)
 
 
-def test_ranking_in_parts_is_ranking_at_once(kinrank, workdir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_batch_size_does_not_change_the_run(kinrank, workdir: Path, monkeypatch: pytest.MonkeyPatch):
     whole = kinrank("rank", "single", "test").stdout
     monkeypatch.setattr("kinrank.cli.rank.QUERIES_AT_ONCE", 3)
     assert kinrank("rank", "single", "test").stdout == whole
 
 
-def test_a_feature_that_no_line_names_is_zero(kinrank, workdir: Path):
+def test_feature_missing_from_a_letor_file_is_zero(kinrank, workdir: Path):
     Path("sparse.txt").write_text("0 qid:1 1:0.5 #docid = a\n0 qid:1 1:0.25 #docid = b\n")
     done = kinrank("rank", "single", "sparse.txt")
     assert done.exit_code == 0, done.stderr

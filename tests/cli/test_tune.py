@@ -7,11 +7,11 @@ import kinrank as library
 from kinrank.data.queryset import QuerySet
 
 
-def test_tune_shows_trials_and_train_takes_the_winner(kinrank, camps: QuerySet, workdir: Path):
+def test_train_accepts_the_settings_that_tune_chose(kinrank, camps: QuerySet, workdir: Path):
     args = ("tune", "train.parquet", "--study", "study", "--try", "single", "--try", "knn", "--folds", 2, "--trials", 5)
     done = kinrank(*args)
     assert done.exit_code == 0, done.stderr
-    assert done.stdout.startswith("NDCG @ 10, 5 trials; 5 trials were made")
+    assert done.stdout.startswith("NDCG @ 10, 5 trials; reached the limit of 5 trials")
     assert done.stderr.count(" s\n") == 5
     assert "kinrank train train.parquet --settings study/settings.json --model MODEL" in done.stdout
     trained = kinrank(
@@ -23,15 +23,15 @@ def test_tune_shows_trials_and_train_takes_the_winner(kinrank, camps: QuerySet, 
     assert made.get_params()["missing"] == "mean"
     assert made.score(camps[40:].replace(feature_names=made.feature_names_)) == 1.0
     again = kinrank(*args, "--json")
-    assert again.stderr == ""  # all trials are there
-    said = json.loads(again.stdout)
-    assert (len(said["trials"]), said["best"]["quality"], said["nested"]) == (5, 1.0, None)
+    assert again.stderr == ""  # no trial is repeated
+    record = json.loads(again.stdout)
+    assert (len(record["trials"]), record["best"]["quality"], record["nested"]) == (5, 1.0, None)
 
 
-def test_nested_and_validation(kinrank, workdir: Path):
+def test_nested_cross_validation_and_validation_queries(kinrank, workdir: Path):
     args = ("tune", "train.parquet", "--try", "knn", "--folds", 2, "--trials", 1)
     done = kinrank(*args, "--study", "a", "--nested", "--reference", "0")
-    assert "tuned without the queries tested on 0.9" in done.stdout
+    assert "nested cross-validation: tuned 0.9" in done.stdout
     assert (
         json.loads(kinrank(*args, "--study", "a", "--nested", "--reference", "0", "--json").stdout)["nested"]["p"]
         < 0.01
@@ -41,10 +41,10 @@ def test_nested_and_validation(kinrank, workdir: Path):
     assert json.loads(chosen.stdout)["best"]["quality"] == 1.0
 
 
-def test_what_makes_no_sense_is_refused(kinrank, workdir: Path):
+def test_wrong_input_is_an_error(kinrank, workdir: Path):
     done = kinrank("tune", "train.parquet", "--study", "study", "--try", "svm")
     assert done.exit_code == 2
     assert "unknown family 'svm'" in done.stderr
     Path("settings.json").write_text('{"ranker": "single", "settings": {}}')
     clash = kinrank("train", "train.parquet", "--model", "m", "-s", "settings.json", "--ranker", "knn")
-    assert "settings.json is for ranker 'single', --ranker says 'knn': leave one out" in clash.stderr
+    assert "--settings settings.json is for ranker 'single', got --ranker knn: omit one" in clash.stderr

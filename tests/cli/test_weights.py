@@ -21,7 +21,7 @@ CLAUSES = {
 
 @pytest.fixture
 def asked(workdir: Path) -> QuerySet:
-    """Queries with a text, asked.parquet, and a model of them whose weights have a sign, signed/."""
+    """Queries with texts in asked.parquet, and the model signed/ with sign constraints on its weights."""
     X = np.random.default_rng(0).standard_normal((400, 2))
     world = QuerySet.from_arrays(X, X[:, 0] > X[:, 1], group=[10] * 40)
     some = world[20:].replace(
@@ -35,7 +35,7 @@ def asked(workdir: Path) -> QuerySet:
     return some
 
 
-def test_the_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, workdir: Path):
+def test_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, workdir: Path):
     done = kinrank("weights", "knn", "test")
     assert (done.exit_code, done.stderr) == (0, "")
     heading, *lines = done.stdout.splitlines()
@@ -45,7 +45,7 @@ def test_the_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, wo
     np.testing.assert_allclose(shown, library.load("knn").weights(camps[40:]), rtol=1e-3)
 
 
-def test_json_has_a_line_for_each_query(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
+def test_json_has_one_line_per_query(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("kinrank.cli.weights.QUERIES_AT_ONCE", 3)
     lines = [json.loads(line) for line in kinrank("weights", "knn", "test", "--json").stdout.splitlines()]
     assert [line["qid"] for line in lines] == camps[40:].qid.tolist()
@@ -53,13 +53,13 @@ def test_json_has_a_line_for_each_query(kinrank, camps: QuerySet, workdir: Path,
     np.testing.assert_array_equal(weights, library.load("knn").weights(camps[40:]))
 
 
-def test_one_query_alone(kinrank, camps: QuerySet, workdir: Path):
+def test_query_option_selects_one_query(kinrank, camps: QuerySet, workdir: Path):
     qid = camps[40:].qid[7].item()
     (line,) = kinrank("weights", "knn", "test", "--query", qid, "--json").stdout.splitlines()
     assert json.loads(line)["qid"] == qid
 
 
-def test_requests_carry_the_weights_and_the_words_of_each_query(kinrank, asked: QuerySet):
+def test_requests_contain_the_weights_and_the_text_of_each_query(kinrank, asked: QuerySet):
     options = ["--target", "opensearch-hybrid(size=7)", "--clauses", "clauses.json", "--inverted", "f2"]
     done = kinrank("weights", "signed", "asked.parquet", *options)
     assert done.exit_code == 0, done.stderr
@@ -78,18 +78,18 @@ def test_requests_carry_the_weights_and_the_words_of_each_query(kinrank, asked: 
         assert line == {"qid": query.qid[0].item(), "request": expected}
 
 
-def test_queries_without_a_request_are_counted(kinrank, camps: QuerySet, workdir: Path):
-    # Half of the queries want f1 to be low, which weights that are not negative cannot say: theirs are all 0.
+def test_queries_without_a_request_are_counted_in_a_warning(kinrank, camps: QuerySet, workdir: Path):
+    # Half of the queries prefer a low f1: with nonnegative weights all their weights are 0.
     library.KnnRanker(n_neighbors=5, learner=RankRLS(nonnegative=True)).fit(camps[:40]).save("signed")
     Path("clauses.json").write_text(json.dumps(CLAUSES).replace("{{text}}", "heat").replace("{{doc_id}}", "d1"))
     done = kinrank("weights", "signed", "test", "--target", "opensearch-hybrid", "--clauses", "clauses.json")
     answered = (library.load("signed").weights(camps[40:]).max(axis=1) > 0).sum()
     assert 0 < answered < 20
     assert len(done.stdout.splitlines()) == answered
-    assert f"warning: {20 - answered} of 20 queries have no request, the first: OpenSearch 2.10 needs" in done.stderr
+    assert f"warning: no request for {20 - answered} of 20 queries; first reason: OpenSearch 2.10 needs" in done.stderr
 
 
-def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet):
+def test_request_of_one_query_is_printed_on_its_own(kinrank, asked: QuerySet):
     qid = asked.qid[0].item()
     done = kinrank("weights", "signed", "asked.parquet", "--target", "vespa", "--query", qid)
     request = json.loads(done.stdout)
@@ -103,8 +103,8 @@ def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet)
     [
         (["--target", "sphinx"], "unknown target 'sphinx': choose one of 'opensearch-hybrid'"),
         (["--target", "vespa(color=1)"], "cannot read target"),
-        (["--query", "nobody"], "asked.parquet: no query 'nobody' among 20"),
-        (["--target", "solr-ltr"], "keeps one model for many queries: say whose weights with --query"),
+        (["--query", "nobody"], "asked.parquet: no query 'nobody' among 20 queries"),
+        (["--target", "solr-ltr"], "stores one model for many queries: choose one query with --query QID"),
         (["--target", "opensearch-hybrid", "--clauses", "bad.json"], "bad.json, line 1: expected JSON"),
         (["--target", "opensearch-hybrid", "--clauses", "list.json"], "expected an object with the clause of each"),
         (
@@ -118,7 +118,7 @@ def test_the_request_of_one_query_can_be_sent_as_it_is(kinrank, asked: QuerySet)
         ),
     ],
 )
-def test_what_cannot_be_right(kinrank, asked: QuerySet, words: list[str], problem: str):
+def test_wrong_input_is_an_error(kinrank, asked: QuerySet, words: list[str], problem: str):
     Path("bad.json").write_text("{")
     Path("list.json").write_text("[]")
     Path("column.json").write_text(json.dumps({"f1": "{{color}}", "f2": {}}))
@@ -127,8 +127,8 @@ def test_what_cannot_be_right(kinrank, asked: QuerySet, words: list[str], proble
     assert problem in done.stderr
 
 
-def test_trees_have_no_weights(kinrank, camps: QuerySet, workdir: Path):
+def test_tree_model_is_an_error(kinrank, camps: QuerySet, workdir: Path):
     library.SingleRanker("lambdamart").fit(camps[:40]).save("trees")
     done = kinrank("weights", "trees", "test")
     assert done.exit_code == 2
-    assert "its model is not linear" in done.stderr
+    assert "there are no weights: LambdaMART is not linear" in done.stderr

@@ -12,7 +12,7 @@ from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired, holm
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import enter, fitted_entrant, origin_of, run_entrant
+from kinrank.study.entrants import evaluate_entrant, evaluate_run, fit_and_evaluate, origin_of
 
 MEASURES = [NDCG @ 10, AP]
 
@@ -25,7 +25,7 @@ def camps() -> tuple[QuerySet, QuerySet]:
 
 def entrants(camps: tuple[QuerySet, QuerySet], *names: str):
     train, test = camps
-    return [enter(name, test, MEASURES, train=train) for name in names]
+    return [evaluate_entrant(name, test, MEASURES, train=train) for name in names]
 
 
 def test_each_entrant_is_measured_and_timed(camps):
@@ -71,7 +71,7 @@ def test_a_saved_model_and_its_run_are_the_ranker(camps, tmp_path: Path):
     ranker = SingleRanker("rankrls").fit(train)
     ranker.save(tmp_path / "model")
     write_run(run_from_scores(test, ranker.predict(test)), tmp_path / "single.run")
-    model, run = (enter(str(tmp_path / name), test, MEASURES) for name in ("model", "single.run"))
+    model, run = (evaluate_entrant(str(tmp_path / name), test, MEASURES) for name in ("model", "single.run"))
     assert (model.origin, model.fit_seconds, run.origin, run.rank_seconds) == ("model", None, "run", None)
     assert model.per_query(AP) == pytest.approx(run.per_query(AP))
     assert run.coverage is not None
@@ -84,7 +84,7 @@ def test_what_a_run_lacks_and_brings_is_counted(camps, tmp_path: Path):
     lines = [f"{q} Q0 {d} 1 {s} t" for q, d, s in zip(run.qid, run.doc_id, run.score, strict=True)][1:]
     new = [f"{test.qid[0]} Q0 new{i} 1 {1e6 + i} t" for i in range(5)]
     (tmp_path / "a.run").write_text("\n".join([*lines, *new, "elsewhere Q0 d 1 1 t"]) + "\n")
-    coverage = run_entrant(str(tmp_path / "a.run"), test, MEASURES).coverage
+    coverage = evaluate_run(str(tmp_path / "a.run"), test, MEASURES).coverage
     assert coverage is not None
     assert (coverage.absent_documents, coverage.unknown_documents, coverage.absent_queries) == (1, 6, 0)
     assert coverage.unjudged_top == pytest.approx(5 / 200)
@@ -95,8 +95,8 @@ def test_what_makes_no_sense_is_refused(camps, tmp_path: Path):
     with pytest.raises(ParameterError, match="neither a model folder, a run file nor the name of a ranker"):
         origin_of("svmrank")
     with pytest.raises(ParameterError, match="must be fitted: give the training queries"):
-        enter("single", test, MEASURES)
-    single = fitted_entrant("single", SingleRanker("rankrls"), train, test, MEASURES)
+        evaluate_entrant("single", test, MEASURES)
+    single = fit_and_evaluate("single", SingleRanker("rankrls"), train, test, MEASURES)
     with pytest.raises(ParameterError, match="of different names"):
         compare(test, [single, single])
     with pytest.raises(ParameterError, match="baseline 'knn' is no entrant"):
@@ -105,4 +105,4 @@ def test_what_makes_no_sense_is_refused(camps, tmp_path: Path):
         compare(test, [single]).difference("single", AP, "knn")
     (tmp_path / "other.run").write_text("q Q0 d 1 0.5 t\n")
     with pytest.raises(DataError, match="no document of this run is in the data"):
-        enter(str(tmp_path / "other.run"), test, MEASURES)
+        evaluate_entrant(str(tmp_path / "other.run"), test, MEASURES)

@@ -13,7 +13,7 @@ from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired
 from kinrank.study.advice import advise
 from kinrank.study.headroom import headroom
-from kinrank.study.oracle import GlobalModel, half_known, oracle_scores
+from kinrank.study.own_judgments import GlobalModel, half_known, oracle_scores
 from kinrank.study.records import headroom_record
 
 
@@ -25,7 +25,7 @@ def test_two_camps_have_the_known_answer():
     assert found.gain.paired.losses == 0
     assert found.known.mean_difference > 0.2
     assert found.advice.verdict == "gain"
-    assert found.advice.text.startswith("A model per query pays here: +0.")
+    assert found.advice.text.startswith("A model per query ranks better here: +0.")
 
 
 def test_one_intent_is_advised_against():
@@ -134,14 +134,14 @@ def test_each_verdict_has_its_sentence():
         return compare_paired(values - values.mean() + mean, zeros[:n])
 
     differ, alike = shifted(0.01), shifted(0.0)
-    assert "do want different things" in advise(shifted(-0.01), differ).text
+    assert "The queries do differ" in advise(shifted(-0.01), differ).text
     assert advise(shifted(-0.01), alike).verdict == "loss"
     assert "neighbors do not show it" in advise(alike, differ).text
-    assert "add nothing" in advise(alike, alike).text
+    assert "do not help on the other half either" in advise(alike, alike).text
     unclear = advise(shifted(0.001, 20), alike)
     assert unclear.verdict == "unclear"
     assert "judge more queries" in unclear.text
-    assert "less than the 0.05 asked for" in advise(shifted(0.01), alike, worth=0.05).text
+    assert "by less than the minimum of 0.05" in advise(shifted(0.01), alike, min_gain=0.05).text
 
 
 @pytest.mark.data("text/msrd")

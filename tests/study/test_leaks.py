@@ -11,8 +11,8 @@ from benchmarks.common import msrd
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.errors import LeakError
-from kinrank.study.leaks import find_leaks, near_warning
-from kinrank.study.overlap import Items, most_alike
+from kinrank.study.leaks import find_leaks, near_duplicate_warning
+from kinrank.study.overlap import Items, most_similar
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def found(train: QuerySet, test: QuerySet, group: str | None = None) -> dict[str
 
 def test_nothing_is_found_where_nothing_leaks(queries: QuerySet):
     assert found(queries[:20], queries[20:], "topic") == {"seen": set(), "near": set()}
-    assert near_warning([find_leaks(queries[:20], queries[20:])]) is None
+    assert near_duplicate_warning([find_leaks(queries[:20], queries[20:])]) is None
 
 
 def test_the_same_id_text_group_and_rows_are_seen(queries: QuerySet):
@@ -109,11 +109,11 @@ def test_the_message_says_how_many_how_and_which(queries: QuerySet):
     with pytest.raises(
         LeakError, match=r"1 of 20 .*in training: 1, the same text: 1\); for example query 20 is query 3"
     ):
-        report.refuse(train, test)
+        report.raise_if_seen(train, test)
     near = find_leaks(train, planted(queries, text="3 number query"))
-    near.refuse(train, test)
-    assert "1 of 20 test queries have something very like them" in str(near_warning([near]))
-    assert "2 of 40 test queries" in str(near_warning([near, near]))
+    near.raise_if_seen(train, test)
+    assert "1 of 20 test queries have a near-duplicate in training" in str(near_duplicate_warning([near]))
+    assert "2 of 40 test queries" in str(near_duplicate_warning([near, near]))
 
 
 @given(
@@ -126,7 +126,7 @@ def test_most_alike_is_the_largest_jaccard(one: list[set[int]], other: list[set[
         query, item = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return Items(query, item, len(sets))
 
-    position, share, count = most_alike(items(one), items(other))
+    position, share, count = most_similar(items(one), items(other))
     for query, some in enumerate(one):
         expected = [len(some & each) / len(some | each) if some & each else 0.0 for each in other]
         assert share[query] == pytest.approx(max(expected))
@@ -150,7 +150,7 @@ def test_a_planted_duplicate_and_a_planted_movie_leak_in_msrd_are_caught(data_di
     leaking = QuerySet.concat([train, test[family[:1]]])
     rest = test[np.arange(len(test)) != family[0]]
     with pytest.raises(LeakError, match=f"{len(family) - 1} of 3,120 .*of a group that is in training"):
-        find_leaks(leaking, rest, group="movie").refuse(leaking, rest)
+        find_leaks(leaking, rest, group="movie").raise_if_seen(leaking, rest)
     # Without the group column the relevant documents give it away, as a warning.
     near = {leak.test for leak in find_leaks(leaking, rest).near if leak.how == "relevant documents"}
     before = {leak.test for leak in find_leaks(train, rest).near if leak.how == "relevant documents"}

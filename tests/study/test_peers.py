@@ -11,8 +11,8 @@ from kinrank.datasets import make_intents
 from kinrank.errors import DataError, MissingExtraError, ParameterError
 from kinrank.measure import NDCG
 from kinrank.study import peers
-from kinrank.study.contest import contest
 from kinrank.study.entrants import make
+from kinrank.study.experiment import run_experiment
 from kinrank.study.peers import PEERS
 
 
@@ -69,7 +69,7 @@ def test_the_validation_part_is_cut_by_group(queries: QuerySet, monkeypatch: pyt
 
 def test_peers_enter_a_contest_with_the_group_of_its_folds(queries: QuerySet):
     grouped = queries.replace(query_columns={"pair": np.arange(len(queries)) // 2})
-    found = contest(["single", "lightgbm(n_trees=5)"], grouped, folds=2, group="pair").comparison
+    found = run_experiment(["single", "lightgbm(n_trees=5)"], grouped, folds=2, group="pair").comparison
     assert [entrant.origin for entrant in found.entrants] == ["ranker", "peer"]
     assert found["lightgbm(n_trees=5)"].settings["group_column"] == "pair"
     assert make("kin", group="pair").get_params()["group_column"] == "pair"

@@ -21,10 +21,10 @@ from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import settings_of
 from kinrank.scale import Processes, use_executor
 from kinrank.study import sampler
-from kinrank.study.space import first_candidates, follow_ups, usual_families
+from kinrank.study.space import available_families, first_candidates, follow_ups
 from kinrank.study.sweep import sweep_neighbors
 from kinrank.study.trials import fingerprint
-from kinrank.study.tuning import Plan, nested, tune, values_of
+from kinrank.study.tuning import Plan, nested, per_query_values, tune
 
 MEASURE = NDCG @ 10
 LINEAR = ("single", "knn")
@@ -41,9 +41,9 @@ def test_the_sweep_is_cross_validation_of_every_setting(intents: QuerySet):
     choice = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5, 20), strengths=(None, 0.1))
     for (k, strength), quality in choice.quality.items():
         prior = {} if strength is None else {"prior": "global", "prior_strength": strength}
-        values = [values_of(KnnRanker(k, **prior).fit(train), test, MEASURE) for train, test in folds]
+        values = [per_query_values(KnnRanker(k, **prior).fit(train), test, MEASURE) for train, test in folds]
         assert quality == pytest.approx(np.concatenate(values).mean(), abs=1e-6)
-    single = [values_of(SingleRanker("rankrls").fit(train), test, MEASURE) for train, test in folds]
+    single = [per_query_values(SingleRanker("rankrls").fit(train), test, MEASURE) for train, test in folds]
     assert choice.single == pytest.approx(np.concatenate(single).mean(), abs=1e-6)
     few = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5,), strengths=(None,), enough=40)
     thinned = folds[0][1][np.linspace(0, len(folds[0][1]) - 1, 40).astype(int)]
@@ -84,17 +84,17 @@ def test_the_winner_is_the_best_trial_and_can_be_trained_again(intents: QuerySet
     assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}
     ranker = read_settings(tmp_path / "study" / "settings.json")
     assert settings_of(ranker) == tuned.best.record
-    values = [values_of(tuned.best.make().fit(train), test, MEASURE) for train, test in fold_queries(intents, 3)]
+    values = [per_query_values(tuned.best.make().fit(train), test, MEASURE) for train, test in fold_queries(intents, 3)]
     assert np.concatenate(values).mean() == pytest.approx(tuned.best.quality, abs=1e-6)
 
 
 def test_a_stopped_study_goes_on_where_it_was(intents: QuerySet, tmp_path: Path):
     told: list[str] = []
     plan = {"families": LINEAR, "folds": 3}
-    first = tune(intents, tmp_path / "a", Plan(**plan, n_trials=3), told=lambda trial: told.append(trial.key))
+    first = tune(intents, tmp_path / "a", Plan(**plan, n_trials=3), on_trial=lambda trial: told.append(trial.key))
     log = tmp_path / "a" / "trials.jsonl"
     log.write_text(log.read_text() + '{"key": "half a li')  # killed while writing
-    both = tune(intents, tmp_path / "a", Plan(**plan, n_trials=6), told=lambda trial: told.append(trial.key))
+    both = tune(intents, tmp_path / "a", Plan(**plan, n_trials=6), on_trial=lambda trial: told.append(trial.key))
     assert both.trials[:3] == first.trials
     assert told == [trial.key for trial in both.trials]
     assert len(set(told)) == 6
@@ -137,9 +137,9 @@ def test_validation_queries_choose_in_place_of_folds(intents: QuerySet, tmp_path
 
 def test_the_budget_ends_it(intents: QuerySet, tmp_path: Path):
     short = tune(intents, tmp_path / "a", Plan(LINEAR, seconds=1e-9, folds=2))
-    assert (len(short.trials), short.stopped) == (1, "1e-09 seconds had passed")
+    assert (len(short.trials), short.stopped) == (1, "reached the limit of 1e-09 seconds")
     done = tune(intents, tmp_path / "b", Plan(["single"], folds=2))
-    assert (len(done.trials), done.stopped) == (3, "there was nothing left to try")
+    assert (len(done.trials), done.stopped) == (3, "no settings left to try")
     with pytest.raises(ParameterError, match="a budget is one trial and some time at least"):
         tune(intents, tmp_path / "c", Plan(n_trials=0))
 
@@ -150,7 +150,7 @@ def test_without_optuna_the_list_is_all(intents: QuerySet, tmp_path: Path, monke
 
     monkeypatch.setattr(sampler, "import_extra", missing)
     tuned = tune(intents, tmp_path, Plan(["knn"], folds=2))
-    assert tuned.stopped == "the list was done, and to go on this needs optuna"
+    assert tuned.stopped == "tried all listed settings; sampling more: this needs optuna"
     assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}
 
 
@@ -213,7 +213,7 @@ def test_the_list_knows_what_the_queries_allow(intents: QuerySet):
     assert not any("text" in each for each in plain)
     vectors = intents.replace(query_columns={"vector": np.eye(160, 4, dtype=np.float32)})
     assert any("text" in repr(each.ranker) for each in first_candidates(vectors, ["knn"], **SHARED))
-    assert {"single", "knn"} <= set(usual_families())
+    assert {"single", "knn"} <= set(available_families())
     with pytest.raises(ParameterError, match="unknown family 'svm'"):
         list(first_candidates(intents, ["svm"], **SHARED))
     keys = [each.key for each in [*first_candidates(intents, LINEAR, **SHARED), *follow_ups(KnnRanker())]]

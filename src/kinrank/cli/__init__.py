@@ -1,7 +1,7 @@
-"""The command line: one file per verb, each a thin skin over the library.
+"""Command line: one file per command, each a thin layer over the library.
 
-Results go to stdout; messages, warnings and progress to stderr. Verbs import the library when they run, so that
-``--help`` is quick.
+Results go to stdout; messages, warnings and progress go to stderr. Commands import the library when they run, so that
+``--help`` is fast.
 """
 
 from __future__ import annotations

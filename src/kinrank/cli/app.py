@@ -1,4 +1,4 @@
-"""The program ``kinrank``: its verbs and the options that stand before them."""
+"""The ``kinrank`` program: its commands and global options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinrank.cli.convert import convert
 from kinrank.cli.describe import describe
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.explain import explain
-from kinrank.cli.failures import debugging, reported
+from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.headroom import headroom
 from kinrank.cli.key import key
 from kinrank.cli.log import log
@@ -25,15 +25,15 @@ from kinrank.cli.weights import weights
 
 app = typer.Typer(
     name="kinrank",
-    help="Every query is ranked by a model learned from the judged queries most like it.",
+    help="Rank each query with a model learned from the judged queries most similar to it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 _PREPARE = (log, convert, describe)
 _STUDY = (headroom, tune, evaluate, compare, report)
 _USE = (train, rank, explain, weights, serve, key)
-for _verb in (*_PREPARE, *_STUDY, *_USE):
-    app.command()(reported(_verb))
+for _command in (*_PREPARE, *_STUDY, *_USE):
+    app.command()(handle_errors(_command))
 
 
 def _show_version(wanted: bool) -> None:
@@ -47,12 +47,12 @@ def options(
     version: Annotated[  # noqa: ARG001 - its callback does the work
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
-    """Take the options of the program itself."""
+    """Handle the global options."""
     debugging.set(debug)
 
 
 def main() -> None:
-    """Run the program; the process ends with its exit code."""
+    """Run the program and exit."""
     app()

@@ -1,4 +1,4 @@
-"""``kinrank compare``: any rankers, models and runs on one judged test set."""
+"""``kinrank compare``: compare rankers, models and runs on one judged test set."""
 
 from __future__ import annotations
 
@@ -7,58 +7,66 @@ from typing import Annotated
 
 import typer
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.comparison_tables import correction_note, cost_table, coverage_warnings, means_table, pairs_table
 from kinrank.cli.headroom import OnLeak
-from kinrank.cli.tables import cost_table, gaps, means_table, pairs_table
+from kinrank.cli.inputs import read_queries
+from kinrank.data.source import FORMATS
+from kinrank.errors import ParameterError
 
 
 def compare(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries to test on: {files.FORMS}.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged test queries: {FORMATS}.")],
     entrants: Annotated[
         list[str],
         typer.Argument(
             metavar="ENTRANT",
-            help="A ranker, 'knn(n_neighbors=400)'; lightgbm, xgboost or catboost; a model folder; a TREC run.",
+            help="A ranker such as 'knn(n_neighbors=400)'; lightgbm, xgboost or catboost; a model folder; a TREC run.",
         ),
     ],
-    train: Annotated[str | None, typer.Option(metavar="DATA", help="Judged queries that rankers learn from.")] = None,
+    train: Annotated[str | None, typer.Option(metavar="DATA", help="Judged queries to fit rankers on.")] = None,
     folds: Annotated[
-        int | None, typer.Option(min=2, help="Instead of --train: cut DATA into so many folds, each tested once.")
+        int | None, typer.Option(min=2, help="Number of cross-validation folds of DATA, instead of --train.")
     ] = None,
     group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="A query column that folds keep together, such as a product.")
+        str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
     ] = None,
     measures: Annotated[
         list[str] | None,
         typer.Option(
             "--measure",
             metavar="MEASURE",
-            help="NDCG@10, 'NDCG(gain=linear)@5', AP...; repeatable.",
+            help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP; repeatable.",
             show_default="NDCG@10",
         ),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="ENTRANT", help="What the others are compared with.", show_default="the first"),
+        typer.Option(metavar="ENTRANT", help="Entrant to compare the others with.", show_default="the first"),
     ] = None,
-    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every pair, not the baseline alone.")] = False,
+    all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every pair of entrants.")] = False,
     leaks: Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")] = OnLeak.refuse,
-    seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare rankers, other libraries, models and runs: quality with tests corrected by Holm, and cost."""
+    """Compare the quality and cost of rankers, other libraries, models and runs; tests are Holm-corrected."""
     from kinrank.measure import parse_measure
-    from kinrank.study.contest import contest
-    from kinrank.study.leaks import near_warning
+    from kinrank.study.entrants import needs_fitting
+    from kinrank.study.experiment import run_experiment
+    from kinrank.study.leaks import near_duplicate_warning
     from kinrank.study.records import comparison_record
 
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or ["NDCG@10"]))
     names = list(dict.fromkeys([*([] if baseline is None else [baseline]), *entrants]))
-    with messages.working("reading"):
-        queries = files.Source(data).read()
-        known = None if train is None else files.Source(train, queries.n_features).read()
-    with messages.working("comparing", len(names) * (folds or 1)) as advance:
-        found = contest(
+    if train is not None and folds is not None:
+        raise ParameterError("--train and --folds cannot be combined")
+    if train is None and folds is None:
+        for name in filter(needs_fitting, names):
+            raise ParameterError(f"{name!r} must be fitted: add --train DATA or --folds N")
+    queries = read_queries(data)
+    known = None if train is None else read_queries(train, queries.n_features)
+    with console.progress("comparing", len(names) * (folds or 1)) as advance:
+        found = run_experiment(
             names,
             queries,
             train=known,
@@ -72,30 +80,28 @@ def compare(
             advance=advance,
         )
     comparison = found.comparison
-    warning = near_warning(found.leaks)
+    warning = near_duplicate_warning(found.leaks)
     if warning is not None:
-        messages.warn(warning)
+        console.warn(warning)
     for name in found.unchecked:
-        messages.warn(f"{name}: does not know which queries it was learned from: that these are others is not checked")
-    for entrant in comparison.entrants:
-        if entrant.coverage is not None:
-            for gap in gaps(entrant.name, entrant.coverage, comparison.queries.n_rows):
-                messages.warn(gap)
+        console.warn(f"{name}: its training queries are unknown, so overlap with the test queries was not checked")
+    for message in coverage_warnings(comparison):
+        console.warn(message)
     if as_json:
         typer.echo(json.dumps(comparison_record(comparison), indent=2, allow_nan=False))
         return
     for measure in wanted:
-        messages.show(f"{measure!r}, {len(comparison.queries):,} queries")
-        messages.show(means_table(comparison, measure, "entrant", permutation=True))
-        messages.show("")
+        console.print_result(f"{measure!r}, {len(comparison.queries):,} queries")
+        console.print_result(means_table(comparison, measure, "entrant", permutation=True))
+        console.print_result("")
         if all_pairs and len(comparison.entrants) > 2:
-            messages.show(pairs_table(comparison, measure))
-            messages.show("")
-    messages.show(cost_table(comparison))
+            console.print_result(pairs_table(comparison, measure))
+            console.print_result("")
+    console.print_result(cost_table(comparison))
     if comparison.differences:
-        against = "of every pair" if all_pairs else f"against {comparison.baseline.name}"
-        messages.show("")
-        messages.show(
-            f"p: paired t {against}; permutation: signs of the differences flipped; both corrected by Holm for the "
-            f"number of tests ({len(comparison.differences)})"
+        against = "for every pair" if all_pairs else f"against {comparison.baseline.name}"
+        console.print_result("")
+        console.print_result(
+            f"p: paired t-test {against}; permutation: sign-flip permutation test"
+            f"{correction_note(comparison, '; both ')}"
         )

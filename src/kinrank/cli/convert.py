@@ -1,4 +1,4 @@
-"""``kinrank convert``: queries from any form to any other."""
+"""``kinrank convert``: convert queries between formats."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from typing import Annotated
 
 import typer
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.data.source import FORMATS, Source, write_sources
 
 
 def convert(
-    sources: Annotated[list[str], typer.Argument(metavar="IN", help=f"What to read: {files.FORMS}.")],
+    sources: Annotated[list[str], typer.Argument(metavar="IN", help=f"Input: {FORMATS}.")],
     out: Annotated[
-        str, typer.Argument(metavar="OUT", help="What to write; without a suffix, a kinrank folder. Replaced if there.")
+        str, typer.Argument(metavar="OUT", help="Output; a kinrank folder if it has no suffix. Overwritten if present.")
     ],
     n_features: Annotated[
         int | None,
-        typer.Option("--features", min=1, help="LETOR: how many features, where the last are 0 in all of a file."),
+        typer.Option("--features", min=1, help="Number of features in LETOR files; needed if the last ones are all 0."),
     ] = None,
-    qid: Annotated[str, typer.Option(help="Parquet: the column of query ids.")] = "qid",
-    y: Annotated[str, typer.Option(help="Parquet: the column of grades.")] = "y",
-    doc_id: Annotated[str, typer.Option(help="Parquet: the column of document ids.")] = "doc_id",
+    qid: Annotated[str, typer.Option(help="Column of query ids in Parquet files.")] = "qid",
+    y: Annotated[str, typer.Option(help="Column of grades in Parquet files.")] = "y",
+    doc_id: Annotated[str, typer.Option(help="Column of document ids in Parquet files.")] = "doc_id",
 ) -> None:
-    """Convert queries between LETOR, Parquet and kinrank folders; several inputs become one set."""
-    inputs = [files.Source(path, n_features, qid, y, doc_id) for path in sources]
+    """Convert queries between LETOR files, Parquet files and kinrank folders; several inputs are concatenated."""
+    inputs = [Source(path, n_features, qid, y, doc_id) for path in sources]
     counts = [source.n_rows for source in inputs]
     known = [count for count in counts if count is not None]
-    with messages.working("converting", sum(known) if len(known) == len(counts) else None) as advance:
-        written = files.write(inputs, out, advance)
-    messages.say(f"{out}: {written!r}")
+    with console.progress("converting", sum(known) if len(known) == len(counts) else None) as advance:
+        written = write_sources(inputs, out, advance)
+    console.info(f"{out}: {written!r}")

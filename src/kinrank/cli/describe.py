@@ -1,4 +1,4 @@
-"""``kinrank describe``: queries as points, and which of them are kin."""
+"""``kinrank describe``: print the description of each query, or its nearest queries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.inputs import read_queries
+from kinrank.data.source import FORMATS
 from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
@@ -18,24 +20,24 @@ if TYPE_CHECKING:
 
 
 def describe(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with candidates: {files.FORMS}.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with candidates: {FORMATS}.")],
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of Describer, such as blocks=; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of Describer, such as blocks=...; repeatable."),
     ] = None,
     nearest: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Show the N queries nearest to each, in place of its numbers."),
+        typer.Option(min=1, metavar="N", help="Print the N nearest queries instead of the description."),
     ] = None,
 ) -> None:
-    """Show the numbers that stand for each query, or the queries it is nearest to, a line each."""
+    """Print the description of each query, or its nearest queries, one query per line."""
     from kinrank.describe import Describer
 
     describer = Describer(**parse_settings(Describer, settings or []))
-    with messages.working("describing"):
-        queries = files.Source(data).read()
+    queries = read_queries(data)
+    with console.progress("describing"):
         points = describer.fit(queries).transform(queries)
-    lines = _numbers(queries, describer, points) if nearest is None else _kin(queries, points, nearest)
+    lines = _numbers(queries, describer, points) if nearest is None else _neighbors(queries, points, nearest)
     for line in lines:
         typer.echo(line)
 
@@ -46,8 +48,8 @@ def _numbers(queries: QuerySet, describer: Describer, points: Float32) -> Iterat
         yield "\t".join((str(qid), *(f"{value:.6g}" for value in point)))
 
 
-def _kin(queries: QuerySet, points: Float32, count: int) -> Iterator[str]:
-    """Each query with the others nearest to it and how far they are; by name where they have one."""
+def _neighbors(queries: QuerySet, points: Float32, count: int) -> Iterator[str]:
+    """Yield each query with its nearest other queries and their distances."""
     from kinrank.neighbors import make_index
     from kinrank.study.report.names import query_names
 

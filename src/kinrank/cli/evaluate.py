@@ -1,4 +1,4 @@
-"""``kinrank evaluate``: runs measured on judged queries and compared with a baseline."""
+"""``kinrank evaluate``: measure runs on judged queries and compare them with a baseline."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kinrank.cli import files, messages
-from kinrank.cli.tables import gaps, means_table
+from kinrank.cli import console
+from kinrank.cli.comparison_tables import correction_note, coverage_warnings, means_table
+from kinrank.cli.inputs import read_queries
+from kinrank.data.source import FORMATS
 
 if TYPE_CHECKING:
     from kinrank.measure import Measure
@@ -19,57 +21,52 @@ DEFAULT_MEASURE = "NDCG@10"
 
 
 def evaluate(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries with document ids: {files.FORMS}.")],
-    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC runs, plain or packed as .gz or .xz.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries with document ids: {FORMATS}.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC run, optionally .gz or .xz.")],
     measures: Annotated[
         list[str] | None,
         typer.Option(
             "--measure",
             metavar="MEASURE",
-            help="NDCG@10, 'NDCG(gain=linear)@5', AP...; repeatable.",
+            help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP; repeatable.",
             show_default=DEFAULT_MEASURE,
         ),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="The run that the others are compared with.", show_default="the first"),
+        typer.Option(metavar="RUN", help="Run to compare the others with.", show_default="the first"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure runs on judged queries, with paired t-tests against a baseline, corrected by Holm for their number."""
+    """Measure runs on judged queries, with Holm-corrected paired t-tests against a baseline."""
     from kinrank.measure import parse_measure
     from kinrank.study.comparison import compare
-    from kinrank.study.entrants import run_entrant
+    from kinrank.study.entrants import evaluate_run
 
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or [DEFAULT_MEASURE]))
     paths = list(dict.fromkeys([baseline or runs[0], *runs]))
-    with messages.working("measuring", len(paths)) as advance:
-        queries = files.Source(data).read()
+    queries = read_queries(data)
+    with console.progress("measuring", len(paths)) as advance:
         measured = []
         for path in paths:
-            measured.append(run_entrant(path, queries, wanted))
+            measured.append(evaluate_run(path, queries, wanted))
             advance(1)
     comparison = compare(queries, measured)
-    for run in measured:
-        if run.coverage is not None:
-            for gap in gaps(run.name, run.coverage, queries.n_rows):
-                messages.warn(gap)
+    for message in coverage_warnings(comparison):
+        console.warn(message)
     if as_json:
         typer.echo(json.dumps(_record(comparison, wanted), indent=2, allow_nan=False))
         return
     for measure in wanted:
-        messages.show(f"{measure!r}, {len(queries):,} queries")
-        messages.show(means_table(comparison, measure, "run"))
-        messages.show("")
+        console.print_result(f"{measure!r}, {len(queries):,} queries")
+        console.print_result(means_table(comparison, measure, "run"))
+        console.print_result("")
     if comparison.differences:
-        messages.show(
-            f"p: paired t against {comparison.baseline.name}, corrected by Holm for the number of tests "
-            f"({len(comparison.differences)})"
-        )
+        console.print_result(f"p: paired t-test against {comparison.baseline.name}{correction_note(comparison, ', ')}")
 
 
 def _record(comparison: Comparison, measures: list[Measure]) -> dict[str, Any]:
-    """Everything the table says, and the uncorrected p-values, for machines."""
+    """Return the content of the tables, and the uncorrected p-values, as JSON values."""
     from kinrank.study.records import number, paired_record
 
     tested = {(each.name, each.measure): paired_record(each) for each in comparison.differences}

@@ -1,4 +1,4 @@
-"""``kinrank explain``: why a model ranks a query as it does."""
+"""``kinrank explain``: show why a model ranks a query as it does."""
 
 from __future__ import annotations
 
@@ -6,34 +6,26 @@ from typing import Annotated
 
 import typer
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.inputs import load_model, read_queries, select_queries
+from kinrank.data.source import FORMATS
 
 
 def explain(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The folder that kinrank train wrote.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries: {files.FORMS}.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries: {FORMATS}.")],
     query: Annotated[
         list[str] | None,
-        typer.Option(metavar="QID", help="Explain this query; repeatable.", show_default="all queries"),
+        typer.Option(metavar="QID", help="Id of a query to explain; repeatable.", show_default="all queries"),
     ] = None,
 ) -> None:
-    """Say from which judged queries each query is ranked, and by which weights."""
-    import numpy as np
-
-    from kinrank.errors import DataError, ParameterError
-    from kinrank.rankers import load
+    """Show which judged queries and which weights rank each query."""
+    from kinrank.errors import ParameterError
     from kinrank.rankers.capabilities import can_explain
 
-    with messages.working("reading"):
-        ranker = load(model)
-        queries = files.Source(data, len(ranker.feature_names_)).read()
+    ranker = load_model(model)
+    queries = read_queries(data, len(ranker.feature_names_))
     if not can_explain(ranker):
         raise ParameterError(f"{model}: {type(ranker).__name__} has no explanations; see kinrank train --list")
-    if query:
-        known = queries.qid.astype(np.str_)
-        absent = [qid for qid in query if qid not in known]
-        if absent:
-            raise DataError(f"{data}: has no query {absent[0]!r}; its queries are like {known[0].item()!r}")
-        queries = queries[np.flatnonzero(np.isin(known, query))]
-    for each in queries:
-        messages.show(str(ranker.explain(each)[0]))
+    for each in select_queries(queries, query, data):
+        console.print_result(str(ranker.explain(each)[0]))

@@ -1,4 +1,4 @@
-"""``kinrank headroom``: whether per-query ranking would pay."""
+"""``kinrank headroom``: estimate whether per-query models would rank better than one model."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.comparison_tables import difference_with_interval
+from kinrank.cli.inputs import read_queries
+from kinrank.data.source import FORMATS
 from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
-    from kinrank.measure import PairedComparison
     from kinrank.rankers.knn.ranker import KnnRanker
     from kinrank.study.headroom import Headroom
 
 
 class OnLeak(StrEnum):
-    """What becomes of test queries that were seen in training."""
+    """What to do with test queries seen in training."""
 
     refuse = "refuse"
     drop = "drop"
@@ -28,63 +30,64 @@ class OnLeak(StrEnum):
 
 
 def headroom(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {files.FORMS}.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {FORMATS}.")],
     test: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Judged queries to test on; folds of DATA where not given.")
+        str | None, typer.Option(metavar="DATA", help="Judged test queries.", show_default="folds of DATA")
     ] = None,
     group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="A query column that folds keep together, such as a product.")
+        str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="How many folds DATA is cut into.")] = 5,
-    measure: Annotated[str, typer.Option(metavar="MEASURE", help="NDCG@10, 'NDCG(gain=linear)@5', AP...")] = "NDCG@10",
+    folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds of DATA.")] = 5,
+    measure: Annotated[
+        str, typer.Option(metavar="MEASURE", help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP.")
+    ] = "NDCG@10",
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="A parameter of the ranker knn: reference, describe...; repeatable."
+            "--set", metavar="KEY=VALUE", help="Parameter of the ranker knn, such as reference=...; repeatable."
         ),
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(metavar="DATA", help="All candidates of the test queries, judged or not: counts the unjudged."),
+        typer.Option(metavar="DATA", help="All candidates of the test queries, to count the unjudged ones."),
     ] = None,
     leaks: Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")] = OnLeak.refuse,
-    worth: Annotated[float, typer.Option(min=0, help="The smallest gain worth having.")] = 0.005,
-    seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
+    min_gain: Annotated[float, typer.Option(min=0, help="Smallest gain that is worth having.")] = 0.005,
+    seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say whether a model per query would rank better than one model for all, with a test and advice."""
+    """Estimate whether a model per query would rank better than one model for all queries."""
     from kinrank.measure import parse_measure
     from kinrank.study.headroom import headroom as study
-    from kinrank.study.leaks import near_warning
+    from kinrank.study.leaks import near_duplicate_warning
     from kinrank.study.records import headroom_record
 
     wanted = parse_measure(measure)
     chosen = parse_settings(_knn(), settings or [])
-    with messages.working("reading"):
-        queries = files.Source(data).read()
-        asked = None if test is None else files.Source(test, queries.n_features).read()
-        offered = None if candidates is None else files.Source(candidates, queries.n_features).read()
-    with messages.working("studying", folds if asked is None else 1) as advance:
+    queries = read_queries(data)
+    tests = None if test is None else read_queries(test, queries.n_features)
+    offered = None if candidates is None else read_queries(candidates, queries.n_features)
+    with console.progress("fitting and testing", folds if tests is None else 1) as advance:
         found = study(
             queries,
-            asked,
+            tests,
             ranker=_template(queries, chosen),
             folds=folds,
             group=group,
             measure=wanted,
             leaks=leaks.value,
             candidates=offered,
-            worth=worth,
+            min_gain=min_gain,
             seed=seed,
             advance=advance,
         )
-    warning = near_warning(found.leaks)
+    warning = near_duplicate_warning(found.leaks)
     if warning is not None:
-        messages.warn(warning)
+        console.warn(warning)
     if as_json:
         typer.echo(json.dumps(headroom_record(found), indent=2))
         return
-    _show(found, group)
+    _print(found, group)
 
 
 def _knn() -> type[KnnRanker]:
@@ -100,14 +103,14 @@ def _template(queries: QuerySet, settings: dict[str, object]) -> KnnRanker:
     return ranker
 
 
-def _show(found: Headroom, group: str | None) -> None:
+def _print(found: Headroom, group: str | None) -> None:
     n, folds = len(found.comparison.queries), len(found.choices)
-    cut = f"{folds} folds by {group or 'query'}" if folds > 1 else "tested on queries of their own"
-    messages.show(f"{found.measure!r}, {n:,} queries, {cut}")
+    split = f"{folds} folds by {group or 'query'}" if folds > 1 else "separate test set"
+    console.print_result(f"{found.measure!r}, {n:,} queries, {split}")
     for table in (_means(found), _differences(found)):
-        messages.show(table)
-        messages.show("")
-    messages.show(found.advice.text)
+        console.print_result(table)
+        console.print_result("")
+    console.print_result(found.advice.text)
 
 
 def _means(found: Headroom) -> Table:
@@ -115,35 +118,30 @@ def _means(found: Headroom) -> Table:
         f"{each.n_neighbors}" + ("" if each.prior_strength is None else f" ({each.prior_strength:g})")
         for each in found.choices
     )
-    said = {
+    notes = {
         "Single": "one model for all queries",
-        "KNN": f"a model per query; k (and pull to the global model) chosen in training: {chosen}",
-        "oracle": "the best weights for each query, from its own judgments: unreachable",
+        "KNN": f"a model per query; k (and prior strength) chosen on training queries: {chosen}",
+        "oracle": "the best weights for each query, fitted to its own judgments: an unreachable upper bound",
     }
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, mean in found.means.items():
-        table.add_row(name, f"{mean:.4f}", said[name])
+        table.add_row(name, f"{mean:.4f}", notes[name])
     return table
 
 
 def _differences(found: Headroom) -> Table:
     paired = found.gain.paired
-    p = f"paired t p = {paired.p:.2g}, permutation p = {found.gain.p_permutation:.2g}"
-    unjudged = "not known: the data has judged documents only (--candidates tells)"
+    p = f"paired t-test p = {paired.p:.2g}, permutation test p = {found.gain.p_permutation:.2g}"
+    unjudged = "unknown: DATA holds judged documents only (see --candidates)"
     if found.unjudged is not None:
-        unjudged = f"{found.unjudged:.1%} of KNN's first ten"
+        unjudged = f"{found.unjudged:.1%} of KNN's top 10"
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_row("gain of KNN", f"{_difference(paired)}, {p}")
-    table.add_row("queries that", f"gain {paired.wins:,}, stay {paired.ties:,}, lose {paired.losses:,}")
+    table.add_row("KNN vs. Single", f"{difference_with_interval(paired)}, {p}")
+    table.add_row("queries", f"{paired.wins:,} gain, {paired.ties:,} are unchanged, {paired.losses:,} lose")
     if found.clean is not None:
-        where = f"on the {found.clean.n:,} queries without near-duplicates in training"
-        table.add_row("gain elsewhere", f"{_difference(found.clean)} {where}")
-    where = "on half of a query's documents, from the other half"
-    table.add_row("own judgments", f"{_difference(found.known)} {where}")
+        without = f"on the {found.clean.n:,} queries without near-duplicates in training"
+        table.add_row("without duplicates", f"{difference_with_interval(found.clean)} {without}")
+    half = "on half of each query's documents, with weights from the other half"
+    table.add_row("own judgments", f"{difference_with_interval(found.known)} {half}")
     table.add_row("unjudged", unjudged)
     return table
-
-
-def _difference(paired: PairedComparison) -> str:
-    low, high = paired.interval
-    return f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f})"

@@ -1,4 +1,4 @@
-"""``kinrank key``: a key for the service."""
+"""``kinrank key``: create an API key for the service."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from typing import Annotated
 
 import typer
 
-from kinrank.cli import messages
+from kinrank.cli import console
 
 
 class RoleName(StrEnum):
-    """The roles of `kinrank.serve.keys.Role`, without importing the service for the sake of --help."""
+    """The values of `kinrank.serve.keys.Role`, repeated here so that ``--help`` does not import the service."""
 
     QUERY = "query"
     ADMIN = "admin"
 
 
 def key(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Where the digest of the key is added.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is; it appears in logs.")],
-    role: Annotated[RoleName, typer.Option(help="Ranking and searching, or models and judgments.")] = RoleName.QUERY,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Key file; the hash of the new key is appended.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in logs.")],
+    role: Annotated[
+        RoleName, typer.Option(help="query ranks and searches, admin manages models and judgments.")
+    ] = RoleName.QUERY,
 ) -> None:
-    """Make a key for the service and print it; only its digest is kept."""
+    """Create an API key for the service and print it; only its hash is stored."""
     from kinrank.serve.keys import Role, add_key
 
     typer.echo(add_key(file, name, Role(role)))
-    messages.say(f"{file}: key {name!r} for {role.value}; it is shown only here")
+    console.info(f"{file}: added key {name!r} with role {role.value!r}; the key is not shown again")

@@ -1,4 +1,4 @@
-"""``kinrank train`` with ``--ray`` or ``--workers``: data that are read block by block, by many."""
+"""``kinrank train`` with ``--ray`` or ``--workers``: train from disk, block by block."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack
 from typing import cast
 
-from kinrank.cli import messages
+from kinrank.cli import console
 from kinrank.errors import ParameterError
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers import Ranker
@@ -25,13 +25,15 @@ def train_large(
     workers: int | None,
     job: str | None,
 ) -> None:
-    """Train and say what it took; see `kinrank.scale.train`."""
+    """Train with `kinrank.scale.train` and report the cost."""
     if not ranker.capabilities.streams:
         raise ParameterError(f"ranker {name!r} cannot train from disk: with --ray or --workers, use --ranker cells")
     if ray is not None and workers is not None:
-        raise ParameterError("--ray and --workers: give one of them")
+        raise ParameterError("--ray and --workers cannot be combined")
     if validate is not None:
-        raise ParameterError("--validate needs the data in memory: measure with kinrank rank and kinrank evaluate")
+        raise ParameterError(
+            "--validate needs the data in memory: leave it out, then run kinrank rank and kinrank evaluate"
+        )
     start, spent, rows = time.perf_counter(), 0.0, 0
     with ExitStack() as stack:
         executor: Executor = Serial()
@@ -39,16 +41,16 @@ def train_large(
             executor = stack.enter_context(RayCluster(ray))
         elif workers is not None and workers > 1:
             executor = Processes(workers)
-        advance = stack.enter_context(messages.working("summing blocks"))
+        advance = stack.enter_context(console.progress("summing blocks"))
 
-        def tell(batch: TrainingProgress) -> None:
+        def count(batch: TrainingProgress) -> None:
             nonlocal spent, rows
             spent, rows = spent + batch.seconds, rows + batch.n_rows
             advance(1)
 
-        trained = train(data, model, cast(CellRanker, ranker), executor=executor, job=job, progress=tell)
+        trained = train(data, model, cast(CellRanker, ranker), executor=executor, job=job, progress=count)
     held = int(trained.training_set_.counts.sum())
-    messages.say(f"{data}: {held:,} queries, {rows:,} rows read now, {spent:.1f} s of workers")
-    messages.say(
-        f"{model}: ranker {name!r}, {len(trained.qid_):,} cells, learned in {time.perf_counter() - start:.1f} s"
+    console.info(f"{data}: {held:,} queries, {rows:,} rows read in this run, {spent:.1f} s of worker time")
+    console.info(
+        f"{model}: ranker {name!r}, {len(trained.qid_):,} cells, fitted in {time.perf_counter() - start:.1f} s"
     )

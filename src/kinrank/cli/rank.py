@@ -1,4 +1,4 @@
-"""``kinrank rank``: candidates scored by a model, as a TREC run."""
+"""``kinrank rank``: rank candidates with a model and write a TREC run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.inputs import load_model, read_queries
+from kinrank.data.source import FORMATS
 
 if TYPE_CHECKING:
     from kinrank.data.trec import Run
@@ -18,26 +20,23 @@ QUERIES_AT_ONCE = 256
 
 
 def rank(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The folder that kinrank train wrote.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with document ids: {files.FORMS}.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with document ids: {FORMATS}.")],
     out: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Where to write the run, packed if .gz or .xz; stdout where not given."),
+        typer.Option(metavar="RUN", help="Output file, compressed if .gz or .xz.", show_default="stdout"),
     ] = None,
-    tag: Annotated[str, typer.Option(help="The name of the run.")] = "kinrank",
+    tag: Annotated[str, typer.Option(help="Name of the run.")] = "kinrank",
 ) -> None:
     """Rank the candidates of each query and write a TREC run."""
     import numpy as np
 
     from kinrank.data.trec import run_from_scores, write_run
-    from kinrank.rankers import load
 
-    with messages.working("reading"):
-        ranker = load(model)
-        # A feature that no line of a LETOR file names is 0, not unknown: the model says how many there are.
-        queries = files.Source(data, len(ranker.feature_names_)).read()
+    ranker = load_model(model)
+    queries = read_queries(data, len(ranker.feature_names_))
     scores = np.empty(queries.n_rows)
-    with messages.working("ranking", len(queries)) as advance:
+    with console.progress("ranking", len(queries)) as advance:
         for first in range(0, len(queries), QUERIES_AT_ONCE):
             some = queries[first : first + QUERIES_AT_ONCE]
             scores[queries.offsets[first] :][: some.n_rows] = ranker.predict(some)
@@ -47,11 +46,11 @@ def rank(
         _print(run)
     else:
         write_run(run, out)
-        messages.say(f"{out}: {len(run):,} documents of {len(queries):,} queries")
+        console.info(f"{out}: {len(run):,} documents of {len(queries):,} queries")
 
 
 def _print(run: Run) -> None:
-    """The run on stdout: all of it, or nothing where it cannot be written."""
+    """Print the run on stdout: all of it, or nothing if it cannot be written."""
     from kinrank.data.trec import write_run
 
     with tempfile.TemporaryDirectory() as folder:

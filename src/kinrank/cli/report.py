@@ -1,114 +1,111 @@
-"""``kinrank report``: rankings compared on one page that can be passed around."""
+"""``kinrank report``: write a comparison as one self-contained HTML file."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from kinrank.cli import files, messages
-from kinrank.cli.tables import gaps
+from kinrank.cli import console
+from kinrank.cli.comparison_tables import coverage_warnings
+from kinrank.cli.inputs import read_queries
+from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
-
-if TYPE_CHECKING:
-    from kinrank.data.queryset import QuerySet
 
 DEFAULT_MEASURES = ("NDCG@10", "NDCG@1", "AP", "RR")
 
 
 def report(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged test queries: {files.FORMS}.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged test queries: {FORMATS}.")],
     entrants: Annotated[
         list[str],
         typer.Argument(
             metavar="ENTRANT",
-            help="Model folders, TREC runs, or rankers by name as in 'knn(n_neighbors=400)'; the first is the "
-            "baseline, the second what the report is about.",
+            help="Model folder, TREC run, or ranker such as 'knn(n_neighbors=400)'; the first is the baseline, the "
+            "second the subject of the report.",
         ),
     ],
-    out: Annotated[str, typer.Option(metavar="FILE", help="The HTML file; one there is replaced.")] = "report.html",
+    out: Annotated[str, typer.Option(metavar="FILE", help="Output HTML file; overwritten if present.")] = "report.html",
     train: Annotated[
         str | None,
         typer.Option(
             metavar="DATA",
-            help="The queries that were learned from: to fit rankers by name, to name neighbors, to find test queries "
-            "that are not new.",
+            help="Training queries, to fit rankers, to name neighbors and to find test queries seen in training.",
         ),
     ] = None,
     validate: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Queries to show the effect of k on, in place of test queries.")
+        str | None,
+        typer.Option(
+            metavar="DATA", help="Validation queries to show the effect of k on.", show_default="test queries"
+        ),
     ] = None,
     measures: Annotated[
         list[str] | None,
         typer.Option(
             "--measure",
             metavar="MEASURE",
-            help="The first is what the report is told by; repeatable.",
+            help="Measure; the first is the main one; repeatable.",
             show_default=", ".join(DEFAULT_MEASURES),
         ),
     ] = None,
-    title: Annotated[
-        str | None, typer.Option(help="What was measured, in your words.", show_default="the name of the data")
-    ] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
     names: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="The query column to name queries by.", show_default="text, query or the id"
+            metavar="COLUMN", help="Query column with the names of queries.", show_default="text, query or the id"
         ),
     ] = None,
 ) -> None:
-    """Write one self-contained HTML file: who gains, which queries, why, and whether to believe it."""
+    """Write a self-contained HTML report: which ranker is better, for which queries, and how certain that is."""
     from kinrank.measure import parse_measure
     from kinrank.study.comparison import compare
-    from kinrank.study.entrants import enter
+    from kinrank.study.entrants import evaluate_entrant
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report.words import evidence, headline, provenance
 
-    # What can fail for other reasons than the data fails before the work.
+    # Fail on wrong options before the work starts.
     import_extra("jinja2", "report")
     if not Path(out).absolute().parent.is_dir():
-        raise ParameterError(f"{out}: there is no such folder to write to; make it, or name another with --out")
+        raise ParameterError(f"--out {out}: its folder does not exist; create it first")
     if len(entrants) < 2:
-        raise ParameterError("a report needs a baseline and something to hold against it: name two entrants or more")
+        raise ParameterError("a report needs at least two entrants: a baseline and a subject")
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or DEFAULT_MEASURES))
     n_features = _n_features(entrants)
-    judged = None if train is None else _read(train, n_features)
-    tests = _read(data, n_features or (judged.n_features if judged is not None else None))
-    validation = None if validate is None else _read(validate, tests.n_features)
+    judged = None if train is None else read_queries(train, n_features)
+    tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
+    validation = None if validate is None else read_queries(validate, tests.n_features)
     labels = _labels(entrants)
-    with messages.working("ranking", len(entrants)) as advance:
+    with console.progress("ranking", len(entrants)) as advance:
         measured = []
         for text in entrants:
-            measured.append(replace(enter(text, tests, wanted, train=judged), name=labels[text]))
+            measured.append(replace(evaluate_entrant(text, tests, wanted, train=judged), name=labels[text]))
             advance(1)
-    with messages.working("testing the differences"):
+    with console.progress("testing the differences"):
         comparison = compare(tests, measured)
-    with messages.working("looking at the queries", STEPS) as advance:
-        said = title or Path(data).name
-        findings = collect(
-            comparison, title=said, name_column=names, judged=judged, validation=validation, advance=advance
+    with console.progress("analyzing queries", STEPS) as advance:
+        collected = collect(
+            comparison,
+            title=title or Path(data).name,
+            name_column=names,
+            judged=judged,
+            validation=validation,
+            advance=advance,
         )
-    size = write_page(out, findings)
-    for entrant in comparison.entrants:
-        if entrant.coverage is not None:
-            for gap in gaps(entrant.name, entrant.coverage, tests.n_rows):
-                messages.warn(gap)
-    if findings.guard is None or findings.guard.seen or findings.guard.unchecked:
-        messages.warn(provenance(findings.guard, len(tests)))
-    messages.show(f"{headline(findings)}\n{evidence(findings)}")
-    messages.say(f"{out}: {size / 1e6:.1f} MB")
-
-
-def _read(path: str, n_features: int | None) -> QuerySet:
-    with messages.working(f"reading {path}"):
-        return files.Source(path, n_features).read()
+    size = write_page(out, collected)
+    for message in coverage_warnings(comparison):
+        console.warn(message)
+    leaks = collected.leak_check
+    if leaks is None or leaks.seen or leaks.unchecked:
+        console.warn(provenance(leaks, len(tests)))
+    console.print_result(f"{headline(collected)}\n{evidence(collected)}")
+    console.info(f"{out}: {size / 1e6:.1f} MB")
 
 
 def _n_features(entrants: list[str]) -> int | None:
-    """How many features the first model has: a feature that no line of a LETOR file names is 0, not unknown."""
+    """Return the number of features of the first model, if there is one; see `read_queries`."""
     from kinrank.store import read_model
     from kinrank.study.entrants import origin_of
 
@@ -116,6 +113,6 @@ def _n_features(entrants: list[str]) -> int | None:
 
 
 def _labels(entrants: list[str]) -> dict[str, str]:
-    """What each entrant is called: a path by its last part, where no other is called the same."""
+    """Name each entrant: paths by their last part, unless two entrants would get the same name."""
     short = [Path(text).name if Path(text).exists() else text for text in entrants]
     return {text: name if short.count(name) == 1 else text for text, name in zip(entrants, short, strict=True)}

@@ -1,4 +1,4 @@
-"""``kinrank serve``: models over HTTP."""
+"""``kinrank serve``: serve models over HTTP."""
 
 from __future__ import annotations
 
@@ -12,43 +12,46 @@ from kinrank.registry.notation import parse_settings
 
 def serve(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="The folder of a model, or NAME=FOLDER for each of several.")
+        list[str], typer.Argument(metavar="MODEL", help="Model folder, or NAME=FOLDER for each of several models.")
     ],
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8080,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; they share the memory of the models.")] = 1,
-    keys: Annotated[str | None, typer.Option(metavar="FILE", help="Keys made by kinrank key.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes; they share the memory of the models.")] = 1,
+    keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys created by kinrank key.")] = None,
     judgments: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Take new judgments, and keep them here.")
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder for new judgments; without it the service accepts none."),
     ] = None,
     engine: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A search engine, as for kinrank log: adds search.")
+        str | None, typer.Option(metavar="ADDRESS", help="Search engine for /v1/search, as in kinrank log.")
     ] = None,
     features: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The features to ask of the engine, as for kinrank log.")
+        str | None, typer.Option(metavar="FILE", help="TOML file with the feature definitions, as in kinrank log.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="For the engine's client, as for kinrank log; repeatable."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Parameter of the engine client, such as api_key=...; repeatable."
+        ),
     ] = None,
     titles: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Lines ID<tab>TEXT: documents, on the page.")
+        str | None, typer.Option(metavar="FILE", help="Document titles for the web page, as ID<tab>TEXT lines.")
     ] = None,
     texts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Lines ID<tab>TEXT: judged queries, on the page.")
+        str | None, typer.Option(metavar="FILE", help="Judged query texts for the web page, as ID<tab>TEXT lines.")
     ] = None,
-    deadline: Annotated[float, typer.Option(metavar="MS", help="Milliseconds that a ranking may take.")] = 50.0,
+    deadline: Annotated[float, typer.Option(metavar="MS", help="Maximum time for a ranking in milliseconds.")] = 50.0,
     max_novelty: Annotated[
         float,
-        typer.Option(
-            help="Keep the engine's order for queries with a higher novelty; 99% of judged queries are below 1."
-        ),
+        typer.Option(help="Novelty above which queries keep the engine's order; 99% of judged queries are below 1."),
     ] = 3.0,
-    in_flight: Annotated[int, typer.Option(help="Requests per process at a time; more are shed with 503.")] = 128,
-    drain: Annotated[float, typer.Option(metavar="S", help="Seconds to go on answering after SIGTERM.")] = 5.0,
-    open_to_all: Annotated[bool, typer.Option("--open", help="Listen beyond this machine without keys.")] = False,
+    in_flight: Annotated[int, typer.Option(help="Maximum concurrent requests per process; more get status 503.")] = 128,
+    drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
+    open_to_all: Annotated[
+        bool, typer.Option("--open", help="Allow requests from other machines without API keys.")
+    ] = False,
 ) -> None:
-    """Rank live traffic over HTTP; whatever goes wrong, the engine's order comes back."""
+    """Serve rankings over HTTP; if ranking fails, the engine's order is returned."""
     from kinrank.serve import Settings
     from kinrank.serve.http.run import Options, run
 
@@ -79,6 +82,6 @@ def _named(models: list[str]) -> dict[str, str]:
         if not equals:
             name, folder = "default", model
         if name in named:
-            raise ParameterError(f"two models are called {name!r}: write NAME=FOLDER for each")
+            raise ParameterError(f"two models are named {name!r}: write NAME=FOLDER with different names")
         named[name] = folder
     return named

@@ -1,29 +1,33 @@
-"""``kinrank train``: a model folder from judged queries."""
+"""``kinrank train``: fit a ranker and write a model folder."""
 
 from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.comparison_tables import difference_with_interval
+from kinrank.cli.inputs import read_queries
+from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.rankers import RANKERS
 from kinrank.registry.notation import list_settings, parse_settings
 
 if TYPE_CHECKING:
-    from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
+    from kinrank.study.validation import Validation
 
 DEFAULT_RANKER = "kin"
 LARGE_RANKER = "cells"
-"""The default where the data are read block by block: trees need them whole."""
+"""The default with ``--ray`` and ``--workers``, which cannot train trees."""
 EXAMPLES = 20
-"""Training queries kept in the model folder with their scores, for the self-test of a service."""
+"""Number of training queries saved in the model folder for the self-test of the service."""
 
 
 def _ranker_names(incomplete: str) -> list[str]:
@@ -43,86 +47,110 @@ def _list_rankers(wanted: bool) -> None:
 
 
 def train(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {files.FORMS}.")],
-    model: Annotated[str, typer.Option(metavar="FOLDER", help="Where to write the model; one there is replaced.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged training queries: {FORMATS}.")],
+    model: Annotated[str, typer.Option(metavar="FOLDER", help="Model folder to write; overwritten if present.")],
     ranker: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             autocompletion=_ranker_names,
-            help=f"{', '.join(RANKERS)}; --list says more.",
-            show_default=f"{DEFAULT_RANKER}; {LARGE_RANKER} with --ray and --workers",
+            help=f"Ranker to fit: {', '.join(RANKERS)}; see --list.",
+            show_default=f"{DEFAULT_RANKER}; {LARGE_RANKER} with --ray or --workers",
         ),
     ] = None,
     settings_file: Annotated[
         str | None,
-        typer.Option("--settings", "-s", metavar="FILE", help="Ranker and parameters that kinrank tune chose."),
+        typer.Option("--settings", "-s", metavar="FILE", help="Ranker and parameters chosen by kinrank tune."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the ranker; overrides --settings; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the ranker; overrides --settings; repeatable."),
     ] = None,
     validate: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Judged queries to measure on, beside the global model.")
+        str | None,
+        typer.Option(
+            metavar="DATA", help="Held-out judged queries; keep the global model unless the ranker is better on them."
+        ),
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Work on a Ray cluster: its address, 'auto' or 'local'. Needs cells."),
+        typer.Option(metavar="ADDRESS", help="Ray cluster to train on: an address, 'auto' or 'local'; needs cells."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Read DATA block by block, with so many processes. Needs cells.")
+        int | None, typer.Option(min=1, help="Number of processes that read DATA block by block; needs cells.")
     ] = None,
     job: Annotated[
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="With --ray or --workers: where what is done is kept, seen by all of them.",
+            help="Folder for intermediate results of --ray or --workers, visible to all workers.",
             show_default="MODEL.job",
         ),
     ] = None,
     list_rankers: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
-        typer.Option("--list", callback=_list_rankers, is_eager=True, help="Show all rankers and what they can do."),
+        typer.Option(
+            "--list",
+            callback=_list_rankers,
+            is_eager=True,
+            help="List all rankers, their parameters and capabilities.",
+        ),
     ] = False,
 ) -> None:
-    """Learn a ranker from judged queries and write it as a folder."""
-    from kinrank.cli.validation import validate as validated
-    from kinrank.study.leaks import find_leaks
+    """Fit a ranker on judged queries and write it as a model folder."""
+    from kinrank.study.validation import check_held_out
+    from kinrank.study.validation import validate as run_validation
 
     large = ray is not None or workers is not None
-    name, learner = _unfitted(ranker, LARGE_RANKER if large else DEFAULT_RANKER, settings_file, settings or [])
-    _refuse_foreign(model)
+    name, fitted = _unfitted(ranker, LARGE_RANKER if large else DEFAULT_RANKER, settings_file, settings or [])
+    _check_replaceable(model)
     if large:
         from kinrank.cli.large import train_large
 
-        train_large(data, model, name, learner, validate, ray, workers, job)
+        train_large(data, model, name, fitted, validate, ray, workers, job)
         return
-    queries = _read(data)
-    messages.say(f"{data}: {queries!r}")
-    held_out = None if validate is None else _read(validate, queries.n_features)
+    queries = read_queries(data)
+    console.info(f"{data}: {queries!r}")
+    held_out = None if validate is None else read_queries(validate, queries.n_features)
     if held_out is not None:
-        if held_out.y is None or held_out.feature_names != queries.feature_names:
-            raise DataError(f"{validate}: must be judged and have the features of {data}, in the same order")
-        find_leaks(queries, held_out).refuse(queries, held_out)
+        try:
+            check_held_out(queries, held_out)
+        except DataError as error:
+            raise DataError(f"--validate {validate}: {error}") from error
     start = time.perf_counter()
-    with messages.working(f"learning {name}"):
-        learner.fit(queries)
+    with console.progress(f"fitting {name}"):
+        fitted.fit(queries)
     seconds = time.perf_counter() - start
-    said: list[str] = []
+    lines: list[str] = []
     if held_out is not None:
-        with messages.working("validating"):
-            found = validated(name, learner, queries, held_out)
-        name, learner, said = found.name, found.ranker, found.said
-    learner.save(model, examples=queries[:EXAMPLES])
-    messages.say(f"{model}: ranker {name!r}, learned in {seconds:.1f} s")
-    for line in learner.remarks():
-        messages.say(f"{model}: {line}")
-    for line in said:
-        messages.say(f"{validate}: {line}")
+        with console.progress("validating"):
+            found = run_validation(name, fitted, queries, held_out)
+        name, fitted = found.kept_name, found.kept
+        lines = list(_validation_lines(found))
+    fitted.save(model, examples=queries[:EXAMPLES])
+    console.info(f"{model}: ranker {name!r}, fitted in {seconds:.1f} s")
+    for line in fitted.remarks():
+        console.info(f"{model}: {line}")
+    for line in lines:
+        console.info(f"{validate}: {line}")
+
+
+def _validation_lines(found: Validation) -> Iterator[str]:
+    reached = f"{found.n_queries:,} queries, {found.measure!r}: {found.name} {found.quality:.4f}"
+    if found.difference is None:
+        yield reached
+        return
+    yield f"{reached}, global model {found.global_quality:.4f}"
+    difference = difference_with_interval(found.difference, test=True)
+    if found.outcome == "gain":
+        yield f"{difference}: significant gain"
+        return
+    verdict = "no significant difference" if found.outcome == "none" else "significant loss"
+    yield f"{difference}: {verdict}; kept the global model (without --validate, {found.name} is kept)"
 
 
 def _unfitted(ranker: str | None, default: str, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:
-    """The ranker that the options name, and its name."""
+    """Return the name and the unfitted ranker that the options ask for."""
     if settings_file is None:
         cls = RANKERS[ranker or default]
         made: Ranker = cls(**parse_settings(cls, settings))
@@ -132,21 +160,16 @@ def _unfitted(ranker: str | None, default: str, settings_file: str | None, setti
     made = read_settings(settings_file)
     name = RANKERS.name_of(type(made))
     if ranker not in (None, name):
-        raise ParameterError(f"{settings_file} is for ranker {name!r}, --ranker says {ranker!r}: leave one out")
+        raise ParameterError(f"--settings {settings_file} is for ranker {name!r}, got --ranker {ranker}: omit one")
     return name, made.set_params(**parse_settings(type(made), settings))
 
 
-def _refuse_foreign(model: str) -> None:
-    """Find out before the work, not after it, that the folder is not ours to replace."""
+def _check_replaceable(model: str) -> None:
+    """Raise before the work if something other than a model is at the path."""
     from kinrank import folder
     from kinrank.store.model import KIND
 
     path = Path(model)
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
-        with suppress(DamagedFolderError):  # writing it again is how it is mended
+        with suppress(DamagedFolderError):  # a damaged model may be replaced
             folder.read(path, KIND, verify=False)
-
-
-def _read(path: str, n_features: int | None = None) -> QuerySet:
-    with messages.working(f"reading {path}"):
-        return files.Source(path, n_features).read()

@@ -1,4 +1,4 @@
-"""``kinrank tune``: ranker, description, k and prior chosen on training queries."""
+"""``kinrank tune``: choose a ranker, description, k and prior on training queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.comparison_tables import difference_with_interval
+from kinrank.cli.inputs import read_queries
+from kinrank.data.source import FORMATS
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
@@ -17,46 +20,56 @@ if TYPE_CHECKING:
     from kinrank.study.tuning import Nested, Plan, Tuning
 
 SHOWN = 10
+"""Number of trials in the table."""
 
 
 def tune(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged training queries: {files.FORMS}.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged training queries: {FORMATS}.")],
     study: Annotated[
-        str, typer.Option(metavar="FOLDER", help="Where trials are kept; a study that was stopped there goes on.")
+        str, typer.Option(metavar="FOLDER", help="Folder for the trials; an interrupted study there is resumed.")
     ],
     families: Annotated[
         list[str] | None,
-        typer.Option("--try", metavar="NAME", help="single, knn, lambdamart, kin; repeatable.", show_default="all"),
+        typer.Option(
+            "--try",
+            metavar="NAME",
+            help="Family to try: single, knn, lambdamart or kin; repeatable.",
+            show_default="all",
+        ),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="The most trials, earlier ones included.")] = 25,
-    budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="No trial is begun after so long.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Maximum number of trials, including earlier runs.")] = 25,
+    budget: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Seconds after which no new trial is started.")
+    ] = None,
     validate: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Judged queries to choose by; folds of DATA where not given.")
+        str | None, typer.Option(metavar="DATA", help="Judged validation queries.", show_default="folds of DATA")
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="How many folds DATA is cut into.")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds of DATA.")] = 5,
     group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="A query column that folds keep together, such as a product.")
+        str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
     ] = None,
     reference: Annotated[
-        str | None, typer.Option(metavar="FEATURE", help="Whose best candidates describe a query, such as BM25.")
+        str | None,
+        typer.Option(metavar="FEATURE", help="Feature, such as BM25, whose top candidates describe a query."),
     ] = None,
-    missing: Annotated[str, typer.Option(help="What a missing feature becomes: error, zero or mean.")] = "error",
-    measure: Annotated[str, typer.Option(metavar="MEASURE", help="NDCG@10, 'NDCG(gain=linear)@5', AP...")] = "NDCG@10",
+    missing: Annotated[str, typer.Option(help="How to handle missing features: error, zero or mean.")] = "error",
+    measure: Annotated[
+        str, typer.Option(metavar="MEASURE", help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP.")
+    ] = "NDCG@10",
     nested: Annotated[
-        bool, typer.Option("--nested", help="Also measure what tuning itself reaches, by an outer cross-validation.")
+        bool, typer.Option("--nested", help="Also estimate the quality of tuning itself by nested cross-validation.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of folds and sampler.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed for the fold split and the sampler.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Choose a ranker and its settings by validation, within a budget; kinrank train --settings takes the winner."""
+    """Choose a ranker and its parameters by validation; pass the result to kinrank train --settings."""
     from kinrank.measure import parse_measure
     from kinrank.study import tuning
     from kinrank.study.records import tuning_record
 
     wanted = parse_measure(measure)
-    with messages.working("reading"):
-        queries = files.Source(data).read()
-        held_out = None if validate is None else files.Source(validate, queries.n_features).read()
+    queries = read_queries(data)
+    held_out = None if validate is None else read_queries(validate, queries.n_features)
     plan = tuning.Plan(
         families=families,
         n_trials=trials,
@@ -64,27 +77,29 @@ def tune(
         folds=folds,
         group=group,
         reference=_feature(reference, queries),
-        missing=missing,  # type: ignore[arg-type]  # what is none of the three is refused by the ranker
+        missing=missing,  # type: ignore[arg-type]  # the ranker rejects other values
         measure=wanted,
         seed=seed,
     )
-    with messages.working("tuning", trials) as advance:
-        found = tuning.tune(queries, study, plan, validation=held_out, told=lambda trial: _tell(trial, advance))
+    with console.progress("tuning", trials) as advance:
+        found = tuning.tune(
+            queries, study, plan, validation=held_out, on_trial=lambda trial: _print_trial(trial, advance)
+        )
     outer = _nested(queries, study, plan) if nested else None
     if as_json:
         typer.echo(json.dumps(tuning_record(found, outer), indent=2, allow_nan=False))
         return
-    messages.show(f"{wanted!r}, {len(found.trials)} trials; {found.stopped}")
-    messages.show(_table(found))
+    console.print_result(f"{wanted!r}, {len(found.trials)} trials; {found.stopped}")
+    console.print_result(_table(found))
     if outer is not None:
-        messages.show("")
-        messages.show(_outer_line(outer))
-    messages.show("")
-    messages.show(f"kinrank train {data} --settings {study}/settings.json --model MODEL")
+        console.print_result("")
+        console.print_result(_outer_line(outer))
+    console.print_result("")
+    console.print_result(f"kinrank train {data} --settings {study}/settings.json --model MODEL")
 
 
 def _feature(reference: str | None, queries: QuerySet) -> str | int | None:
-    """A feature by name, or by position where no feature has that name."""
+    """Return the feature name, or its position if the text is a number that names no feature."""
     if reference is None or reference in queries.feature_names or not reference.isdigit():
         return reference
     return int(reference)
@@ -93,12 +108,12 @@ def _feature(reference: str | None, queries: QuerySet) -> str | int | None:
 def _nested(queries: QuerySet, study: str, plan: Plan) -> Nested:
     from kinrank.study import tuning
 
-    with messages.working("tuning each outer fold", plan.n_trials * plan.folds) as advance:
-        return tuning.nested(queries, f"{study}/nested", plan, told=lambda trial: _tell(trial, advance))
+    with console.progress("tuning each outer fold", plan.n_trials * plan.folds) as advance:
+        return tuning.nested(queries, f"{study}/nested", plan, on_trial=lambda trial: _print_trial(trial, advance))
 
 
-def _tell(trial: Trial, advance: Callable[[int], None]) -> None:
-    messages.say(f"{trial.quality:.4f}  {trial.family}  {_settings(trial)}  {trial.seconds:.1f} s")
+def _print_trial(trial: Trial, advance: Callable[[int], None]) -> None:
+    console.info(f"{trial.quality:.4f}  {trial.family}  {_settings(trial)}  {trial.seconds:.1f} s")
     advance(1)
 
 
@@ -119,10 +134,7 @@ def _table(found: Tuning) -> Table:
 
 
 def _outer_line(outer: Nested) -> str:
-    paired = outer.gain
-    low, high = paired.interval
     return (
-        f"tuned without the queries tested on {outer.means[0]:.4f}, one linear model {outer.means[1]:.4f}: "
-        f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f}, paired t "
-        f"p = {paired.p:.2g})"
+        f"nested cross-validation: tuned {outer.means[0]:.4f}, one linear model {outer.means[1]:.4f}: "
+        f"{difference_with_interval(outer.gain, test=True)}"
     )

@@ -1,4 +1,4 @@
-"""``kinrank weights``: the weights of each query, or the request that hands them to a search engine."""
+"""``kinrank weights``: print the weights of each query, or a search engine request that applies them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from kinrank.cli import files, messages
+from kinrank.cli import console
+from kinrank.cli.inputs import load_model, read_queries, select_queries
+from kinrank.data.source import FORMATS
 from kinrank.engines.targets import TARGETS
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
@@ -28,45 +30,45 @@ def _target_names(incomplete: str) -> list[str]:
 
 
 def weights(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="The folder that kinrank train wrote.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with candidates: {files.FORMS}.")],
-    query: Annotated[str | None, typer.Option(metavar="ID", help="This query alone.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line for each query.")] = False,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")],
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with candidates: {FORMATS}.")],
+    query: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QID", help="Id of a query to print; repeatable.", show_default="all queries"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one line per query.")] = False,
     target: Annotated[
         str | None,
-        typer.Option(metavar="NAME", autocompletion=_target_names, help=f"Print requests: {', '.join(TARGETS)}."),
+        typer.Option(
+            metavar="NAME", autocompletion=_target_names, help=f"Print requests for an engine: {', '.join(TARGETS)}."
+        ),
     ] = None,
     clauses: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="JSON: the clause of each feature; {{column}} is a query column, {{doc_id}} the candidates.",
+            help="JSON file with the clause of each feature; {{column}} is replaced by a query column, {{doc_id}} by "
+            "the candidates.",
         ),
     ] = None,
     inverted: Annotated[
         list[str] | None,
-        typer.Option(metavar="FEATURE", help="Its clause scores a constant minus the feature; repeatable."),
+        typer.Option(metavar="FEATURE", help="Feature whose clause scores a constant minus the feature; repeatable."),
     ] = None,
 ) -> None:
-    """Show the weights of each query, or the request with them that a search engine takes."""
-    from kinrank.rankers import load
-
-    wanted = None if target is None else _made(target)
+    """Print the weights of each query, or a search engine request that applies them."""
+    wanted = None if target is None else _make_target(target)
     given = None if clauses is None else _read_clauses(clauses)
-    with messages.working("reading"):
-        ranker = load(model)
-        # A feature that no line of a LETOR file names is 0, not unknown: the model says how many there are.
-        queries = files.Source(data, len(ranker.feature_names_)).read()
-    if query is not None:
-        queries = _only(queries, query, data)
+    ranker = load_model(model)
+    queries = select_queries(read_queries(data, len(ranker.feature_names_)), query, data)
     rows = _rows(ranker, queries)
     if wanted is None:
-        _show(queries.feature_names, rows, as_json)
+        _print_weights(queries.feature_names, rows, as_json)
     else:
-        _show_requests(wanted, rows, given, inverted or [], alone=query is not None)
+        _print_requests(wanted, rows, given, inverted or [], single=bool(query) and len(queries) == 1)
 
 
-def _made(spec: str) -> Target:
+def _make_target(spec: str) -> Target:
     target: Target = TARGETS.make(spec)
     return target
 
@@ -74,24 +76,18 @@ def _made(spec: str) -> Target:
 def _read_clauses(path: str) -> dict[str, Any]:
     try:
         clauses = json.loads(Path(path).read_text())
+    except json.JSONDecodeError as error:
+        raise FileFormatError(path, error.lineno, f"expected JSON, {error}") from None
     except ValueError as error:
-        raise FileFormatError(path, getattr(error, "lineno", 0), f"expected JSON, {error}") from None
+        raise FileFormatError(path, 0, f"expected JSON, {error}") from None
     if not isinstance(clauses, dict):
         raise FileFormatError(path, 0, f"expected an object with the clause of each feature, got {clauses!r}")
     return clauses
 
 
-def _only(queries: QuerySet, query: str, data: str) -> QuerySet:
-    matches = [place for place, qid in enumerate(queries.qid.tolist()) if str(qid) == query]
-    if not matches:
-        some = ", ".join(map(str, queries.qid[:5].tolist()))
-        raise DataError(f"{data}: no query {query!r} among {len(queries)}: {some}...")
-    return queries[matches[0] : matches[0] + 1]
-
-
 def _rows(ranker: Ranker, queries: QuerySet) -> Iterator[tuple[QuerySet, dict[str, float]]]:
-    """Each query with its weights by name."""
-    with messages.working("weighing", len(queries)) as advance:
+    """Yield each query with its weights by feature name."""
+    with console.progress("computing weights", len(queries)) as advance:
         for first in range(0, len(queries), QUERIES_AT_ONCE):
             some = queries[first : first + QUERIES_AT_ONCE]
             for one, row in zip(some, ranker.weights(some).tolist(), strict=True):
@@ -99,7 +95,9 @@ def _rows(ranker: Ranker, queries: QuerySet) -> Iterator[tuple[QuerySet, dict[st
             advance(len(some))
 
 
-def _show(feature_names: tuple[str, ...], rows: Iterator[tuple[QuerySet, dict[str, float]]], as_json: bool) -> None:
+def _print_weights(
+    feature_names: tuple[str, ...], rows: Iterator[tuple[QuerySet, dict[str, float]]], as_json: bool
+) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("query", *feature_names):
         table.add_column(heading, justify="left" if heading == "query" else "right")
@@ -110,44 +108,44 @@ def _show(feature_names: tuple[str, ...], rows: Iterator[tuple[QuerySet, dict[st
         else:
             table.add_row(str(qid), *(f"{weight:.4g}" for weight in row.values()))
     if not as_json:
-        messages.show(table)
+        console.print_result(table)
 
 
-def _show_requests(
+def _print_requests(
     target: Target,
     rows: Iterator[tuple[QuerySet, dict[str, float]]],
     clauses: dict[str, Any] | None,
     inverted: list[str],
     *,
-    alone: bool,
+    single: bool,
 ) -> None:
-    if not target.per_query and not alone:
-        raise ParameterError(f"{target.version} keeps one model for many queries: say whose weights with --query")
+    if not target.per_query and not single:
+        raise ParameterError(f"{target.version} stores one model for many queries: choose one query with --query QID")
     refused: list[DataError] = []
     answered = 0
     for one, row in rows:
         try:
             request = _request(target, one, row, clauses, inverted)
         except DataError as error:
-            if alone:
+            if single:
                 raise
             refused.append(error)
             continue
         answered += 1
         qid = one.qid[0].item()
-        typer.echo(json.dumps(request, indent=2) if alone else json.dumps({"qid": qid, "request": request}))
+        typer.echo(json.dumps(request, indent=2) if single else json.dumps({"qid": qid, "request": request}))
     if refused and not answered:
         raise refused[0]
     if refused:
-        messages.warn(
-            f"{len(refused):,} of {answered + len(refused):,} queries have no request, the first: {refused[0]}"
+        console.warn(
+            f"no request for {len(refused):,} of {answered + len(refused):,} queries; first reason: {refused[0]}"
         )
 
 
 def _request(
     target: Target, query: QuerySet, weights: dict[str, float], clauses: dict[str, Any] | None, inverted: list[str]
 ) -> dict[str, Any]:
-    """The request of one query, its clauses filled from its columns."""
+    """Return the request of one query, with its columns filled into the clauses."""
     from kinrank.engines.placeholders import fill_placeholders
     from kinrank.engines.targets import value_ranges
 
@@ -156,6 +154,6 @@ def _request(
         return target.request(weights, ranges=ranges, inverted=inverted)
     known = {name: values[0] for name, values in query.query_columns.items()}
     filled = fill_placeholders(clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
-    # A feature without a clause is not missed where its weight is 0.
+    # A feature with weight 0 needs no clause.
     needed = {name: weight for name, weight in weights.items() if name in filled or weight != 0}
     return target.request(needed, filled, ranges=ranges, inverted=inverted)

@@ -193,7 +193,7 @@ def compare(
     queries
         The judged test queries.
     entrants
-        What `kinrank.study.entrants.enter` makes, all with the same measures.
+        What `kinrank.study.entrants.evaluate_entrant` makes, all with the same measures.
     baseline
         The name of the entrant that the others are held against; the first where not given.
     pairs
@@ -207,10 +207,10 @@ def compare(
     --------
     >>> from kinrank.datasets import make_two_camps
     >>> from kinrank.measure import NDCG
-    >>> from kinrank.study.entrants import enter
+    >>> from kinrank.study.entrants import evaluate_entrant
     >>> camps = make_two_camps(n_queries=60, seed=0)
     >>> train, test = camps[:40], camps[40:]
-    >>> both = [enter(name, test, [NDCG @ 10], train=train) for name in ("single", "knn(n_neighbors=5)")]
+    >>> both = [evaluate_entrant(name, test, [NDCG @ 10], train=train) for name in ("single", "knn(n_neighbors=5)")]
     >>> comparison = compare(test, both)
     >>> comparison
     Comparison(20 queries, NDCG @ 10: single, knn(n_neighbors=5))

@@ -55,6 +55,11 @@ def origin_of(text: str) -> Origin:
     )
 
 
+def needs_fitting(text: str) -> bool:
+    """Return whether the text names a ranker that must be fitted, rather than a model or a run."""
+    return origin_of(text) in ("ranker", "peer")
+
+
 def make(text: str, *, group: str | None = None) -> Fittable:
     """A ranker or another library's, not yet fitted, from its name and settings.
 
@@ -78,7 +83,7 @@ def make(text: str, *, group: str | None = None) -> Fittable:
     return fittable
 
 
-def enter(
+def evaluate_entrant(
     text: str,
     queries: QuerySet,
     measures: Sequence[Measure],
@@ -103,26 +108,26 @@ def enter(
     """
     origin = origin_of(text)
     if origin == "run":
-        return run_entrant(text, queries, measures)
+        return evaluate_run(text, queries, measures)
     if origin == "model":
         ranker: Fittable = load(text)
-        return replace(ranked_entrant(text, ranker, queries, measures), origin=origin)
+        return replace(evaluate_ranker(text, ranker, queries, measures), origin=origin)
     if train is None:
         raise ParameterError(f"{text!r} must be fitted: give the training queries")
-    return replace(fitted_entrant(text, make(text, group=group), train, queries, measures), origin=origin)
+    return replace(fit_and_evaluate(text, make(text, group=group), train, queries, measures), origin=origin)
 
 
-def fitted_entrant(
+def fit_and_evaluate(
     name: str, ranker: Fittable, train: QuerySet, queries: QuerySet, measures: Sequence[Measure]
 ) -> Entrant:
     """Fit a ranker, rank the test queries with it, and measure both cost and quality."""
     start = time.perf_counter()
     ranker.fit(train)
     seconds = time.perf_counter() - start
-    return replace(ranked_entrant(name, ranker, queries, measures), fit_seconds=seconds)
+    return replace(evaluate_ranker(name, ranker, queries, measures), fit_seconds=seconds)
 
 
-def ranked_entrant(name: str, ranker: Fittable, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
+def evaluate_ranker(name: str, ranker: Fittable, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
     """Rank the test queries with a fitted ranker."""
     start = time.perf_counter()
     scores = ranker.predict(queries)
@@ -132,7 +137,7 @@ def ranked_entrant(name: str, ranker: Fittable, queries: QuerySet, measures: Seq
     return Entrant(name, "ranker", scores, evaluation, settings, rank_seconds=seconds, ranker=ranker)
 
 
-def run_entrant(path: str, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
+def evaluate_run(path: str, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
     """Measure a TREC run on judged queries."""
     run = read_run(path)
     scores = scores_from_run(queries, run, absent=np.nan)
@@ -183,7 +188,7 @@ def _words(ids: NDArray[Any]) -> NDArray[np.str_]:
     return words
 
 
-def pooled_entrant(
+def pool_folds(
     name: str,
     parts: Sequence[Entrant],
     queries: QuerySet,

@@ -41,7 +41,7 @@ class Fold:
     leaks: LeakReport
 
 
-def guarded_folds(
+def checked_folds(
     queries: QuerySet,
     test: QuerySet | None = None,
     *,
@@ -67,7 +67,7 @@ def guarded_folds(
     --------
     >>> from kinrank.datasets import make_two_camps
     >>> camps = make_two_camps(n_queries=20, seed=0)
-    >>> [(len(fold.train), len(fold.test)) for fold in guarded_folds(camps, folds=4)]
+    >>> [(len(fold.train), len(fold.test)) for fold in checked_folds(camps, folds=4)]
     [(15, 5), (15, 5), (15, 5), (15, 5)]
     """
     check_choice("leaks", leaks, ("refuse", "drop", "warn"))
@@ -79,7 +79,7 @@ def guarded_folds(
     for train, asked, positions in cut:
         report = find_leaks(train, asked, group=group)
         if leaks == "refuse":
-            report.refuse(train, asked)
+            report.raise_if_seen(train, asked)
         kept = np.arange(len(asked))
         if leaks == "drop":
             kept = np.delete(kept, report.seen_queries)
@@ -90,7 +90,7 @@ def guarded_folds(
 
 
 @dataclass(frozen=True, eq=False)
-class Gathered:
+class PooledQueries:
     """The test queries of all folds in the order of the set they were taken from, and where each fold's rows lie."""
 
     queries: QuerySet
@@ -98,7 +98,7 @@ class Gathered:
     near: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, folds: list[Fold], source: QuerySet) -> Gathered:
+    def of(cls, folds: list[Fold], source: QuerySet) -> PooledQueries:
         """Gather folds of `source`; all of it where there are none."""
         if not folds:
             return cls(source, [], np.zeros(len(source), dtype=np.bool_))

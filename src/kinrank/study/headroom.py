@@ -21,12 +21,12 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.base import coefficients
 from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.advice import WORTH, Advice, advise
+from kinrank.study.advice import MIN_GAIN, Advice, advise
 from kinrank.study.comparison import Comparison, Difference, Entrant, compare
-from kinrank.study.entrants import fitted_entrant, pooled_entrant, ranked_entrant, unjudged_share
-from kinrank.study.folds import Fold, Gathered, OnLeak, guarded_folds
+from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, pool_folds, unjudged_share
+from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds
 from kinrank.study.leaks import LeakReport
-from kinrank.study.oracle import GlobalModel, HalfKnown, half_known, oracle_scores
+from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, oracle_scores
 from kinrank.study.sweep import sweep_neighbors
 
 SINGLE, KNN, ORACLE = "Single", "KNN", "oracle"
@@ -45,7 +45,7 @@ class Headroom:
     oracle : Entrant
         Each query by the best weights its own judgments give: unreachable.
     known : PairedComparison
-        Weights from half of a query's judgments against Single, on the other half; see `kinrank.study.oracle`.
+        Weights from half of a query's judgments against Single, on the other half; see `kinrank.study.own_judgments`.
     choices : tuple of NeighborChoice
         The k and prior that validation inside the training queries chose, one per fold.
     leaks : tuple of LeakReport
@@ -106,7 +106,7 @@ def headroom(
     measure: Measure = NDCG @ 10,
     leaks: OnLeak = "refuse",
     candidates: QuerySet | None = None,
-    worth: float = WORTH,
+    min_gain: float = MIN_GAIN,
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Headroom:
@@ -134,7 +134,7 @@ def headroom(
     candidates
         All candidates of the test queries, judged or not, with document ids: tells how many of the first ten would be
         unjudged.
-    worth
+    min_gain
         The smallest gain worth having, for the advice.
     seed
         Of the folds and halves.
@@ -152,11 +152,11 @@ def headroom(
     """
     template = ranker or default_ranker(queries)
     cut, parts = [], []
-    for fold in guarded_folds(queries, test, folds=folds, group=group, leaks=leaks, seed=seed):
+    for fold in checked_folds(queries, test, folds=folds, group=group, leaks=leaks, seed=seed):
         parts.append(_Study(template, measure, group, seed).part(fold, candidates))
         cut.append(fold)
         advance(1)
-    return _gather(Gathered.of(cut, queries if test is None else test), cut, parts, worth)
+    return _gather(PooledQueries.of(cut, queries if test is None else test), cut, parts, min_gain)
 
 
 def default_ranker(queries: QuerySet) -> KnnRanker:
@@ -179,13 +179,13 @@ class _Study:
         seconds = time.perf_counter() - start
         own = knn.get_params(deep=False)
         single = SingleRanker(knn.learner, scale=own["scale"], missing=own["missing"])
-        reached = fitted_entrant(SINGLE, single, train, test, [self.measure])
+        reached = fit_and_evaluate(SINGLE, single, train, test, [self.measure])
         model = GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
         known, asked = knn.preparer_.apply(train), knn.preparer_.apply(test)
         best = oracle_scores(model, asked, self.measure)
         return _Part(
             single=reached,
-            knn=replace(ranked_entrant(KNN, knn, test, [self.measure]), fit_seconds=seconds),
+            knn=replace(evaluate_ranker(KNN, knn, test, [self.measure]), fit_seconds=seconds),
             oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [self.measure])),
             known=half_known(model, known, asked, self.measure, self.seed),
             choice=choice,
@@ -209,10 +209,10 @@ class _Study:
         )
 
 
-def _gather(tested: Gathered, folds: Sequence[Fold], parts: Sequence[_Part], worth: float) -> Headroom:
+def _gather(tested: PooledQueries, folds: Sequence[Fold], parts: Sequence[_Part], min_gain: float) -> Headroom:
     measure = next(iter(parts[0].single.evaluation.per_query))
     entrants = {
-        name: each[0] if len(each) == 1 else pooled_entrant(name, each, tested.queries, tested.rows, [measure])
+        name: each[0] if len(each) == 1 else pool_folds(name, each, tested.queries, tested.rows, [measure])
         for name, each in (
             (SINGLE, [part.single for part in parts]),
             (KNN, [part.knn for part in parts]),
@@ -232,7 +232,7 @@ def _gather(tested: Gathered, folds: Sequence[Fold], parts: Sequence[_Part], wor
         leaks=tuple(fold.leaks for fold in folds),
         clean=_clean(entrants, measure, tested.near),
         unjudged=float(np.mean(shares)) if shares else None,
-        advice=advise(comparison.differences[0].paired, known, worth),
+        advice=advise(comparison.differences[0].paired, known, min_gain),
     )
 
 

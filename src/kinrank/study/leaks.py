@@ -16,7 +16,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import LeakError
-from kinrank.study.overlap import Items, most_alike, relevant_as_items, rows_as_items, wholes
+from kinrank.study.overlap import Items, item_set_digests, most_similar, relevant_as_items, rows_as_items
 
 How = Literal["id", "group", "text", "rows", "words", "vector", "some rows", "relevant documents"]
 
@@ -74,7 +74,7 @@ class LeakReport:
         """Positions of the test queries that have something very like them in training."""
         return np.unique(np.array([leak.test for leak in self.near], dtype=np.int64))
 
-    def refuse(self, train: QuerySet, test: QuerySet) -> None:
+    def raise_if_seen(self, train: QuerySet, test: QuerySet) -> None:
         """Raise where test queries were seen in training."""
         if self.seen:
             first = self.seen[0]
@@ -86,15 +86,15 @@ class LeakReport:
             )
 
 
-def near_warning(reports: Sequence[LeakReport]) -> str | None:
+def near_duplicate_warning(reports: Sequence[LeakReport]) -> str | None:
     """A sentence about the near-duplicates of one test set or of several folds; None where there are none."""
     near = [leak for report in reports for leak in report.near]
     if not near:
         return None
     queries, tested = sum(len(report.near_queries) for report in reports), sum(report.n_test for report in reports)
     return (
-        f"{queries:,} of {tested:,} test queries have something very like them in training ({_counts(near)}): some of "
-        "a gain may be that of remembering; a split by group keeps them together"
+        f"{queries:,} of {tested:,} test queries have a near-duplicate in training ({_counts(near)}): part of the gain "
+        "may be memorization; split by group to keep near-duplicates together"
     )
 
 
@@ -127,7 +127,7 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
         seen += _same("text", known, asked)
         near += _same("words", _words(known), _words(asked))
     rows = rows_as_items(train), rows_as_items(test)
-    seen += _same("rows", *(wholes(each, rows[0]) for each in rows))
+    seen += _same("rows", *(item_set_digests(each, rows[0]) for each in rows))
     near += _overlapping("some rows", *rows, NEAR_SHARE, at_least=2)
     relevant = relevant_as_items(train), relevant_as_items(test)
     if relevant[0] is not None and relevant[1] is not None:
@@ -157,7 +157,7 @@ def _words(texts: list[str]) -> list[str]:
 
 
 def _overlapping(how: How, train: Items, test: Items, share: float, *, at_least: int) -> list[Leak]:
-    position, found, count = most_alike(test, train)
+    position, found, count = most_similar(test, train)
     enough = np.flatnonzero((found >= share) & (count >= at_least))
     return [Leak(int(query), int(position[query]), how) for query in enough]
 

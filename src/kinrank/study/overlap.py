@@ -62,7 +62,7 @@ def relevant_as_items(queries: QuerySet) -> Items | None:
     return Items(queries.query_of_row[relevant], queries.doc_id[relevant].astype(np.str_), len(queries))
 
 
-def most_alike(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
+def most_similar(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
     """For each query of one set the query of the other that shares most with it.
 
     Items that many queries hold are not counted as shared.
@@ -80,7 +80,7 @@ def most_alike(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
     --------
     >>> a = Items(np.array([0, 0, 1]), np.array([7, 8, 9]), 2)
     >>> b = Items(np.array([0, 1, 1]), np.array([5, 7, 8]), 2)
-    >>> [values.tolist() for values in most_alike(a, b)]
+    >>> [values.tolist() for values in most_similar(a, b)]
     [[1, 0], [1.0, 0.0], [2, 0]]
     """
     items, codes = np.unique(np.concatenate([one.item, other.item]), return_inverse=True)
@@ -103,7 +103,7 @@ def most_alike(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
     return position, share, count
 
 
-def wholes(items: Items, known: Items) -> list[str]:
+def item_set_digests(items: Items, known: Items) -> list[str]:
     """A text for each query that only queries which hold the very same items share.
 
     It is empty where a query holds fewer than two items, or none but those that many known queries hold.
@@ -111,7 +111,7 @@ def wholes(items: Items, known: Items) -> list[str]:
     Examples
     --------
     >>> queries = Items(np.array([0, 0, 1, 1, 2]), np.array([7, 8, 8, 7, 7]), 3)
-    >>> first, second, third = wholes(queries, queries)
+    >>> first, second, third = item_set_digests(queries, queries)
     >>> first == second, third
     (True, '')
     """

@@ -58,7 +58,7 @@ class Candidate:
         return json.dumps([self.family, settings_of(self.ranker), self.sweep], sort_keys=True)
 
 
-def usual_families() -> list[str]:
+def available_families() -> list[str]:
     """The families that this installation can fit."""
     return [family for family in FAMILIES if family not in TREES or importlib.util.find_spec("lightgbm") is not None]
 
@@ -79,7 +79,7 @@ def first_candidates(
     """
     for family in families:
         if family not in FAMILIES:
-            raise ParameterError(f"unknown family {family!r}: choose among {', '.join(usual_families())}")
+            raise ParameterError(f"unknown family {family!r}: choose among {', '.join(available_families())}")
     linear: dict[str, Any] = {"missing": missing}
     if "single" in families:
         for penalty in (0.01, 0.001, 0.1):

@@ -54,7 +54,7 @@ def sweep_neighbors(
     found: list[NeighborChoice] = []
     used = 0
     for train, held_out in folds:
-        asked = held_out if enough is None else thinned(held_out, enough)
+        asked = held_out if enough is None else subsample(held_out, enough)
         tried = [k for k in counts if k <= max(counts[0], len(train) // 2)]
         fitted = clone(ranker).set_params(n_neighbors=tried[-1]).fit(train)
         choice = choose_neighbors(fitted, asked, tried, prior_strengths=strengths, measure=measure)
@@ -77,7 +77,7 @@ def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
     return float(np.average(values, weights=weights))
 
 
-def thinned(queries: QuerySet, most: int) -> QuerySet:
+def subsample(queries: QuerySet, most: int) -> QuerySet:
     """At most so many of the queries, evenly spaced."""
     if len(queries) <= most:
         return queries

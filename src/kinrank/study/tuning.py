@@ -24,7 +24,7 @@ from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_candidate
-from kinrank.study.space import Candidate, first_candidates, follow_ups, usual_families
+from kinrank.study.space import Candidate, available_families, first_candidates, follow_ups
 from kinrank.study.sweep import sweep_neighbors
 from kinrank.study.trials import Trial, TrialLog, fingerprint
 
@@ -93,7 +93,7 @@ def tune(
     plan: Plan | None = None,
     *,
     validation: QuerySet | None = None,
-    told: Callable[[Trial], None] = lambda _: None,
+    on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> Tuning:
     """Try rankers on the training queries; a study that was stopped goes on where it was.
 
@@ -107,7 +107,7 @@ def tune(
         What to try, for how long, and how to judge it.
     validation
         Judged queries to choose by; folds of `queries` where not given.
-    told
+    on_trial
         Called with every new trial.
 
     Examples
@@ -123,7 +123,7 @@ def tune(
     if plan.n_trials < 1 or (plan.seconds is not None and plan.seconds <= 0):
         raise ParameterError(f"a budget is one trial and some time at least, got {plan.n_trials} and {plan.seconds}")
     if validation is not None:
-        find_leaks(queries, validation, group=plan.group).refuse(queries, validation)
+        find_leaks(queries, validation, group=plan.group).raise_if_seen(queries, validation)
     folds: Folds = (
         [(queries, validation)]
         if validation is not None
@@ -141,23 +141,23 @@ def tune(
     }
     log = TrialLog(folder, protocol)
     began = time.perf_counter()
-    stopped = f"{plan.n_trials} trials were made"
+    stopped = f"reached the limit of {plan.n_trials} trials"
     proposals = _proposals(queries, plan, log)
     while len(log.trials) < plan.n_trials:
         if plan.seconds is not None and log.trials and time.perf_counter() - began > plan.seconds:
-            stopped = f"{plan.seconds:g} seconds had passed"
+            stopped = f"reached the limit of {plan.seconds:g} seconds"
             break
         try:
             candidate = next(proposals)
         except StopIteration:
-            stopped = "there was nothing left to try"
+            stopped = "no settings left to try"
             break
         except MissingExtraError as error:
-            stopped = f"the list was done, and to go on {error}"
+            stopped = f"tried all listed settings; sampling more: {error}"
             break
         trial = _try(candidate, folds, plan.measure)
         log.add(trial)
-        told(trial)
+        on_trial(trial)
     best = log.best
     if best is None:
         raise ParameterError("nothing was tried: name at least one family that can be fitted")
@@ -166,7 +166,7 @@ def tune(
 
 def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Candidate]:
     """Candidates that are not in the log: the list, what follows from the best of it, then what a sampler draws."""
-    families = list(plan.families or usual_families())
+    families = list(plan.families or available_families())
     shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
     yield from _new(first_candidates(queries, families, **shared), log)
     if "knn" not in families:
@@ -209,10 +209,10 @@ class _OnFold:
 
     def __call__(self, fold: tuple[QuerySet, QuerySet]) -> Float64:
         train, held_out = fold
-        return values_of(clone(self.ranker).fit(train), held_out, self.measure)
+        return per_query_values(clone(self.ranker).fit(train), held_out, self.measure)
 
 
-def values_of(ranker: Any, queries: QuerySet, measure: Measure) -> Float64:
+def per_query_values(ranker: Any, queries: QuerySet, measure: Measure) -> Float64:
     """The measure of each query by a fitted ranker."""
     return measure.per_query(ranker.predict(queries), queries.grades, queries.offsets, queries.doc_id)
 
@@ -245,21 +245,25 @@ class Nested:
 
 
 def nested(
-    queries: QuerySet, folder: str | Path, plan: Plan | None = None, *, told: Callable[[Trial], None] = lambda _: None
+    queries: QuerySet,
+    folder: str | Path,
+    plan: Plan | None = None,
+    *,
+    on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> Nested:
     """Tune on each outer training part, fit the winner there, and measure it on the outer test part.
 
     Parameters
     ----------
-    queries, folder, plan, told
+    queries, folder, plan, on_trial
         As in `tune`; every outer fold has a folder and a budget of its own.
     """
     plan = plan or Plan()
     tuned, single = np.full(len(queries), np.nan), np.full(len(queries), np.nan)
     tunings = []
     for number, (train, test) in enumerate(fold_queries(queries, plan.folds, group=plan.group, seed=plan.seed)):
-        tunings.append(tune(train, Path(folder) / f"outer-{number}", plan, told=told))
+        tunings.append(tune(train, Path(folder) / f"outer-{number}", plan, on_trial=on_trial))
         here = np.isin(queries.qid, test.qid)
-        tuned[here] = values_of(tunings[-1].best.make().fit(train), test, plan.measure)
-        single[here] = values_of(SingleRanker("rankrls", missing=plan.missing).fit(train), test, plan.measure)
+        tuned[here] = per_query_values(tunings[-1].best.make().fit(train), test, plan.measure)
+        single[here] = per_query_values(SingleRanker("rankrls", missing=plan.missing).fit(train), test, plan.measure)
     return Nested(tuned, single, tuple(tunings))

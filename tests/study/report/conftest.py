@@ -1,4 +1,4 @@
-"""Findings of a generated world whose queries have names, some of them hostile."""
+"""Report of a generated world whose queries have names, some of them hostile."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.measure import AP, NDCG
 from kinrank.study.comparison import Comparison, compare
-from kinrank.study.entrants import enter
-from kinrank.study.report import Findings, collect, render
+from kinrank.study.entrants import evaluate_entrant
+from kinrank.study.report import Report, collect, render
 
 HOSTILE = (
     "<script>document.title='owned'</script>",
@@ -42,16 +42,16 @@ def comparison(world: tuple[QuerySet, QuerySet]) -> Comparison:
     """One model, a model per query, a model per type."""
     train, test = world
     names = ("single(learner='rankrls')", "knn(n_neighbors=60)", "query-class(n_types=2)")
-    return compare(test, [enter(name, test, [NDCG @ 10, AP], train=train) for name in names], n_resamples=99)
+    return compare(test, [evaluate_entrant(name, test, [NDCG @ 10, AP], train=train) for name in names], n_resamples=99)
 
 
 @pytest.fixture(scope="session")
-def findings(comparison: Comparison, world: tuple[QuerySet, QuerySet]) -> Findings:
+def report(comparison: Comparison, world: tuple[QuerySet, QuerySet]) -> Report:
     """All that a report says of them."""
     return collect(comparison, title="A <i>generated</i> world", judged=world[0])
 
 
 @pytest.fixture(scope="session")
-def page(findings: Findings) -> str:
+def page(report: Report) -> str:
     """The report."""
-    return render(findings)
+    return render(report)

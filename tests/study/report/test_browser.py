@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from kinrank.study.report import Findings
+from kinrank.study.report import Report
 
 pytestmark = pytest.mark.browser
 
@@ -90,9 +90,9 @@ def test_light_and_dark_by_system_and_by_button(opened):
     assert background(light) == before
 
 
-def test_pointing_at_a_dot_shows_its_query(opened, findings: Findings):
+def test_pointing_at_a_dot_shows_its_query(opened, report: Report):
     tab = opened(DESK)
-    kinship = findings.kinship
+    kinship = report.kinship
     assert kinship is not None
     box = tab.locator("#query-map").bounding_box()
     place = tab.evaluate("JSON.parse(document.getElementById('data').textContent).at[20]")
@@ -102,7 +102,7 @@ def test_pointing_at_a_dot_shows_its_query(opened, findings: Findings):
     tab.mouse.move(box["x"] + place[0] * scale, box["y"] + place[1] * scale)
     tip = tab.locator("#tip")
     expect(tip).to_be_visible()
-    assert any(name in tip.inner_text() for name in findings.names)
+    assert any(name in tip.inner_text() for name in report.names)
     expect(tab.locator("#card")).to_contain_text("Nearest judged queries")
 
 
@@ -116,21 +116,21 @@ def test_the_map_is_walked_by_keyboard(opened):
     assert len(seen) >= 3
 
 
-def test_a_query_is_found_by_name_and_a_hostile_one_stays_text(opened, findings: Findings):
+def test_a_query_is_found_by_name_and_a_hostile_one_stays_text(opened, report: Report):
     tab = opened(PHONE)
     title = tab.title()
     tab.get_by_label("Find a query").fill("onerror")
     tab.locator("#found button").first.click()
-    expect(tab.locator("#card h3")).to_have_text(findings.names[1])
+    expect(tab.locator("#card h3")).to_have_text(report.names[1])
     assert tab.title() == title
     assert tab.locator("img").count() == 0
     tab.get_by_label("Find a query").fill("nothing is called this")
     expect(tab.locator("#found button")).to_have_count(0)
 
 
-def test_the_map_is_coloured_by_kind_and_by_weight(opened, findings: Findings):
+def test_the_map_is_coloured_by_kind_and_by_weight(opened, report: Report):
     tab = opened(DESK)
-    n = len(findings.names)
+    n = len(report.names)
     count = "[...document.querySelectorAll('#query-map .dots')].map(p => p.getAttribute('d').split('M').length - 1)"
     assert sum(tab.evaluate(count)) == n
     for label in ("kind of query", "weight of <b>reference</b>", "change in NDCG@10"):

@@ -7,7 +7,7 @@ import pytest
 
 from kinrank.measure import compare_paired
 from kinrank.study.report import charts
-from kinrank.study.report.findings import Timing
+from kinrank.study.report.contents import Timing
 from kinrank.study.report.groups import GroupGain
 from kinrank.study.report.querymap import levels_of
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,11 +13,11 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import fitted_entrant, ranked_entrant
+from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate
 from kinrank.study.report import STEPS, collect, words
 from kinrank.study.report.context import context_of
-from kinrank.study.report.kinship import MOST_SHOWN, neighbor_counts, shown_queries
 from kinrank.study.report.names import query_names
+from kinrank.study.report.neighbor_analysis import MOST_SHOWN, neighbor_counts, shown_queries
 
 MEASURE = NDCG @ 10
 
@@ -27,23 +28,25 @@ def two_camps(ranker, *, n_test: int = 40):
     train, test = camps[:80], camps[80:]
     rankers = {"one": SingleRanker("rankrls"), "own": ranker}
     return train, compare(
-        test, [ranked_entrant(name, each.fit(train), test, [MEASURE]) for name, each in rankers.items()], n_resamples=99
+        test,
+        [evaluate_ranker(name, each.fit(train), test, [MEASURE]) for name, each in rankers.items()],
+        n_resamples=99,
     )
 
 
 def test_two_camps_have_two_kinds_that_weigh_the_value_against_each_other():
     train, comparison = two_camps(KnnRanker(10))
-    findings = collect(comparison, judged=train)
-    kinship = findings.kinship
+    report = collect(comparison, judged=train)
+    kinship = report.kinship
     assert kinship is not None
     assert kinship.weights is not None
     camp = comparison.queries.X[comparison.queries.offsets[:-1], 1]
     kinds = kinship.weights.kinds
     assert {frozenset(np.unique(camp[kind.members])) for kind in kinds} == {frozenset([-1.0]), frozenset([1.0])}
     assert sorted(np.sign(kind.shares[0]) for kind in kinds) == [-1, 1]
-    assert findings.gains.min() >= 0
-    assert findings.guard is not None
-    assert (findings.guard.seen, findings.guard.unchecked) == (0, ())
+    assert report.gains.min() >= 0
+    assert report.leak_check is not None
+    assert (report.leak_check.seen, report.leak_check.unchecked) == (0, ())
     # A query's kin are of its camp.
     judged_camp = dict(zip(train.qid.astype(str).tolist(), train.X[train.offsets[:-1], 1].tolist(), strict=True))
     for query, names in zip(kinship.shown.tolist(), kinship.kin, strict=True):
@@ -69,30 +72,35 @@ def test_what_k_does_is_known_at_both_ends():
 
 
 @pytest.mark.parametrize(
-    ("settings", "all_are_one"),
-    [({}, True), ({"prior": "global"}, True), ({"cells": 8}, True), ({"neighbor_weights": "gaussian"}, False)],
+    ("make", "all_are_one"),
+    [
+        (KnnRanker, True),
+        (partial(KnnRanker, prior="global"), True),
+        (partial(CellRanker, n_cells=8), True),
+        (partial(KnnRanker, neighbor_weights="gaussian"), False),
+    ],
     ids=["uniform", "prior", "cells", "gaussian"],
 )
-def test_every_k_is_held_against_one_model(settings, all_are_one: bool):
-    train, comparison = two_camps(KnnRanker(10, **settings))
+def test_curve_compares_every_k_with_the_global_model(make, all_are_one: bool):
+    train, comparison = two_camps(make(10))
     kinship = collect(comparison).kinship
     assert kinship is not None
     assert kinship.curve is not None
     single = comparison["one"].evaluation[MEASURE]
     for k, gain in kinship.curve.gains.items():
-        fitted = KnnRanker(k, **settings).fit(train)
+        fitted = make(k).fit(train)
         assert gain.mean_difference == pytest.approx(fitted.score(comparison.queries) - single), k
-    # All neighbors, weighed alike, are one model; where the nearer ones weigh more, they are not.
+    # All neighbors with equal weights give the global model; with distance weights they do not.
     assert (abs(kinship.curve.gains[80].mean_difference) < 1e-9) == all_are_one
 
 
 def test_the_part_of_kin_that_learns_from_neighbors_is_held_against_one_model():
     trees = LambdaMART(5, min_rows_in_leaf=5, n_threads=1)
-    findings = collect(two_camps(KinRanker(10, n_members=2, trees=trees))[1])
-    assert findings.kinship is not None
-    assert findings.kinship.curve is not None
-    assert findings.kinship.curve.gains[80].mean_difference > 0.3
-    note = context_of(findings)["curve"]["note"]
+    report = collect(two_camps(KinRanker(10, n_members=2, trees=trees))[1])
+    assert report.kinship is not None
+    assert report.kinship.curve is not None
+    assert report.kinship.curve.gains[80].mean_difference > 0.3
+    note = context_of(report)["curve"]["note"]
     assert "The line at zero is one model for all queries, learned from all 80 judged ones." in note
 
 
@@ -116,17 +124,17 @@ def test_k_is_tried_on_validation_queries_where_there_are_some():
 
 
 @pytest.mark.parametrize(
-    ("settings", "missing"),
+    ("ranker", "missing"),
     [
-        ({"radius": 0.5}, {"curve", "ratios"}),
-        ({"mode": "offline-2"}, {"curve"}),
-        ({"cells": 8, "n_neighbors": 20}, {"ratios"}),
-        ({"learner": "lambdamart", "n_neighbors": 20}, {"curve", "weights"}),
+        (KnnRanker(radius=0.5), {"curve", "ratios"}),
+        (KnnRanker(mode="offline-2"), {"curve"}),
+        (CellRanker(20, n_cells=8), {"ratios"}),
+        (KnnRanker(20, learner="lambdamart"), {"curve", "weights"}),
     ],
     ids=["radius", "offline", "cells", "trees"],
 )
-def test_what_a_ranker_cannot_tell_is_left_out(settings, missing):
-    _, comparison = two_camps(KnnRanker(**settings), n_test=6)
+def test_parts_that_a_ranker_does_not_support_are_none(ranker, missing):
+    _, comparison = two_camps(ranker, n_test=6)
     kinship = collect(comparison).kinship
     assert kinship is not None
     assert {part for part in ("weights", "curve", "ratios") if getattr(kinship, part) is None} == missing
@@ -134,9 +142,9 @@ def test_what_a_ranker_cannot_tell_is_left_out(settings, missing):
 
 def test_without_neighbors_there_is_a_report_too_and_it_says_what_it_cannot():
     _, comparison = two_camps(SingleRanker("ranksvm"))
-    findings = collect(comparison)
-    assert findings.kinship is None
-    assert words.headline(findings).startswith(("own", "No gain"))
+    report = collect(comparison)
+    assert report.kinship is None
+    assert words.headline(report).startswith(("own", "No gain"))
 
 
 class Mixture(SingleRanker):
@@ -161,29 +169,29 @@ def test_a_test_query_that_was_learned_from_is_told():
     knn, single = KnnRanker(10).fit(train), SingleRanker("rankrls").fit(train)
     asked = train[:20]
     comparison = compare(
-        asked, [ranked_entrant(n, r, asked, [MEASURE]) for n, r in (("one", single), ("own", knn))], n_resamples=99
+        asked, [evaluate_ranker(n, r, asked, [MEASURE]) for n, r in (("one", single), ("own", knn))], n_resamples=99
     )
-    by_ids, by_data = collect(comparison).guard, collect(comparison, judged=train).guard
+    by_ids, by_data = collect(comparison).leak_check, collect(comparison, judged=train).leak_check
     assert by_ids is not None
     assert by_data is not None
     assert by_ids.seen == by_data.seen == 20
-    assert "says nothing about new queries" in words.provenance(by_ids, 20)
+    assert "results on them do not carry over to new queries" in words.provenance(by_ids, 20)
 
 
 def test_every_entrant_is_asked_what_it_learned_from():
     train, comparison = two_camps(SingleRanker("ranksvm"))
-    new = collect(comparison).guard
+    new = collect(comparison).leak_check
     assert new is not None
     assert (new.seen, new.near, new.unchecked) == (0, None, ())
     test = comparison.queries
-    leaky = ranked_entrant("leaky", SingleRanker("rankrls").fit(test[:15]), test, [MEASURE])
+    leaky = evaluate_ranker("leaky", SingleRanker("rankrls").fit(test[:15]), test, [MEASURE])
     for judged in (None, train):
         for entrants in ((leaky, comparison["own"]), (comparison["own"], leaky)):
-            guard = collect(compare(test, entrants, n_resamples=99), judged=judged).guard
+            guard = collect(compare(test, entrants, n_resamples=99), judged=judged).leak_check
             assert guard is not None
-            assert (guard.seen, guard.knowing) == (15, ("leaky",))
+            assert (guard.seen, guard.seen_by) == (15, ("leaky",))
             assert words.provenance(guard, 40).startswith(
-                "15 of the 40 test queries are among those that were learned from (known to leaky): what is"
+                "15 of the 40 test queries were seen in training (by leaky): results on them"
             )
 
 
@@ -191,7 +199,7 @@ def test_entrants_that_do_not_know_what_they_learned_from_are_named():
     train, comparison = two_camps(CellRanker(10, n_cells=8))
     test, one = comparison.queries, comparison["one"]
     elsewhere = comparison["own"]
-    here = fitted_entrant("own", CellRanker(10, n_cells=8), train, test, [MEASURE])
+    here = fit_and_evaluate("own", CellRanker(10, n_cells=8), train, test, [MEASURE])
     run = replace(elsewhere, origin="run", ranker=None)
     for entrant, judged, unchecked in (
         (elsewhere, None, ("own",)),
@@ -200,16 +208,16 @@ def test_entrants_that_do_not_know_what_they_learned_from_are_named():
         (here, None, ("own",)),
         (here, train, ()),
     ):
-        guard = collect(compare(test, [one, entrant], n_resamples=99), judged=judged).guard
+        guard = collect(compare(test, [one, entrant], n_resamples=99), judged=judged).leak_check
         assert guard is not None
         assert (guard.seen, guard.unchecked) == (0, unchecked)
-        assert ("What own learned from is not known" in words.provenance(guard, 40)) == bool(unchecked)
+        assert ("The training queries of own are unknown" in words.provenance(guard, 40)) == bool(unchecked)
 
 
 def test_where_nobody_knows_what_was_learned_from_that_is_said():
     _, comparison = two_camps(CellRanker(10, n_cells=8))
     blank = replace(comparison, entrants=(replace(comparison["one"], ranker=None), comparison["own"]))
-    assert collect(blank).guard is None
+    assert collect(blank).leak_check is None
     assert words.provenance(None, 40).startswith("The training queries are unknown")
 
 
@@ -222,7 +230,7 @@ def test_near_duplicates_are_told_and_the_gain_without_them():
     most = np.arange(len(rows)) % 20 < 16
     rows[most] = test.X[: len(rows)][most]
     known = QuerySet.concat([planted.replace(X=rows), train[10:]])
-    guard = collect(comparison, judged=known).guard
+    guard = collect(comparison, judged=known).leak_check
     assert guard is not None
     assert (guard.seen, guard.near) == (0, 10)
     assert guard.others is not None

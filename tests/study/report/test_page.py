@@ -15,9 +15,9 @@ from kinrank import KnnRanker, SingleRanker
 from kinrank.datasets import make_two_camps
 from kinrank.measure import NDCG
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import ranked_entrant
-from kinrank.study.report import Findings, collect, render, write_page
-from kinrank.study.report.kinship import MOST_SHOWN
+from kinrank.study.entrants import evaluate_ranker
+from kinrank.study.report import Report, collect, render, write_page
+from kinrank.study.report.neighbor_analysis import MOST_SHOWN
 from kinrank.study.report.words import conventions, headline
 from tests.study.report.conftest import HOSTILE
 
@@ -50,12 +50,12 @@ def elements(page: str) -> Elements:
     return Elements(page)
 
 
-def test_the_answer_comes_first(page: str, elements: Elements, findings: Findings):
-    difference = findings.difference.paired.mean_difference
-    assert headline(findings) == f"Per-query ranking gains {difference:+.4f} NDCG@10"
+def test_the_answer_comes_first(page: str, elements: Elements, report: Report):
+    difference = report.difference.paired.mean_difference
+    assert headline(report) == f"Per-query ranking gains {difference:+.4f} NDCG@10"
     headings = [text for tag, text in elements.texts if tag in ("h1", "h2")]
-    assert headings[0] == headline(findings)
-    assert f"measured on {len(findings.names)} test queries" in page
+    assert headings[0] == headline(report)
+    assert f"measured on {len(report.names)} test queries" in page
 
 
 def test_every_part_is_there(elements: Elements):
@@ -92,7 +92,7 @@ def test_the_policy_allows_one_style_sheet_and_one_script(page: str, elements: E
     assert not [name for _, attributes in elements.tags for name in attributes if name.startswith("on")]
 
 
-def test_whatever_a_query_says_is_text(page: str, elements: Elements, findings: Findings):
+def test_whatever_a_query_says_is_text(page: str, elements: Elements, report: Report):
     assert [attributes.get("type") for attributes in elements.of("script")] == ["application/json", None]
     assert "<script>document" not in page
     assert "<b>reference</b>" not in page
@@ -130,8 +130,8 @@ def test_the_size_is_said_and_true(page: str):
     assert abs(int(said[1]) - len(page.encode("utf-8", "replace")) / 1000) <= 1
 
 
-def test_the_largest_report_stays_small(findings: Findings):
-    kinship = findings.kinship
+def test_the_largest_report_stays_small(report: Report):
+    kinship = report.kinship
     assert kinship is not None
     assert kinship.weights is not None
     rng = np.random.default_rng(0)
@@ -142,18 +142,18 @@ def test_the_largest_report_stays_small(findings: Findings):
             entrant,
             evaluation=replace(
                 entrant.evaluation,
-                per_query={measure: rng.random(n) for measure in findings.comparison.measures},
+                per_query={measure: rng.random(n) for measure in report.comparison.measures},
             ),
         )
-        for entrant in findings.comparison.entrants
+        for entrant in report.comparison.entrants
     )
     shown = np.sort(rng.choice(n, MOST_SHOWN, replace=False))
     shares = rng.normal(size=(MOST_SHOWN, 8))
     halves = np.array_split(rng.permutation(MOST_SHOWN), len(kinship.weights.kinds))
     kinds = tuple(replace(kind, members=members) for kind, members in zip(kinship.weights.kinds, halves, strict=True))
     large = replace(
-        findings,
-        comparison=replace(findings.comparison, entrants=entrants),
+        report,
+        comparison=replace(report.comparison, entrants=entrants),
         names=(name,) * n,
         levels=np.full(n, "normal"),
         kinship=replace(
@@ -169,39 +169,39 @@ def test_the_largest_report_stays_small(findings: Findings):
     assert len(page.encode()) < MOST_BYTES
 
 
-def test_conventions_are_named(page: str, findings: Findings):
-    for measure in findings.comparison.measures:
+def test_conventions_are_named(page: str, report: Report):
+    for measure in report.comparison.measures:
         assert conventions(measure) in page
 
 
 @pytest.mark.parametrize(("shift", "start"), [(0.0, "No gain to rely on"), (-0.3, "Per-query ranking loses")])
-def test_the_headline_is_honest(findings: Findings, shift: float, start: str):
-    difference = findings.difference
+def test_the_headline_is_honest(report: Report, shift: float, start: str):
+    difference = report.difference
     paired = replace(difference.paired, mean_difference=shift or 0.0001)
     changed = replace(difference, paired=paired, p_holm=0.4 if not shift else 1e-9)
-    others = tuple(changed if each is difference else each for each in findings.comparison.differences)
-    told = replace(findings, comparison=replace(findings.comparison, differences=others))
+    others = tuple(changed if each is difference else each for each in report.comparison.differences)
+    told = replace(report, comparison=replace(report.comparison, differences=others))
     assert headline(told).startswith(start)
     assert f"<title>{'A &lt;i&gt;generated&lt;/i&gt; world'}: {start}" in render(told)
 
 
-def test_the_same_findings_make_the_same_page(page: str, findings: Findings):
-    assert render(findings) == page
+def test_the_same_findings_make_the_same_page(page: str, report: Report):
+    assert render(report) == page
 
 
-def test_a_page_is_written_whole(tmp_path, page: str, findings: Findings):
+def test_a_page_is_written_whole(tmp_path, page: str, report: Report):
     target = tmp_path / "report.html"
     target.write_text("what was there")
-    assert write_page(target, findings) == target.stat().st_size
+    assert write_page(target, report) == target.stat().st_size
     assert target.read_text("utf-8") == page
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
-def small(ranker, measure, n_test: int = 12) -> Findings:
+def small(ranker, measure, n_test: int = 12) -> Report:
     camps = make_two_camps(n_queries=40 + n_test, seed=0)
     train, test = camps[:40], camps[40:]
     rankers = {"one": SingleRanker("rankrls"), "other": ranker}
-    entrants = [ranked_entrant(name, each.fit(train), test, [measure]) for name, each in rankers.items()]
+    entrants = [evaluate_ranker(name, each.fit(train), test, [measure]) for name, each in rankers.items()]
     return collect(compare(test, entrants, n_resamples=99))
 
 
@@ -223,12 +223,12 @@ def test_what_cannot_be_told_has_no_section(ranker, absent: set[str]):
 
 def test_queries_that_a_measure_leaves_out_are_left_out():
     measure = NDCG(no_relevant="skip") @ 10
-    findings = small(KnnRanker(5), measure, n_test=8)
-    queries = findings.comparison.queries
+    report = small(KnnRanker(5), measure, n_test=8)
+    queries = report.comparison.queries
     grades = queries.grades.copy()
     grades[: queries.offsets[3]] = 0
     blank = queries.replace(y=grades)
-    entrants = [ranked_entrant(e.name, e.ranker, blank, [measure]) for e in findings.comparison.entrants]
+    entrants = [evaluate_ranker(e.name, e.ranker, blank, [measure]) for e in report.comparison.entrants]
     page = render(collect(compare(blank, entrants, n_resamples=99)))
     assert "measured on 5 test queries" in page
     data = json.loads(next(text for tag, text in Elements(page).texts if tag == "script"))

@@ -8,9 +8,9 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.measure import PairedComparison
-from kinrank.study.report.findings import Timing
+from kinrank.study.report.contents import Timing
 from kinrank.study.report.groups import GroupGain
-from kinrank.study.report.svg import NARROW, Frame, Scale, element, padded, picture, polyline, spoken, words
+from kinrank.study.report.svg import NARROW, Frame, Scale, element, format_number, padded, picture, polyline, words
 
 _ROW = 34.0
 _COLUMNS = 400  # bars on each side at most: a screen shows no more
@@ -58,7 +58,7 @@ def gain_bars(gains: Float64, measure: str) -> str:
         parts.append(element("text", title, class_="axis middle", x=(frame.left + width) / 2, y=frame.height - 8))
         return "".join(parts), frame.height
 
-    best, worst = (spoken(float(end), "+.2f") for end in (gains.max(), gains.min()))
+    best, worst = (format_number(float(end), "+.2f") for end in (gains.max(), gains.min()))
     alt = (
         f"Bars of the change in {measure} of each query, sorted: {len(won):,} queries win, {tied:,} tie, {len(lost):,} "
         f"lose; the best change is {best}, the worst {worst}."
@@ -101,7 +101,7 @@ def intervals(rows: Sequence[GroupGain], alt: str) -> str:
                 element("circle", class_=f"dot {kind}", cx=across(row.gain.mean_difference), cy=y, r=5),
             ]
             if width > NARROW:
-                said = words(spoken(row.gain.mean_difference, "+.4f"))
+                said = words(format_number(row.gain.mean_difference, "+.4f"))
                 parts.append(element("text", said, class_="tick end", x=width - 4, y=y + 4))
         return "".join(parts), frame.height
 

@@ -1,4 +1,4 @@
-"""From a comparison to the findings of a report."""
+"""From a comparison to the report of a report."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kinrank.measure.difficulty import difficulty_levels
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.study.comparison import Comparison
 from kinrank.study.leaks import find_leaks
-from kinrank.study.report.findings import Findings, Guard, Kinship
-from kinrank.study.report.kinship import kinship_of, sample
+from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report
 from kinrank.study.report.names import query_names
-from kinrank.study.report.timing import time_each
+from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
+from kinrank.study.report.timing import time_rankers
 
 STEPS = 3
 """How often `collect` says that a part is done."""
@@ -35,7 +35,7 @@ def collect(
     validation: QuerySet | None = None,
     advance: Callable[[int], None] = lambda _: None,
     seed: int = 0,
-) -> Findings:
+) -> Report:
     """Compute everything that a report says.
 
     Parameters
@@ -65,14 +65,14 @@ def collect(
         raise ParameterError(f"{chosen!r} is the baseline: a report is about another entrant")
     queries = comparison.queries
     rankers = {each.name: each.ranker for each in comparison.entrants if each.ranker is not None}
-    timings = time_each(rankers, sample(queries, _TIMED, seed))
+    timings = time_rankers(rankers, sample(queries, _TIMED, seed))
     advance(1)
     names = {} if judged is None else dict(zip(map(str, judged.qid), query_names(judged, name_column), strict=True))
     kinship = _kinship(comparison, chosen, names, validation, seed)
     advance(1)
-    guard = _guard(comparison, chosen, judged)
+    guard = _leak_check(comparison, chosen, judged)
     advance(1)
-    return Findings(
+    return Report(
         title=title,
         comparison=comparison,
         subject=chosen,
@@ -80,20 +80,20 @@ def collect(
         levels=difficulty_levels(queries.grades, queries.offsets),
         timings=timings,
         kinship=kinship,
-        guard=guard,
+        leak_check=guard,
     )
 
 
 def _kinship(
     comparison: Comparison, subject: str, judged_names: dict[str, str], validation: QuerySet | None, seed: int
-) -> Kinship | None:
+) -> NeighborAnalysis | None:
     """Of the subject where it learns from neighbors, alone or as a part of it, else of the first entrant that does."""
     measure = comparison.measures[0]
     gains = comparison[subject].per_query(measure) - comparison.baseline.per_query(measure)
     for entrant in sorted(comparison.entrants, key=lambda each: each.name != subject):
         ranker = neighbor_part(entrant.ranker)
         if ranker is not None:
-            return kinship_of(
+            return analyze_neighbors(
                 entrant.name,
                 ranker,
                 comparison.queries,
@@ -107,7 +107,7 @@ def _kinship(
     return None
 
 
-def _guard(comparison: Comparison, subject: str, judged: QuerySet | None) -> Guard | None:
+def _leak_check(comparison: Comparison, subject: str, judged: QuerySet | None) -> LeakCheck | None:
     """By what was learned from where it is given, and by what each entrant knows of that itself."""
     queries = comparison.queries
     own = {each.name: each.learned_from(queries) for each in comparison.entrants}
@@ -122,10 +122,10 @@ def _guard(comparison: Comparison, subject: str, judged: QuerySet | None) -> Gua
     near &= ~seen
     # What was fitted for the comparison learned from `judged`, also where it does not remember.
     checked = {each.name for each in comparison.entrants if judged is not None and each.fit_seconds is not None}
-    return Guard(
+    return LeakCheck(
         seen=int(seen.sum()),
         near=None if judged is None else int(near.sum()),
-        knowing=tuple(name for name, known in own.items() if known is not None and known.any()),
+        seen_by=tuple(name for name, known in own.items() if known is not None and known.any()),
         unchecked=tuple(name for name, known in own.items() if known is None and name not in checked),
         others=_gain_without(np.flatnonzero(seen | near), comparison, subject),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from kinrank.study.report import tables, words
-from kinrank.study.report.findings import ChangeRatios, Findings, Kinship, NeighborCurve
+from kinrank.study.report import page_tables, words
+from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, NeighborCurve, Report
 from kinrank.study.report.groups import GroupGain, kind_gains, level_gains
-from kinrank.study.report.svg import spoken
+from kinrank.study.report.svg import format_number
 
 # Title of each section, and the part that it needs; None where it is always there.
 _SECTIONS = {
@@ -23,16 +23,16 @@ _SECTIONS = {
 }
 
 
-def context_of(findings: Findings) -> dict[str, Any]:
+def context_of(report: Report) -> dict[str, Any]:
     """Every word of the page by the name that the template has for it; parts that cannot be told are None."""
-    comparison = findings.comparison
+    comparison = report.comparison
     parts = {
-        **_kin(findings),
-        "levels": tables.gain_table(level_gains(findings)) or None,
-        "latency": _latency(findings),
+        **_kin(report),
+        "levels": page_tables.gain_table(level_gains(report)) or None,
+        "latency": _latency(report),
     }
     return {
-        **_answer(findings),
+        **_answer(report),
         **parts,
         "sections": [
             {"id": section, "title": title}
@@ -41,46 +41,46 @@ def context_of(findings: Findings) -> dict[str, Any]:
         ],
         "queries": f"{len(comparison.queries):,}",
         "tests": len(comparison.differences),
-        "metric_tables": tables.metric_table(findings),
-        "extremes": tables.extremes(findings),
-        "map_note": _map_note(findings),
-        "method": _method(findings),
+        "metric_tables": page_tables.metric_table(report),
+        "extremes": page_tables.extremes(report),
+        "map_note": _map_note(report),
+        "method": _method(report),
     }
 
 
-def _answer(findings: Findings) -> dict[str, Any]:
+def _answer(report: Report) -> dict[str, Any]:
     """The first screen."""
-    comparison, measure, paired = findings.comparison, findings.measure, findings.difference.paired
+    comparison, measure, paired = report.comparison, report.measure, report.difference.paired
     return {
-        "title": findings.title,
-        "headline": words.headline(findings),
-        "verdict": _verdict(findings),
-        "evidence": words.evidence(findings),
-        "provenance": words.provenance(findings.guard, len(comparison.queries)),
-        "seen": findings.guard is not None and findings.guard.seen > 0,
-        "points": words.points(findings),
+        "title": report.title,
+        "headline": words.headline(report),
+        "verdict": _verdict(report),
+        "evidence": words.evidence(report),
+        "provenance": words.provenance(report.leak_check, len(comparison.queries)),
+        "seen": report.leak_check is not None and report.leak_check.seen > 0,
+        "points": words.points(report),
         "measure": str(measure),
         "before": f"{comparison.baseline.evaluation[measure]:.4f}",
-        "after": f"{findings.own.evaluation[measure]:.4f}",
+        "after": f"{report.own.evaluation[measure]:.4f}",
         "baseline": comparison.baseline.name,
-        "subject": findings.subject,
-        "change": spoken(paired.mean_difference, "+.4f"),
+        "subject": report.subject,
+        "change": format_number(paired.mean_difference, "+.4f"),
         "interval": f"{paired.confidence:.0%} interval {words.between(*paired.interval)}",
         "record": {"wins": f"{paired.wins:,}", "ties": f"{paired.ties:,}", "losses": f"{paired.losses:,}"},
-        "pace": _pace(findings),
+        "pace": _pace(report),
     }
 
 
-def _kin(findings: Findings) -> dict[str, Any]:
+def _kin(report: Report) -> dict[str, Any]:
     """What only neighbors tell."""
     told: dict[str, Any] = dict.fromkeys(("kinship", "heat", "kind_table", "curve", "ratios"))
-    kinship = findings.kinship
+    kinship = report.kinship
     if kinship is None:
         return told
     told["kinship"] = kinship
     if kinship.weights is not None:
-        told["heat"] = tables.heat_table(findings, kinship, kinship.weights)
-        told["kind_table"] = tables.gain_table(kind_gains(findings, kinship, kinship.weights))
+        told["heat"] = page_tables.heat_table(report, kinship, kinship.weights)
+        told["kind_table"] = page_tables.gain_table(kind_gains(report, kinship, kinship.weights))
     if kinship.curve is not None:
         told["curve"] = _curve(kinship, kinship.curve)
     if kinship.ratios is not None:
@@ -88,31 +88,31 @@ def _kin(findings: Findings) -> dict[str, Any]:
     return told
 
 
-def _verdict(findings: Findings) -> str:
-    if findings.difference.p_holm >= words.LEVEL:
+def _verdict(report: Report) -> str:
+    if report.difference.p_holm >= words.LEVEL:
         return "unsure"
-    return "gain" if findings.difference.paired.mean_difference > 0 else "loss"
+    return "gain" if report.difference.paired.mean_difference > 0 else "loss"
 
 
-def _pace(findings: Findings) -> dict[str, str] | None:
-    times = {timing.name: timing.median for timing in findings.timings}
-    if findings.subject not in times:
+def _pace(report: Report) -> dict[str, str] | None:
+    times = {timing.name: timing.median for timing in report.timings}
+    if report.subject not in times:
         return None
-    baseline = findings.comparison.baseline.name
+    baseline = report.comparison.baseline.name
     note = f"{words.milliseconds(times[baseline])} with {baseline}" if baseline in times else "median"
-    return {"own": words.milliseconds(times[findings.subject]), "note": note}
+    return {"own": words.milliseconds(times[report.subject]), "note": note}
 
 
-def _map_note(findings: Findings) -> str:
-    if findings.kinship is None or len(findings.kinship.shown) == len(findings.names):
+def _map_note(report: Report) -> str:
+    if report.kinship is None or len(report.kinship.shown) == len(report.names):
         return ""
     return (
-        f"Shown are {len(findings.kinship.shown):,} of the {len(findings.names):,} queries: those that changed most, "
+        f"Shown are {len(report.kinship.shown):,} of the {len(report.names):,} queries: those that changed most, "
         "and a sample of the others."
     )
 
 
-def _curve(kinship: Kinship, curve: NeighborCurve) -> dict[str, Any]:
+def _curve(kinship: NeighborAnalysis, curve: NeighborCurve) -> dict[str, Any]:
     rows = [GroupGain(f"k = {k:,}", gain) for k, gain in curve.gains.items()]
     whose = (
         f"Tried on {curve.queries:,} validation queries."
@@ -121,7 +121,7 @@ def _curve(kinship: Kinship, curve: NeighborCurve) -> dict[str, Any]:
         "make the test worthless."
     )
     note = f"{whose} The line at zero is one model for all queries, learned from all {kinship.judged:,} judged ones."
-    return {"note": note, "table": tables.gain_table(rows)}
+    return {"note": note, "table": page_tables.gain_table(rows)}
 
 
 def _ratios(ratios: ChangeRatios) -> dict[str, Any]:
@@ -130,10 +130,10 @@ def _ratios(ratios: ChangeRatios) -> dict[str, Any]:
     return {"queries": f"{ratios.queries:,}", "table": rows}
 
 
-def _latency(findings: Findings) -> list[dict[str, str]] | None:
-    if not findings.timings:
+def _latency(report: Report) -> list[dict[str, str]] | None:
+    if not report.timings:
         return None
-    first = findings.timings[0]
+    first = report.timings[0]
     return [
         {
             "name": each.name,
@@ -141,13 +141,13 @@ def _latency(findings: Findings) -> list[dict[str, str]] | None:
             "p95": words.milliseconds(each.p95),
             "ratio": f"{each.median / first.median:.1f} ×",
         }
-        for each in findings.timings
+        for each in report.timings
     ]
 
 
-def _method(findings: Findings) -> list[dict[str, str]]:
+def _method(report: Report) -> list[dict[str, str]]:
     """What the data are, how each entrant came about, and what the figures do not say."""
-    queries = findings.comparison.queries
+    queries = report.comparison.queries
     entries = [
         {
             "name": "Test data",
@@ -155,14 +155,14 @@ def _method(findings: Findings) -> list[dict[str, str]]:
             "If any setting was chosen on these queries, the figures are too good.",
         }
     ]
-    for entrant in findings.comparison.entrants:
+    for entrant in report.comparison.entrants:
         settings = ", ".join(f"{key}={value!r}" for key, value in entrant.settings.items())
         text = f"{entrant.origin}{': ' if settings else ''}{settings}"
         if entrant.coverage is not None:
             covered = entrant.coverage
             text += (
-                f"; {covered.absent_documents:,} judged candidates are not in the run and count as ranked last, "
-                f"{covered.unjudged_top:.0%} of its first ten are not judged"
+                f"; {covered.absent_documents:,} judged candidates are missing from the run and ranked last, "
+                f"{covered.unjudged_top:.0%} of its top 10 are not judged"
             )
         entries.append({"name": entrant.name, "text": text})
     return entries

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.measure import PairedComparison, compare_paired
-from kinrank.study.report.findings import Findings, Kinship, Weights
+from kinrank.study.report.contents import NeighborAnalysis, Report, Weights
 
 # Queries with nothing relevant are apart: every ranking of them is alike.
 _LEVELS = {"hard": "hard (1–3)", "normal": "normal (4–20)", "easy": "easy (over 20)"}
@@ -23,19 +23,19 @@ class GroupGain:
     gain: PairedComparison
 
 
-def level_gains(findings: Findings) -> list[GroupGain]:
+def level_gains(report: Report) -> list[GroupGain]:
     """By how many of their candidates are relevant; a level with fewer than two queries is left out."""
-    members = {label: np.flatnonzero(findings.levels == level) for level, label in _LEVELS.items()}
-    return _gains(findings, members)
+    members = {label: np.flatnonzero(report.levels == level) for level, label in _LEVELS.items()}
+    return _gains(report, members)
 
 
-def kind_gains(findings: Findings, kinship: Kinship, weights: Weights) -> list[GroupGain]:
+def kind_gains(report: Report, kinship: NeighborAnalysis, weights: Weights) -> list[GroupGain]:
     """By kind."""
-    return _gains(findings, {f"Kind {kind.letter}": kinship.shown[kind.members] for kind in weights.kinds})
+    return _gains(report, {f"Kind {kind.letter}": kinship.shown[kind.members] for kind in weights.kinds})
 
 
-def _gains(findings: Findings, members: Mapping[str, NDArray[np.int64]]) -> list[GroupGain]:
-    after, before = (each.per_query(findings.measure) for each in (findings.own, findings.comparison.baseline))
+def _gains(report: Report, members: Mapping[str, NDArray[np.int64]]) -> list[GroupGain]:
+    after, before = (each.per_query(report.measure) for each in (report.own, report.comparison.baseline))
     return [
         GroupGain(label, compare_paired(after[some], before[some]))
         for label, some in members.items()

@@ -1,4 +1,4 @@
-"""Findings as one HTML file that loads nothing: style, script, pictures and data are all inside."""
+"""Report as one HTML file that loads nothing: style, script, pictures and data are all inside."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 import kinrank
 from kinrank.registry import import_extra
+from kinrank.study.report.contents import Report
 from kinrank.study.report.context import context_of
 from kinrank.study.report.figures import figures_of
-from kinrank.study.report.findings import Findings
 from kinrank.study.report.querymap import map_data
 
 _SIZE = "###.# KB"  # stands where the size of the file will be, and is as long
 
 
-def render(findings: Findings) -> str:
+def render(report: Report) -> str:
     """The whole page.
 
     Whatever the data says is escaped: names of queries, features and rankers are never markup. The page's own policy
@@ -30,10 +30,10 @@ def render(findings: Findings) -> str:
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(here.joinpath("page.html.j2").read_text("utf-8"))
     safe = environment.filters["safe"]
-    figures = {name: safe(markup) for name, markup in figures_of(findings).items()}
-    data = "" if findings.kinship is None else _json(map_data(findings, findings.kinship))
+    figures = {name: safe(markup) for name, markup in figures_of(report).items()}
+    data = "" if report.kinship is None else _json(map_data(report, report.kinship))
     page: str = template.render(
-        **context_of(findings),
+        **context_of(report),
         figures=figures,
         style=safe(style),
         script=safe(script),

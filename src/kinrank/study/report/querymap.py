@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
-from kinrank.study.report.findings import Findings, Kinship, Weights
+from kinrank.study.report.contents import NeighborAnalysis, Report, Weights
 from kinrank.study.report.svg import element, words
 
 SIDE = 680
@@ -41,7 +41,7 @@ def places_on_paper(places: Float64) -> NDArray[np.int64]:
     return np.rint(_EDGE + flipped * (SIDE - 2 * _EDGE)).astype(np.int64)
 
 
-def draw_map(kinship: Kinship, gains: Float64, alt: str) -> str:
+def draw_map(kinship: NeighborAnalysis, gains: Float64, alt: str) -> str:
     """The map colored by gain, with a ring for the query that is pointed at."""
     shades = levels_of(gains[kinship.shown])
     # Whatever did not change lies under what did.
@@ -53,7 +53,7 @@ def draw_map(kinship: Kinship, gains: Float64, alt: str) -> str:
     return _map([*parts, ring], alt, id="query-map", tabindex=0, aria_describedby="map-help")
 
 
-def draw_kinds(kinship: Kinship, weights: Weights, alt: str) -> str:
+def draw_kinds(kinship: NeighborAnalysis, weights: Weights, alt: str) -> str:
     """The map colored by kind, with a letter in the middle of each."""
     at = places_on_paper(kinship.places)
     parts = [_dots(kinship, kind.members, f"k{place}") for place, kind in enumerate(weights.kinds)]
@@ -63,7 +63,7 @@ def draw_kinds(kinship: Kinship, weights: Weights, alt: str) -> str:
     return _map(parts, alt)
 
 
-def _dots(kinship: Kinship, members: NDArray[np.int64], kind: str) -> str:
+def _dots(kinship: NeighborAnalysis, members: NDArray[np.int64], kind: str) -> str:
     """Queries as one path, in which each is a dot without length.
 
     Strokes of such dots are round or square by the style sheet, so that thousands of queries cost a few bytes each,
@@ -88,17 +88,17 @@ def shade_class(shade: int) -> str:
     return "none" if not shade else f"{'gain' if shade > 0 else 'loss'}{abs(shade)}"
 
 
-def map_data(findings: Findings, kinship: Kinship) -> dict[str, Any]:
+def map_data(report: Report, kinship: NeighborAnalysis) -> dict[str, Any]:
     """What the page's script needs, as short as it can be told: shares in tenths of a percent."""
     shown = kinship.shown
-    measured = [each.per_query(findings.measure)[shown] for each in (findings.comparison.baseline, findings.own)]
+    measured = [each.per_query(report.measure)[shown] for each in (report.comparison.baseline, report.own)]
     data: dict[str, Any] = {
-        "measure": str(findings.measure),
-        "names": [findings.names[query] for query in shown.tolist()],
+        "measure": str(report.measure),
+        "names": [report.names[query] for query in shown.tolist()],
         "at": places_on_paper(kinship.places).tolist(),
         "before": _rounded(measured[0]),
         "after": _rounded(measured[1]),
-        "shade": levels_of(findings.gains[shown]).tolist(),
+        "shade": levels_of(report.gains[shown]).tolist(),
         "kin": [list(names) for names in kinship.kin],
         "features": [],
     }
@@ -110,7 +110,7 @@ def map_data(findings: Findings, kinship: Kinship) -> dict[str, Any]:
     for place, kind in enumerate(kinship.weights.kinds):
         kind_of[kind.members] = place
     return data | {
-        "features": [findings.comparison.queries.feature_names[feature] for feature in told.tolist()],
+        "features": [report.comparison.queries.feature_names[feature] for feature in told.tolist()],
         "everywhere": _per_mille(kinship.weights.everywhere[told]),
         "change": _per_mille(change[:, told]),
         "kinds": [kind.letter for kind in kinship.weights.kinds],

@@ -131,7 +131,7 @@ class Frame:
         for value in scale.ticks(about):
             at = scale(value)
             parts.append(element("line", class_="grid", x1=at, x2=at, y1=self.top, y2=base))
-            parts.append(element("text", words(spoken(value, form)), class_="tick middle", x=at, y=base + 16))
+            parts.append(element("text", words(format_number(value, form)), class_="tick middle", x=at, y=base + 16))
         middle = (self.left + self.width - self.right) / 2
         parts.append(element("text", words(title), class_="axis middle", x=middle, y=base + 34))
         return "".join(parts)
@@ -142,16 +142,18 @@ class Frame:
         for value in scale.ticks(about):
             at = scale(value)
             parts.append(element("line", class_="grid", x1=self.left, x2=self.width - self.right, y1=at, y2=at))
-            parts.append(element("text", words(spoken(value, form)), class_="tick end", x=self.left - 8, y=at + 4))
+            parts.append(
+                element("text", words(format_number(value, form)), class_="tick end", x=self.left - 8, y=at + 4)
+            )
         return "".join(parts)
 
 
-def spoken(value: float, form: str) -> str:
+def format_number(value: float, form: str) -> str:
     """A number for people: a real minus sign, and nothing before a zero.
 
     Examples
     --------
-    >>> spoken(-0.5, "+.2f"), spoken(0.0, "+.2f"), spoken(1200, ",.0f")
+    >>> format_number(-0.5, "+.2f"), format_number(0.0, "+.2f"), format_number(1200, ",.0f")
     ('\u22120.50', '0', '1,200')
     """
     return "0" if value == 0 and form.startswith("+") else format(value, form).replace("-", "\u2212")

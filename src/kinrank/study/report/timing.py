@@ -9,10 +9,10 @@ import numpy as np
 
 from kinrank.data.queryset import QuerySet
 from kinrank.study.comparison import Fittable
-from kinrank.study.report.findings import Timing
+from kinrank.study.report.contents import Timing
 
 
-def time_each(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Timing, ...]:
+def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Timing, ...]:
     """Time rankers on one query at a time, taking turns, so that a busy machine is busy for all of them.
 
     Parameters

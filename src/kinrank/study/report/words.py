@@ -8,10 +8,10 @@ import numpy as np
 
 from kinrank.measure import Measure, holm
 from kinrank.rankers.capabilities import capabilities_of
-from kinrank.study.report.findings import Findings, Guard, Kinship, NeighborCurve
+from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, NeighborCurve, Report
 from kinrank.study.report.groups import kind_gains
-from kinrank.study.report.landscape import Kind
-from kinrank.study.report.svg import spoken
+from kinrank.study.report.projection import Kind
+from kinrank.study.report.svg import format_number
 
 LEVEL = 0.05
 """The corrected p-value below which a difference is called one."""
@@ -19,74 +19,80 @@ LEVEL = 0.05
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def headline(findings: Findings) -> str:
+def headline(report: Report) -> str:
     """The answer."""
-    change, measure = findings.difference.paired.mean_difference, findings.measure
+    change, measure = report.difference.paired.mean_difference, report.measure
     # A ranker that learns per query stands for its kind; any other has its name only.
-    per_query = capabilities_of(findings.own.ranker).explains
-    if findings.difference.p_holm >= LEVEL:
-        who = "per-query ranking" if per_query else findings.subject
-        return f"No gain to rely on: {who} changes {measure} by {spoken(change, '+.4f')}"
-    who = "Per-query ranking" if per_query else findings.subject
-    return f"{who} gains {spoken(change, '+.4f')} {measure}" if change > 0 else f"{who} loses {-change:.4f} {measure}"
-
-
-def evidence(findings: Findings) -> str:
-    """What the answer rests on, in one sentence."""
-    difference, measure = findings.difference, findings.measure
-    low, high = difference.paired.interval
-    tests = len(findings.comparison.differences)
-    corrected = f", corrected by Holm for {tests} tests" if tests > 1 else ""
-    before, after = findings.comparison.baseline.evaluation[measure], findings.own.evaluation[measure]
+    per_query = capabilities_of(report.own.ranker).explains
+    if report.difference.p_holm >= LEVEL:
+        who = "per-query ranking" if per_query else report.subject
+        return f"No gain to rely on: {who} changes {measure} by {format_number(change, '+.4f')}"
+    who = "Per-query ranking" if per_query else report.subject
     return (
-        f"{measure} is {before:.4f} with {findings.comparison.baseline.name} and {after:.4f} with {findings.subject}, "
+        f"{who} gains {format_number(change, '+.4f')} {measure}"
+        if change > 0
+        else f"{who} loses {-change:.4f} {measure}"
+    )
+
+
+def evidence(report: Report) -> str:
+    """What the answer rests on, in one sentence."""
+    difference, measure = report.difference, report.measure
+    low, high = difference.paired.interval
+    tests = len(report.comparison.differences)
+    corrected = f", corrected by Holm for {tests} tests" if tests > 1 else ""
+    before, after = report.comparison.baseline.evaluation[measure], report.own.evaluation[measure]
+    return (
+        f"{measure} is {before:.4f} with {report.comparison.baseline.name} and {after:.4f} with {report.subject}, "
         f"measured on {difference.paired.n:,} test queries: {difference.paired.confidence:.0%} interval "
         f"{between(low, high)}, {p_value(difference.p_holm)} (paired t-test{corrected})."
     )
 
 
-def provenance(guard: Guard | None, queries: int) -> str:
+def provenance(leak_check: LeakCheck | None, queries: int) -> str:
     """Whether the test queries are new to what was learned from."""
-    if guard is None:
+    if leak_check is None:
         return "The training queries are unknown, so whether the test queries are new was not checked."
-    if not guard.unchecked:
-        return _novelty(guard, queries)
-    return f"{_novelty(guard, queries)} What {', '.join(guard.unchecked)} learned from is not known, and not checked."
+    if not leak_check.unchecked:
+        return _novelty(leak_check, queries)
+    unchecked = ", ".join(leak_check.unchecked)
+    return f"{_novelty(leak_check, queries)} The training queries of {unchecked} are unknown and were not checked."
 
 
-def _novelty(guard: Guard, queries: int) -> str:
-    if guard.seen:
-        knowing = f" (known to {', '.join(guard.knowing)})" if guard.knowing else ""
+def _novelty(leak_check: LeakCheck, queries: int) -> str:
+    if leak_check.seen:
+        by = f" (by {', '.join(leak_check.seen_by)})" if leak_check.seen_by else ""
         return (
-            f"{guard.seen:,} of the {queries:,} test queries are among those that were learned from{knowing}: "
-            "what is measured on them says nothing about new queries. Test on others."
+            f"{leak_check.seen:,} of the {queries:,} test queries were seen in training{by}: results on them do not "
+            "carry over to new queries. Test on other queries."
         )
-    said = "None of the test queries is among those that were learned from"
-    if guard.near is None:
-        return f"{said} (by id; nothing else was compared)."
-    if not guard.near:
-        return f"{said}, nor anything very like one."
-    said = f"{said}; {guard.near:,} have something very like them there"
-    if guard.others is None:
-        return f"{said}."
+    unseen = "None of the test queries was seen in training"
+    if leak_check.near is None:
+        return f"{unseen} (compared by id only)."
+    if not leak_check.near:
+        return f"{unseen}, and none has a near-duplicate there."
+    near = f"{unseen}; {leak_check.near:,} have a near-duplicate there"
+    others = leak_check.others
+    if others is None:
+        return f"{near}."
     return (
-        f"{said}. On the {guard.others.n:,} others the change is {spoken(guard.others.mean_difference, '+.4f')} "
-        f"({guard.others.confidence:.0%} interval {between(*guard.others.interval)})."
+        f"{near}. On the {others.n:,} others the change is {format_number(others.mean_difference, '+.4f')} "
+        f"({others.confidence:.0%} interval {between(*others.interval)})."
     )
 
 
-def points(findings: Findings) -> list[str]:
+def points(report: Report) -> list[str]:
     """What else a hurried reader should know, a sentence each."""
-    said = [_balance(findings), _kinds(findings)]
-    if findings.kinship is not None and findings.kinship.curve is not None:
-        told = _neighbors(findings.kinship, findings.kinship.curve)
-        said.append(told if findings.kinship.whole else f"{told} (Of the part that learns from neighbors.)")
-    said.append(_cost(findings))
+    said = [_balance(report), _kinds(report)]
+    if report.kinship is not None and report.kinship.curve is not None:
+        told = _neighbors(report.kinship, report.kinship.curve)
+        said.append(told if report.kinship.whole else f"{told} (Of the part that learns from neighbors.)")
+    said.append(_cost(report))
     return [each for each in said if each]
 
 
-def _balance(findings: Findings) -> str:
-    paired, changed = findings.difference.paired, findings.gains[findings.gains != 0]
+def _balance(report: Report) -> str:
+    paired, changed = report.difference.paired, report.gains[report.gains != 0]
     if not paired.wins + paired.losses:
         return "No query changes."
     return (
@@ -95,32 +101,32 @@ def _balance(findings: Findings) -> str:
     )
 
 
-def _kinds(findings: Findings) -> str:
-    if findings.kinship is None or findings.kinship.weights is None:
+def _kinds(report: Report) -> str:
+    if report.kinship is None or report.kinship.weights is None:
         return ""
-    gains = kind_gains(findings, findings.kinship, findings.kinship.weights)
+    gains = kind_gains(report, report.kinship, report.kinship.weights)
     corrected = holm([each.gain.p for each in gains])
     sure = [i for i, p in enumerate(corrected) if p < LEVEL and gains[i].gain.mean_difference > 0]
     grouped = "Grouped by what decides their ranking"
     if not sure:
         return f"{grouped}, none of {len(gains)} kinds of queries has a gain to rely on."
     best = max(sure, key=lambda i: gains[i].gain.mean_difference)
-    kind = findings.kinship.weights.kinds[best]
-    such = ", ".join(f"“{name}”" for name in examples(findings, findings.kinship, kind, 3))
+    kind = report.kinship.weights.kinds[best]
+    such = ", ".join(f"“{name}”" for name in examples(report, report.kinship, kind, 3))
     return (
         f"{grouped}, the {len(kind.members):,} queries of kind {kind.letter} gain most "
-        f"({spoken(gains[best].gain.mean_difference, '+.4f')} on average): queries such as {such}."
+        f"({format_number(gains[best].gain.mean_difference, '+.4f')} on average): queries such as {such}."
     )
 
 
-def examples(findings: Findings, kinship: Kinship, kind: Kind, n: int = 4) -> list[str]:
+def examples(report: Report, kinship: NeighborAnalysis, kind: Kind, n: int = 4) -> list[str]:
     """Some of the more typical queries of a kind, spread, since the very typical ones are often all alike."""
     typical = kind.members[: max(n, len(kind.members) // 3)]
     places = np.unique(np.linspace(0, len(typical) - 1, n).astype(int))
-    return [findings.names[query] for query in kinship.shown[typical[places]].tolist()]
+    return [report.names[query] for query in kinship.shown[typical[places]].tolist()]
 
 
-def _neighbors(kinship: Kinship, curve: NeighborCurve) -> str:
+def _neighbors(kinship: NeighborAnalysis, curve: NeighborCurve) -> str:
     best = max(curve.gains, key=lambda k: curve.gains[k].mean_difference)
     gain = curve.gains[best].mean_difference
     if curve.gains[best].interval[0] <= 0:
@@ -128,7 +134,7 @@ def _neighbors(kinship: Kinship, curve: NeighborCurve) -> str:
     own = "the k in use" if best == kinship.n_neighbors else f"{kinship.n_neighbors:,} are in use"
     return (
         f"Of the numbers of neighbors tried on {curve.queries:,} {_whose(curve)} queries, k = {best:,} gains most "
-        f"over one model for all ({spoken(gain, '+.4f')}): {own}."
+        f"over one model for all ({format_number(gain, '+.4f')}): {own}."
     )
 
 
@@ -136,12 +142,12 @@ def _whose(curve: NeighborCurve) -> str:
     return "validation" if curve.validation else "test"
 
 
-def _cost(findings: Findings) -> str:
-    times = {timing.name: timing.median for timing in findings.timings}
-    baseline = findings.comparison.baseline.name
-    if findings.subject not in times:
+def _cost(report: Report) -> str:
+    times = {timing.name: timing.median for timing in report.timings}
+    baseline = report.comparison.baseline.name
+    if report.subject not in times:
         return ""
-    said = f"Ranking one query takes {milliseconds(times[findings.subject])} with {findings.subject}"
+    said = f"Ranking one query takes {milliseconds(times[report.subject])} with {report.subject}"
     if baseline not in times:
         return f"{said}."
     return f"{said}, {milliseconds(times[baseline])} with {baseline} (medians)."
@@ -162,7 +168,7 @@ def conventions(measure: Measure) -> str:
 
 def between(low: float, high: float) -> str:
     """An interval."""
-    return f"{spoken(low, '+.4f')} to {spoken(high, '+.4f')}"
+    return f"{format_number(low, '+.4f')} to {format_number(high, '+.4f')}"
 
 
 def p_value(p: float) -> str:

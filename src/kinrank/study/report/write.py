@@ -8,13 +8,13 @@ from typing import Any
 from kinrank.data.textfile import writing
 from kinrank.study.comparison import Comparison
 from kinrank.study.report.collect import collect
-from kinrank.study.report.findings import Findings
+from kinrank.study.report.contents import Report
 from kinrank.study.report.page import render
 
 
 def write_report(
     path: str | os.PathLike[str], comparison: Comparison, subject: str | None = None, **settings: Any
-) -> Findings:
+) -> Report:
     """Write the report of a comparison.
 
     Parameters
@@ -30,7 +30,7 @@ def write_report(
 
     Returns
     -------
-    Findings
+    Report
         What the report says.
 
     Examples
@@ -39,24 +39,24 @@ def write_report(
     >>> from kinrank.datasets import make_two_camps
     >>> from kinrank.measure import NDCG
     >>> from kinrank.study.comparison import compare
-    >>> from kinrank.study.entrants import enter
+    >>> from kinrank.study.entrants import evaluate_entrant
     >>> camps = make_two_camps(n_queries=90, seed=0)
     >>> train, test = camps[:60], camps[60:]
-    >>> both = [enter(name, test, [NDCG @ 10], train=train) for name in ("single", "knn(n_neighbors=10)")]
+    >>> both = [evaluate_entrant(name, test, [NDCG @ 10], train=train) for name in ("single", "knn(n_neighbors=10)")]
     >>> with TemporaryDirectory() as folder:
-    ...     findings = write_report(f"{folder}/report.html", compare(test, both), judged=train)
-    >>> findings.difference.paired.losses
+    ...     report = write_report(f"{folder}/report.html", compare(test, both), judged=train)
+    >>> report.difference.paired.losses
     0
     """
-    findings = collect(comparison, subject, **settings)
-    write_page(path, findings)
-    return findings
+    report = collect(comparison, subject, **settings)
+    write_page(path, report)
+    return report
 
 
-def write_page(path: str | os.PathLike[str], findings: Findings) -> int:
-    """Write the page of findings, whole or not at all; answers how many bytes it has."""
+def write_page(path: str | os.PathLike[str], report: Report) -> int:
+    """Write the page of report, whole or not at all; answers how many bytes it has."""
     # A name may hold what UTF-8 cannot say, half of a pair of surrogates.
-    page = render(findings).encode("utf-8", "replace")
+    page = render(report).encode("utf-8", "replace")
     with writing(path) as stream:
         stream.write(page)
     return len(page)

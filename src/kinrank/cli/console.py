@@ -1,4 +1,4 @@
-"""What the commands say: results on stdout, everything else on stderr."""
+"""Output of the commands: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -11,62 +11,62 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-PATIENCE = 2.0
-"""Seconds of work before a bar is shown."""
+PROGRESS_DELAY = 2.0
+"""Seconds of work before a progress bar is shown."""
 
-_PLENTY = 1000  # columns where nobody looks at a terminal: lines are as long as they are
+_UNLIMITED = 1000  # columns when stdout is not a terminal, so that lines are not wrapped
 _stderr = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
-def say(text: str) -> None:
-    """A message."""
+def info(text: str) -> None:
+    """Print a message on stderr."""
     _stderr.print(text)
 
 
 def warn(text: str) -> None:
-    """Something the user should know before trusting the result."""
+    """Print a warning on stderr."""
     _stderr.print(Text.assemble(("warning: ", "bold yellow"), text))
 
 
-def fail(text: str) -> None:
-    """Why there is no result."""
+def error(text: str) -> None:
+    """Print an error on stderr."""
     _stderr.print(Text.assemble(("error: ", "bold red"), text))
 
 
-def show(result: RenderableType) -> None:
-    """A result for people, on stdout."""
-    width = None if sys.stdout.isatty() else _PLENTY
+def print_result(result: RenderableType) -> None:
+    """Print a result on stdout."""
+    width = None if sys.stdout.isatty() else _UNLIMITED
     Console(width=width, markup=False, highlight=False).print(result)
 
 
 @contextmanager
-def working(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Show a bar, on a terminal and once the work has lasted `PATIENCE` seconds.
+def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar if stderr is a terminal and the work takes longer than `PROGRESS_DELAY` seconds.
 
     Parameters
     ----------
     what
-        What is being done: "reading".
+        The task, such as "reading".
     total
-        How much there is to do; None where nobody knows, which shows a moving bar.
+        Number of steps; None if unknown.
 
     Yields
     ------
     Callable
-        To be told how much more is done.
+        Call it with the number of steps just completed.
     """
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     bar = Progress(
         TextColumn("{task.description}"), *columns, console=_stderr, transient=True, disable=not _stderr.is_terminal
     )
     task = bar.add_task(what, total=total)
-    later = threading.Timer(PATIENCE, bar.start)
-    later.daemon = True
-    later.start()
+    timer = threading.Timer(PROGRESS_DELAY, bar.start)
+    timer.daemon = True
+    timer.start()
     try:
         yield lambda step: bar.advance(task, step)
     finally:
-        later.cancel()
-        later.join()  # a bar that is just being started must be there before it is stopped
+        timer.cancel()
+        timer.join()  # the bar may be starting right now; stop it only once it has started
         if bar.live.is_started:
             bar.stop()

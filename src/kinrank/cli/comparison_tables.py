@@ -1,4 +1,4 @@
-"""Comparisons as tables, and what runs lack as sentences."""
+"""Tables and warnings that the commands print about a comparison."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from kinrank.measure import Measure
-    from kinrank.study.comparison import Comparison, Coverage, Difference
+    from collections.abc import Iterator
+
+    from kinrank.measure import Measure, PairedComparison
+    from kinrank.study.comparison import Comparison, Difference
 
 DIFFERENCE = ("difference", "95% interval", "p")
 COUNTS = ("wins", "ties", "losses")
@@ -16,7 +18,7 @@ PERMUTATION = ("permutation",)
 
 
 def means_table(comparison: Comparison, measure: Measure, what: str, *, permutation: bool = False) -> Table:
-    """The mean of every entrant, and its difference from the baseline."""
+    """Return a table with the mean of each entrant and its difference from the baseline."""
     table = Table(box=None, pad_edge=False)
     table.add_column(what)
     table.add_column("mean", justify="right")
@@ -32,7 +34,7 @@ def means_table(comparison: Comparison, measure: Measure, what: str, *, permutat
 
 
 def pairs_table(comparison: Comparison, measure: Measure) -> Table:
-    """Every pair that was tested beside those with the baseline."""
+    """Return a table of the tested pairs without the baseline."""
     table = Table(box=None, pad_edge=False)
     table.add_column("entrant")
     table.add_column("against")
@@ -45,11 +47,11 @@ def pairs_table(comparison: Comparison, measure: Measure) -> Table:
 
 
 def cost_table(comparison: Comparison) -> Table:
-    """What every entrant took to fit and to rank; nothing where that happened elsewhere."""
+    """Return a table of fitting and ranking times; cells are empty if the time is unknown."""
     table = Table(box=None, pad_edge=False)
     table.add_column("cost")
     runs = any(entrant.coverage is not None for entrant in comparison.entrants)
-    for heading in ("fit, s", "rank, s", "ms a query", *(["unjudged of first ten"] if runs else [])):
+    for heading in ("fit (s)", "rank (s)", "ms per query", *(["unjudged in top 10"] if runs else [])):
         table.add_column(heading, justify="right")
     for entrant in comparison.entrants:
         fit, rank, covered = entrant.fit_seconds, entrant.rank_seconds, entrant.coverage
@@ -64,13 +66,13 @@ def cost_table(comparison: Comparison) -> Table:
 
 
 def against_baseline(comparison: Comparison, measure: Measure) -> list[Difference]:
-    """The differences from the baseline by one measure."""
+    """Return the differences from the baseline in one measure."""
     baseline = comparison.baseline.name
     return [each for each in comparison.differences if each.measure == measure and each.against == baseline]
 
 
 def difference_cells(difference: Difference, *, permutation: bool) -> list[str]:
-    """A difference, its interval, corrected p-values, wins, ties and losses."""
+    """Return the difference, its interval, corrected p-values, wins, ties and losses as text."""
     paired = difference.paired
     low, high = paired.interval
     cells = [f"{paired.mean_difference:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{difference.p_holm:.2g}"]
@@ -79,15 +81,31 @@ def difference_cells(difference: Difference, *, permutation: bool) -> list[str]:
     return [*cells, *(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses))]
 
 
-def gaps(name: str, coverage: Coverage, n_documents: int) -> list[str]:
-    """What a run lacks, and what it has that cannot be measured."""
-    said = []
-    if coverage.absent_documents:
-        whole = f", among them all of {coverage.absent_queries:,} queries" if coverage.absent_queries else ""
-        said.append(
-            f"{name}: {coverage.absent_documents:,} of the {n_documents:,} documents of the data are not in the run"
-            f"{whole}; they are ranked last"
-        )
-    if coverage.unknown_documents:
-        said.append(f"{name}: {coverage.unknown_documents:,} documents are not in the data; they are left out")
-    return said
+def difference_with_interval(paired: PairedComparison, *, test: bool = False) -> str:
+    """Return a mean difference with its confidence interval, and the p-value of the t-test if `test` is set."""
+    low, high = paired.interval
+    p = f", paired t-test p = {paired.p:.2g}" if test else ""
+    return f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f}{p})"
+
+
+def correction_note(comparison: Comparison, prefix: str) -> str:
+    """Return a note on the Holm correction, or an empty text if there is only one test."""
+    n_tests = len(comparison.differences)
+    return f"{prefix}Holm-corrected for {n_tests} tests" if n_tests > 1 else ""
+
+
+def coverage_warnings(comparison: Comparison) -> Iterator[str]:
+    """Yield a warning for each run that lacks judged documents or has documents that are not in the data."""
+    n_documents = comparison.queries.n_rows
+    for entrant in comparison.entrants:
+        coverage = entrant.coverage
+        if coverage is None:
+            continue
+        if coverage.absent_documents:
+            whole = f", including all documents of {coverage.absent_queries:,} queries"
+            yield (
+                f"{entrant.name}: {coverage.absent_documents:,} of the {n_documents:,} documents in the data are "
+                f"missing from the run{whole if coverage.absent_queries else ''}; they are ranked last"
+            )
+        if coverage.unknown_documents:
+            yield f"{entrant.name}: {coverage.unknown_documents:,} documents are not in the data; they are ignored"

@@ -9,15 +9,15 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import LeakError, ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.study.comparison import Comparison, Entrant, Origin, Pairs, compare
-from kinrank.study.entrants import enter, origin_of, pooled_entrant
-from kinrank.study.folds import Fold, Gathered, OnLeak, guarded_folds
+from kinrank.study.entrants import evaluate_entrant, origin_of, pool_folds
+from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds
 from kinrank.study.leaks import LeakReport
 
 FITTED_HERE: tuple[Origin, ...] = ("ranker", "peer")
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
+class Experiment:
     """A comparison, and what the leak guard found before it.
 
     Attributes
@@ -35,7 +35,7 @@ class Contest:
     unchecked: tuple[str, ...] = ()
 
 
-def contest(
+def run_experiment(
     names: Sequence[str],
     queries: QuerySet,
     *,
@@ -48,13 +48,13 @@ def contest(
     leaks: OnLeak = "refuse",
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
-) -> Contest:
+) -> Experiment:
     """Fit what must be fitted, rank, measure and compare.
 
     Parameters
     ----------
     names
-        Rankers with settings, other libraries, model folders, run files; see `kinrank.study.entrants.enter`.
+        Rankers with settings, other libraries, model folders, run files; see `kinrank.study.entrants.evaluate_entrant`.
     queries
         The judged queries to test on.
     train
@@ -75,27 +75,25 @@ def contest(
     Examples
     --------
     >>> from kinrank.datasets import make_two_camps
-    >>> found = contest(["single", "knn(n_neighbors=5)"], make_two_camps(n_queries=60, seed=0), folds=3)
+    >>> found = run_experiment(["single", "knn(n_neighbors=5)"], make_two_camps(n_queries=60, seed=0), folds=3)
     >>> [round(entrant.evaluation[NDCG @ 10], 2) for entrant in found.comparison.entrants]
     [0.41, 1.0]
     """
     unchecked: set[str] = set()
     origins = {name: origin_of(name) for name in names}  # a name that is none is refused before any work
     cut = _cut(origins, queries, train, folds, group, leaks, seed)
-    tested = Gathered.of(cut, queries)
+    tested = PooledQueries.of(cut, queries)
     entrants = []
     for name, origin in origins.items():
         # What was made elsewhere is the same in every fold: it is asked once, about all queries.
         asked = [(fold.test, fold.train) for fold in cut] if origin in FITTED_HERE else [(tested.queries, None)]
         parts = []
         for test, known in asked:
-            parts.append(_entered(name, test, measures, known, group, leaks, unchecked))
+            parts.append(_evaluate(name, test, measures, known, group, leaks, unchecked))
             advance(max(1, len(cut)) // len(asked))
-        entrants.append(
-            parts[0] if len(parts) == 1 else pooled_entrant(name, parts, tested.queries, tested.rows, measures)
-        )
+        entrants.append(parts[0] if len(parts) == 1 else pool_folds(name, parts, tested.queries, tested.rows, measures))
     comparison = compare(tested.queries, entrants, baseline=baseline, pairs=pairs)
-    return Contest(comparison, tuple(fold.leaks for fold in cut), tuple(sorted(unchecked)))
+    return Experiment(comparison, tuple(fold.leaks for fold in cut), tuple(sorted(unchecked)))
 
 
 def _cut(
@@ -111,18 +109,16 @@ def _cut(
     if train is not None and folds is not None:
         raise ParameterError("training queries and folds both given: pass one of them")
     if train is not None:
-        return list(guarded_folds(train, queries, group=group, leaks=leaks, seed=seed))
+        return list(checked_folds(train, queries, group=group, leaks=leaks, seed=seed))
     if folds is not None:
-        return list(guarded_folds(queries, folds=folds, group=group, leaks=leaks, seed=seed))
+        return list(checked_folds(queries, folds=folds, group=group, leaks=leaks, seed=seed))
     for name, origin in origins.items():
         if origin in FITTED_HERE:
-            raise ParameterError(
-                f"{name!r} must be fitted: give training queries (--train), or a number of folds (--folds)"
-            )
+            raise ParameterError(f"{name!r} must be fitted: pass train= or folds=")
     return []
 
 
-def _entered(
+def _evaluate(
     name: str,
     queries: QuerySet,
     measures: Sequence[Measure],
@@ -131,7 +127,7 @@ def _entered(
     leaks: OnLeak,
     unchecked: set[str],
 ) -> Entrant:
-    entrant = enter(name, queries, measures, train=train, group=group)
+    entrant = evaluate_entrant(name, queries, measures, train=train, group=group)
     if entrant.origin == "model" and leaks != "warn":
         known = entrant.learned_from(queries)
         if known is None:

@@ -14,8 +14,8 @@ from kinrank.rankers.knn.offline import OfflineModels, change_ratio
 from kinrank.rankers.local.explanation import Explanation
 from kinrank.rankers.local.nearest import NeighborRanker
 from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.study.report.findings import ChangeRatios, Kinship, NeighborCurve, Weights
-from kinrank.study.report.landscape import deciding_shares, kinds_of, map_of
+from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, NeighborCurve, Weights
+from kinrank.study.report.projection import deciding_shares, kinds_of, map_of
 
 MOST_SHOWN = 4000
 """Queries on the map; of more, those that changed most and a sample of the others."""
@@ -30,7 +30,7 @@ _SET_ENTRIES = 10_000_000  # the sets of all judged queries together, for Offlin
 _SMALLEST_K = 25
 
 
-def kinship_of(
+def analyze_neighbors(
     name: str,
     ranker: NeighborRanker,
     queries: QuerySet,
@@ -41,7 +41,7 @@ def kinship_of(
     judged_names: Mapping[str, str] | None = None,
     validation: QuerySet | None = None,
     seed: int = 0,
-) -> Kinship:
+) -> NeighborAnalysis:
     """Everything that neighbors tell.
 
     Parameters
@@ -70,7 +70,7 @@ def kinship_of(
     explained = ranker.explain(some)
     known = judged_names or {}
     judged = judged_queries(ranker)
-    return Kinship(
+    return NeighborAnalysis(
         name=name,
         whole=whole,
         judged=judged,

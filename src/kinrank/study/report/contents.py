@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float64
 from kinrank.measure import Measure, PairedComparison
 from kinrank.study.comparison import Comparison, Difference, Entrant
-from kinrank.study.report.landscape import Kind
+from kinrank.study.report.projection import Kind
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Kinship:
+class NeighborAnalysis:
     """What a ranker that learns from neighbors tells of the test queries, or of some of them where they are many.
 
     Attributes
@@ -129,7 +129,7 @@ class Kinship:
 
 
 @dataclass(frozen=True)
-class Guard:
+class LeakCheck:
     """How many test queries are not new: what is measured on them says nothing about new ones.
 
     Attributes
@@ -138,7 +138,7 @@ class Guard:
         Test queries that are among those learned from.
     near : int or None
         Test queries that have something very like them there; None where only ids could be compared.
-    knowing : tuple of str
+    seen_by : tuple of str
         Entrants that say themselves that they have learned from some.
     unchecked : tuple of str
         Entrants of which nobody knows what they have learned from.
@@ -148,13 +148,13 @@ class Guard:
 
     seen: int
     near: int | None
-    knowing: tuple[str, ...]
+    seen_by: tuple[str, ...]
     unchecked: tuple[str, ...]
     others: PairedComparison | None
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class Report:
     """Everything that a report says.
 
     Attributes
@@ -171,9 +171,9 @@ class Findings:
         How hard each is; see `kinrank.measure.difficulty`.
     timings : tuple of Timing
         Of the entrants that can be timed.
-    kinship : Kinship or None
+    kinship : NeighborAnalysis or None
         None where no entrant learns from neighbors.
-    guard : Guard or None
+    guard : LeakCheck or None
         Whether the test queries are new; None where nothing is known of what was learned from.
     """
 
@@ -183,8 +183,8 @@ class Findings:
     names: tuple[str, ...]
     levels: NDArray[np.str_]
     timings: tuple[Timing, ...]
-    kinship: Kinship | None
-    guard: Guard | None
+    kinship: NeighborAnalysis | None
+    leak_check: LeakCheck | None
 
     @property
     def measure(self) -> Measure:

@@ -13,7 +13,7 @@ from kinrank.errors import LeakError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
 from kinrank.rankers import RANKERS, load
-from kinrank.study.contest import contest
+from kinrank.study.experiment import run_experiment
 
 QUICK = {"kin": {"n_neighbors": 9, "n_members": 2, "trees": LambdaMART(n_trees=5, min_rows_in_leaf=5, n_threads=1)}}
 
@@ -23,21 +23,21 @@ def camps() -> QuerySet:
     return make_two_camps(n_queries=60, n_docs=10, seed=0)
 
 
-@pytest.mark.parametrize("name", list(RANKERS))
-def test_no_saved_ranker_is_tested_on_what_it_learned_from(name: str, camps: QuerySet, tmp_path: Path):
+@pytest.mark.parametrize("name", [name for name in RANKERS if name != "cells"])  # see the test of cells below
+def test_testing_a_saved_ranker_on_its_training_queries_raises(name: str, camps: QuerySet, tmp_path: Path):
     model = str(tmp_path / "model")
     RANKERS[name](**QUICK.get(name, {})).fit(camps[:40]).save(model)
-    as_text = camps[39:].replace(qid=camps.qid[39:].astype(np.str_))  # one of them was learned from
+    as_text = camps[39:].replace(qid=camps.qid[39:].astype(np.str_))  # the first is a training query
     with pytest.raises(LeakError, match=f"model: 1 of 21 test queries .* for example '{camps.qid[39]}'"):
-        contest([model], as_text)
-    assert contest([model], as_text, leaks="warn").unchecked == ()
-    assert contest([model], camps[40:]).unchecked == ()
+        run_experiment([model], as_text)
+    assert run_experiment([model], as_text, leaks="warn").unchecked == ()
+    assert run_experiment([model], camps[40:]).unchecked == ()
     load(model).copy().save(model)
     with pytest.raises(LeakError, match="model: 40 of 60 test queries"):
-        contest([model], camps)
+        run_experiment([model], camps)
 
 
-def test_what_was_added_is_known_and_what_was_removed_is_not(camps: QuerySet, tmp_path: Path):
+def test_learned_from_follows_add_and_remove(camps: QuerySet, tmp_path: Path):
     ranker = KnnRanker(5).fit(camps[:30]).add(camps[30:40]).remove(camps.qid[:10])
     ranker.save(tmp_path)
     seen = load(tmp_path).learned_from(camps)
@@ -45,22 +45,22 @@ def test_what_was_added_is_known_and_what_was_removed_is_not(camps: QuerySet, tm
     assert np.flatnonzero(seen).tolist() == list(range(10, 40))
 
 
-def test_a_model_of_cells_is_not_checked_and_that_is_said(camps: QuerySet, tmp_path: Path):
+def test_training_queries_of_a_cell_model_are_unchecked(camps: QuerySet, tmp_path: Path):
     model = str(tmp_path / "model")
     CellRanker(9, n_cells=4).fit(camps[:40]).save(model)
-    assert contest([model], camps[40:]).unchecked == (model,)
-    with pytest.raises(LeakError, match="model: 4 of 60 test queries"):  # one query of each cell is known by name
-        contest([model], camps)
+    assert run_experiment([model], camps[40:]).unchecked == (model,)
+    with pytest.raises(LeakError, match="model: 4 of 60 test queries"):  # each cell stores one query id
+        run_experiment([model], camps)
 
 
-def test_a_run_is_asked_once_about_all_folds(camps: QuerySet, tmp_path: Path):
-    run, told = str(tmp_path / "few.run"), []
+def test_run_is_evaluated_once_for_all_folds(camps: QuerySet, tmp_path: Path):
+    run, steps = str(tmp_path / "few.run"), []
     few = camps[:3]
     write_run(run_from_scores(few, few.X[:, 0].astype(np.float64)), run)
-    found = contest([run, "single"], camps, folds=5, advance=told.append)
+    found = run_experiment([run, "single"], camps, folds=5, advance=steps.append)
     entrant = found.comparison[run]
     assert entrant.coverage is not None
     assert entrant.coverage.absent_queries == 57
     assert entrant.coverage.unjudged_top == 0
-    assert sum(told) == 10
+    assert sum(steps) == 10
     assert found.comparison["single"].evaluation.per_query[NDCG @ 10].shape == (60,)

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.study.report.findings import Findings, Kinship, Weights
+from kinrank.study.report.contents import NeighborAnalysis, Report, Weights
 from kinrank.study.report.groups import GroupGain
 from kinrank.study.report.querymap import shade_class
-from kinrank.study.report.svg import spoken
+from kinrank.study.report.svg import format_number
 from kinrank.study.report.words import between, conventions, examples, p_value
 
 _EXTREMES = 10
 _HEAT_ROWS = 20
 
 
-def metric_table(findings: Findings) -> list[dict[str, Any]]:
+def metric_table(report: Report) -> list[dict[str, Any]]:
     """For each measure its conventions and a row per entrant."""
-    comparison = findings.comparison
+    comparison = report.comparison
     tables = []
     for measure in comparison.measures:
         rows = []
@@ -27,14 +27,14 @@ def metric_table(findings: Findings) -> list[dict[str, Any]]:
             row: dict[str, Any] = {
                 "name": entrant.name,
                 "mean": f"{entrant.evaluation[measure]:.4f}",
-                "subject": entrant.name == findings.subject,
+                "subject": entrant.name == report.subject,
                 **dict.fromkeys(("change", "interval", "p", "record"), ""),
             }
             if entrant is not comparison.baseline:
                 difference = comparison.difference(entrant.name, measure)
                 paired = difference.paired
                 row |= {
-                    "change": spoken(paired.mean_difference, "+.4f"),
+                    "change": format_number(paired.mean_difference, "+.4f"),
                     "interval": between(*paired.interval),
                     "p": p_value(difference.p_holm).removeprefix("p = ").removeprefix("p "),
                     "record": " / ".join(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses)),
@@ -44,19 +44,19 @@ def metric_table(findings: Findings) -> list[dict[str, Any]]:
     return tables
 
 
-def extremes(findings: Findings) -> dict[str, list[dict[str, Any]]]:
+def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
     """The queries that won and lost most, with what they were learned from and what came to weigh more or less."""
-    gains = np.nan_to_num(findings.gains)
-    before, after = (each.per_query(findings.measure) for each in (findings.comparison.baseline, findings.own))
+    gains = np.nan_to_num(report.gains)
+    before, after = (each.per_query(report.measure) for each in (report.comparison.baseline, report.own))
     order = np.argsort(-gains, kind="stable")
 
     def told(query: int) -> dict[str, Any]:
         return {
-            "name": findings.names[query],
+            "name": report.names[query],
             "before": f"{before[query]:.2f}",
             "after": f"{after[query]:.2f}",
-            "change": spoken(float(gains[query]), "+.2f"),
-            **_reasons(findings, query),
+            "change": format_number(float(gains[query]), "+.2f"),
+            **_reasons(report, query),
         }
 
     return {
@@ -65,12 +65,12 @@ def extremes(findings: Findings) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _reasons(findings: Findings, query: int) -> dict[str, Any]:
-    kinship = findings.kinship
+def _reasons(report: Report, query: int) -> dict[str, Any]:
+    kinship = report.kinship
     if kinship is None or query not in kinship.shown:
         return {"kin": (), "more": "", "less": ""}
     place = int(np.searchsorted(kinship.shown, query))
-    names = findings.comparison.queries.feature_names
+    names = report.comparison.queries.feature_names
     if kinship.weights is None:
         return {"kin": kinship.kin[place], "more": "", "less": ""}
     change = kinship.weights.shares[place] - kinship.weights.everywhere
@@ -87,7 +87,7 @@ def gain_table(rows: list[GroupGain]) -> list[dict[str, str]]:
         {
             "label": row.label,
             "queries": f"{row.gain.n:,}",
-            "change": spoken(row.gain.mean_difference, "+.4f"),
+            "change": format_number(row.gain.mean_difference, "+.4f"),
             "interval": between(*row.gain.interval),
         }
         for row in rows
@@ -117,9 +117,9 @@ class _Cell:
     shade: str
 
 
-def heat_table(findings: Findings, kinship: Kinship, weights: Weights) -> HeatTable:
+def heat_table(report: Report, kinship: NeighborAnalysis, weights: Weights) -> HeatTable:
     """The table that shows, in color, how far each kind's weights are from the global ones."""
-    features = findings.comparison.queries.feature_names
+    features = report.comparison.queries.feature_names
     shares = np.array([kind.shares for kind in weights.kinds])
     change = shares - weights.everywhere
     # To the nearest shade, so that what hardly differs has no color.
@@ -140,7 +140,7 @@ def heat_table(findings: Findings, kinship: Kinship, weights: Weights) -> HeatTa
         {
             "letter": kind.letter,
             "queries": f"{len(kind.members):,}",
-            "examples": examples(findings, kinship, kind),
+            "examples": examples(report, kinship, kind),
             "more": [features[f] for f in np.argsort(-moved)[:2].tolist() if moved[f] > 0],
             "less": [features[f] for f in np.argsort(moved)[:2].tolist() if moved[f] < 0],
         }
@@ -150,4 +150,4 @@ def heat_table(findings: Findings, kinship: Kinship, weights: Weights) -> HeatTa
 
 
 def _percent(share: float) -> str:
-    return spoken(round(100 * float(share)), "+.0f")
+    return format_number(round(100 * float(share)), "+.0f")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank.data.queryset import QuerySet
-from kinrank.study.report.landscape import deciding_shares, kinds_of, map_of
+from kinrank.study.report.projection import deciding_shares, kinds_of, map_of
 
 
 def two_clouds(n: int) -> np.ndarray:

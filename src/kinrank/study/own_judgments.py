@@ -22,7 +22,7 @@ from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import Measure
 from kinrank.measure.base import mean_of
 from kinrank.rankers.local.training_sets import Shrinkage
-from kinrank.study.sweep import thinned
+from kinrank.study.sweep import subsample
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The ladder of μ; beyond its end is the global model itself."""
@@ -108,7 +108,7 @@ def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Mea
     seed
         Of the halves.
     """
-    single, *each = _on_halves(model, thinned(train, _SAMPLE), measure, seed, STRENGTHS)
+    single, *each = _on_halves(model, subsample(train, _SAMPLE), measure, seed, STRENGTHS)
     means = [mean_of(values) for values in each]
     best = int(np.argmax(means))
     if not means[best] > mean_of(single):

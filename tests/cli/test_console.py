@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from rich.progress import Progress
+
+from kinrank.cli import console
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make Rich treat stderr as a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(console._stderr, "is_interactive", True)  # set when the console was created
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Start bars without delay; the event is set when a bar has started."""
+    event = threading.Event()
+    start = Progress.start
+
+    def start_and_signal(bar: Progress) -> None:
+        start(bar)
+        event.set()
+
+    monkeypatch.setattr(console, "PROGRESS_DELAY", 0.0)
+    monkeypatch.setattr(Progress, "start", start_and_signal)
+    return event
+
+
+def wait_for(event: threading.Event) -> None:
+    assert event.wait(60)
+    event.clear()
+
+
+def test_short_task_shows_no_bar(terminal, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(console, "PROGRESS_DELAY", 3600.0)
+    with console.progress("reading", 10) as advance:
+        advance(10)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_long_task_shows_a_bar_on_stderr(terminal, started, capsys: pytest.CaptureFixture[str]):
+    with console.progress("reading", 10) as advance:
+        advance(4)
+        wait_for(started)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "reading" in err
+    assert "4/10" in err
+
+
+def test_no_bar_without_a_terminal(started, capsys: pytest.CaptureFixture[str]):
+    with console.progress("reading"):
+        wait_for(started)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_failure_stops_the_bar(terminal, started):
+    def fail_later() -> None:
+        with console.progress("reading"):
+            wait_for(started)
+            raise ZeroDivisionError("division")
+
+    with pytest.raises(ZeroDivisionError, match="division"):
+        fail_later()
+    with console.progress("reading again"):  # Rich allows one bar at a time
+        wait_for(started)
+
+
+def test_messages_print_text_without_markup(capsys: pytest.CaptureFixture[str]):
+    console.info("[bold]" + 200 * "x")
+    console.warn("a [b]")
+    console.error("c [d]")
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "[bold]" + 200 * "x" + "\nwarning: a [b]\nerror: c [d]\n")
