@@ -24,7 +24,9 @@ def camps_by_text(n_queries: int = 60, seed: int = 0) -> QuerySet:
     texts = [f"{rng.choice(WORDS[own])} {rng.choice(WORDS[own])} {i % 3}" for i, own in enumerate(camp.astype(int))]
     X = queries.X.copy()
     X[:, 1] = 0.0
-    return queries.replace(X=X, query_columns={"text": np.array(texts)})
+    return queries.replace(
+        X=X, qid=np.array([f"q{i}" for i in range(n_queries)]), query_columns={"text": np.array(texts)}
+    )
 
 
 RANKERS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kinrank.errors import KinrankError, UnsupportedByModelError
+from kinrank.errors import EncoderError, KinrankError, UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.serve.messages import (
     CandidateSet,
@@ -14,9 +14,10 @@ from kinrank.serve.messages import (
     to_query_set,
 )
 from kinrank.serve.models import ServedModel
+from kinrank.serve.observer import Observer
 
 
-def weights_of(served: ServedModel, name: str, candidates: CandidateSet) -> QueryWeights:
+def weights_of(served: ServedModel, name: str, candidates: CandidateSet, observer: Observer) -> QueryWeights:
     """Return the weights of the query's local model.
 
     Raises
@@ -28,20 +29,27 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet) -> Quer
     if not has_weights(ranker):
         raise UnsupportedByModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
     try:
+        candidates = served.encoder(candidates, observer)
         weights = ranker.weights(to_query_set([candidates], [candidates.align(names)], names))[0]
     except UnknownFeatureError as error:
         return QueryWeights(model=name, fallback=Fallback.UNKNOWN_FEATURE, detail=str(error))
+    except EncoderError as error:
+        observer.error("encode", error)
+        return QueryWeights(model=name, fallback=Fallback.ENCODER, detail=str(error))
     except KinrankError as error:
         return QueryWeights(model=name, fallback=Fallback.NOT_FINITE, detail=str(error))
     return QueryWeights(dict(zip(names, weights.tolist(), strict=True)), name, served.version)
 
 
-def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int) -> QueryExplanation | None:
+def explanation_of(
+    served: ServedModel, candidates: CandidateSet, limit: int, observer: Observer
+) -> QueryExplanation | None:
     """Return the nearest judged queries, at most `limit`, and the weights; None if the model cannot explain."""
     ranker, names = served.ranker, served.ranker.feature_names_
     if not can_explain(ranker):
         return None
     try:
+        candidates = served.encoder(candidates, observer)
         explained = ranker.explain(to_query_set([candidates], [candidates.align(names)], names))[0]
     except KinrankError:
         return None

@@ -43,6 +43,7 @@ class Entry:
             "grades": self.judged.grades,
             "vector": None if candidates.vector is None else candidates.vector.tolist(),
             "columns": dict(candidates.columns),
+            "text": candidates.text,
         }
         return json.dumps(record, allow_nan=False, separators=(",", ":"))
 
@@ -57,6 +58,7 @@ class Entry:
             tuple(record["feature_names"]),
             None if vector is None else np.array(vector, dtype=np.float32),
             record["columns"],
+            record.get("text"),
         )
         return cls(record["base"], JudgedQuery(record["qid"], candidates, record["grades"]))
 
@@ -69,7 +71,7 @@ def make_entries(ranker: Any, version: str, queries: Sequence[JudgedQuery]) -> l
         checked = _to_judged_set(query, names, ranker.qid_)
         ranker.predict_with_novelty(checked)  # a query that cannot be ranked cannot be learned from
         given = query.candidates
-        named = CandidateSet(given.ids, checked.X, names, given.vector, given.columns)
+        named = CandidateSet(given.ids, checked.X, names, given.vector, given.columns, given.text)
         entries.append(Entry(version, JudgedQuery(query.qid, named, query.grades)))
     return entries
 

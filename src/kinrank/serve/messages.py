@@ -10,6 +10,7 @@ import numpy as np
 
 from kinrank.arrays import Float32
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
 
@@ -25,6 +26,7 @@ class Fallback(StrEnum):
     MODEL_ERROR = "model-error"
     ENGINE_DOWN = "engine-down"
     NO_VECTOR = "no-vector"
+    ENCODER = "encoder-error"
 
 
 class UnknownFeatureError(DataError):
@@ -48,6 +50,8 @@ class CandidateSet:
         The embedding of the query, for models that describe queries by it.
     columns : mapping of str to float
         Further numbers of the query, for models that describe queries by them.
+    text : str, or None
+        The text of the query, for models that encode it. A vector takes precedence.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class CandidateSet:
     feature_names: tuple[str, ...] | None = None
     vector: Float32 | None = None
     columns: Mapping[str, float] = field(default_factory=dict)
+    text: str | None = None
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or len(self.features) != len(self.ids) or not self.ids:
@@ -97,7 +102,7 @@ class CandidateSet:
     @property
     def batch_key(self) -> tuple[object, ...]:
         """Queries with equal keys can be ranked in one batch."""
-        return (None if self.vector is None else len(self.vector), *sorted(self.columns))
+        return (None if self.vector is None else len(self.vector), self.text is None, *sorted(self.columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,5 +229,7 @@ def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[
     columns = {name: np.array([query.columns[name] for query in queries]) for name in first.columns}
     if first.vector is not None:
         columns[VECTORS] = np.stack([query.vector for query in queries if query.vector is not None])
+    if first.text is not None:
+        columns[TEXT] = np.array([query.text for query in queries], dtype=np.str_)
     X = rows[0] if len(rows) == 1 else np.concatenate(rows)
     return QuerySet(X, None, offsets, np.arange(len(queries)), feature_names=names, query_columns=columns)

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kinrank.folder import MANIFEST
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker, from_record
 from kinrank.rankers.capabilities import can_adapt
+from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.journal import Journal
 from kinrank.serve.live_judgments import Entry, learn
 from kinrank.serve.observer import Observer
@@ -49,6 +51,11 @@ class ServedModel:
     base: Ranker
     tested: bool
     judgments: int = 0
+
+    @cached_property
+    def encoder(self) -> QueryEncoder:
+        """Adds the vector of a query's text, if the model encodes texts."""
+        return QueryEncoder(self.base)
 
     @property
     def ranker_name(self) -> str:

@@ -9,7 +9,7 @@ class Observer:
     """Receives the events of a service. The methods do nothing; override those you need."""
 
     def stage(self, stage: str, seconds: float) -> None:
-        """Record the time of a stage of a request: ``wait`` for the model's thread, ``rank``, ``engine-search``..."""
+        """Record the time of a stage of a request: ``wait`` for the model's thread, ``encode``, ``rank``..."""
 
     def fallback(self, model: str, reason: Fallback) -> None:
         """Record a result in the engine's order."""

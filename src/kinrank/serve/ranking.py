@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from kinrank.arrays import Float32, Float64
-from kinrank.errors import DataError, KinrankError
+from kinrank.errors import DataError, EncoderError, KinrankError
 from kinrank.serve.batches import Job
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, UnknownFeatureError, to_query_set
 from kinrank.serve.models import ModelSlot, ServedModel
 from kinrank.serve.observer import Observer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """A job that can be ranked: its candidates with a vector, and their features in the model's order."""
+
+    job: Job
+    candidates: CandidateSet
+    rows: Float32
 
 
 class BatchRanker:
@@ -44,41 +54,45 @@ class BatchRanker:
             for job in waiting:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.NO_MODEL, "no model is loaded"))
             return
-        for group, rows in self._aligned(served, waiting):
-            self._rank(served, group, rows)
+        for group in self._aligned(served, waiting):
+            self._rank(served, group)
 
-    def _aligned(self, served: ServedModel, jobs: list[Job]) -> Iterable[tuple[list[Job], list[Float32]]]:
-        """Group jobs that can be ranked together, with their features in the model's order."""
-        groups: dict[tuple[object, ...], tuple[list[Job], list[Float32]]] = {}
+    def _aligned(self, served: ServedModel, jobs: list[Job]) -> Iterable[list[_Ready]]:
+        """Group jobs that can be ranked together, texts encoded and features in the model's order."""
+        groups: dict[tuple[object, ...], list[_Ready]] = {}
         for job in jobs:
             try:
-                aligned = job.candidates.align(served.ranker.feature_names_)
+                candidates = served.encoder(job.candidates, self._observer)
+                rows = candidates.align(served.ranker.feature_names_)
+            except EncoderError as error:
+                job.context.run(self._observer.error, "encode", error)
+                job.deliver(self.in_engine_order(job.candidates, Fallback.ENCODER, str(error)))
+                continue
             except UnknownFeatureError as error:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.UNKNOWN_FEATURE, str(error)))
                 continue
-            group, rows = groups.setdefault(job.candidates.batch_key, ([], []))
-            group.append(job)
-            rows.append(aligned)
+            groups.setdefault(candidates.batch_key, []).append(_Ready(job, candidates, rows))
         return groups.values()
 
     def in_engine_order(self, candidates: CandidateSet, reason: Fallback, detail: str) -> Ranking:
         """Return the candidates in the order they were sent."""
         return Ranking(candidates.ids, model=self._slot.name, fallback=reason, detail=detail)
 
-    def _rank(self, served: ServedModel, jobs: Sequence[Job], rows: list[Float32]) -> None:
+    def _rank(self, served: ServedModel, group: Sequence[_Ready]) -> None:
         start = time.perf_counter()
         try:
-            queries = to_query_set([job.candidates for job in jobs], rows, served.ranker.feature_names_)
+            candidates, rows = [each.candidates for each in group], [each.rows for each in group]
+            queries = to_query_set(candidates, rows, served.ranker.feature_names_)
             predicted = served.ranker.predict_with_novelty(queries)
         except Exception as error:
-            if len(jobs) > 1:  # one bad query must not fail the others
-                for job, own in zip(jobs, rows, strict=True):
-                    self._rank(served, [job], [own])
+            if len(group) > 1:  # one bad query must not fail the others
+                for each in group:
+                    self._rank(served, [each])
                 return
-            jobs[0].deliver(self._failed(jobs[0], rows[0], error))
+            group[0].job.deliver(self._failed(group[0].job, group[0].rows, error))
             return
-        seconds_per_query = (time.perf_counter() - start) / len(jobs)
-        for position, job in enumerate(jobs):
+        seconds_per_query = (time.perf_counter() - start) / len(group)
+        for position, job in enumerate(each.job for each in group):
             self._observer.stage("rank", seconds_per_query)
             scores = predicted.scores[queries.offsets[position] : queries.offsets[position + 1]]
             novelty = None if predicted.novelty is None else float(predicted.novelty[position])

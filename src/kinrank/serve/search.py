@@ -165,7 +165,7 @@ class Searcher:
         start = time.perf_counter()
         rows = self.engine.features(query, ids, vector=vector, timeout=self.service.settings.engine_seconds)
         self.service.observer.stage("engine-features", time.perf_counter() - start)
-        return CandidateSet(ids, rows, self.engine.feature_names, vector, columns or {})
+        return CandidateSet(ids, rows, self.engine.feature_names, vector, columns or {}, query)
 
     def _with_texts(self, explanation: QueryExplanation) -> QueryExplanation:
         named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]

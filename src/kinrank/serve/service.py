@@ -240,7 +240,7 @@ class Service:
         served = self.slots[name].current
         if served is None:
             return QueryWeights(model=name, fallback=Fallback.NO_MODEL, detail="no model is loaded")
-        return weights_of(served, name, candidates)
+        return weights_of(served, name, candidates, self.observer)
 
     def explain(
         self, candidates: CandidateSet, *, model: str | None = None, limit: int = 10
@@ -248,7 +248,7 @@ class Service:
         """Return the judged queries that the ranking is based on, and the weights; None if the model cannot explain."""
         slot = self.slots.get(self.default if model is None else model)
         served = None if slot is None else slot.current
-        return None if served is None else explanation_of(served, candidates, limit)
+        return None if served is None else explanation_of(served, candidates, limit, self.observer)
 
     # --- models and judgments -------------------------------------------------------------------------------------
 

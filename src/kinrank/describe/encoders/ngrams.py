@@ -17,6 +17,8 @@ from kinrank.arrays import Float32, Int64, State
 from kinrank.describe.encoders.base import Encoder, normalized
 from kinrank.errors import DataError, ParameterError
 
+_TEXTS_PER_COMPONENT = 4
+
 
 class NgramEncoder(Encoder, BaseEstimator):
     """Vectors from the character n-grams of a text, learned from the texts of the training queries.
@@ -27,7 +29,7 @@ class NgramEncoder(Encoder, BaseEstimator):
     Parameters
     ----------
     n_components : int
-        Dimensions of a vector, at most.
+        Dimensions of a vector, at most; a quarter of the number of different texts if that is less.
     shortest, longest : int
         Lengths of the n-grams, in characters.
     max_ngrams : int
@@ -82,8 +84,9 @@ class NgramEncoder(Encoder, BaseEstimator):
         n = len(unique)
         self.idf_: Float32 = np.array([math.log((1 + n) / (1 + frequency[g])) + 1 for g in kept], dtype=np.float32)
         table = self._weighted(counted)
-        rank = min(self.n_components, *table.shape)
-        _, _, directions = randomized_svd(table, rank, random_state=0)
+        # Descriptions give every dimension the same weight, so directions that few texts support would be noise.
+        rank = min(self.n_components, max(2, n // _TEXTS_PER_COMPONENT), *table.shape)
+        _, _, directions = randomized_svd(table, rank, n_oversamples=32, n_iter=10, random_state=0)
         self.components_: Float32 = np.ascontiguousarray(directions.T, dtype=np.float32)
         return self
 

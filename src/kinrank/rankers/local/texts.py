@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from kinrank.arrays import State
 from kinrank.data.queryset import QuerySet
@@ -11,6 +11,7 @@ from kinrank.data.vectors import VECTORS
 from kinrank.describe.encoders import Encoder, EncoderSpec, make_encoder
 from kinrank.errors import DataError
 from kinrank.rankers.base import Ranker
+from kinrank.rankers.capabilities import capabilities_of
 from kinrank.store import nest, unnest
 
 
@@ -65,3 +66,8 @@ class TextRanker(Ranker):
         own = unnest(state, "encoder")
         self.encoder_ = make_encoder(self.encoder).set_state(own) if own and self.encoder is not None else None
         return self
+
+
+def text_encoder(ranker: object) -> Encoder | None:
+    """Return the encoder of a fitted ranker, or None if it does not encode query texts."""
+    return cast(TextRanker, ranker).encoder_ if capabilities_of(ranker).text else None

@@ -47,6 +47,7 @@ class RankBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: Vector | None = None
     columns: Columns = {}
+    text: Text | None = None
     interleave: TwoModels | None = None
 
 
@@ -58,6 +59,7 @@ class PackedRankBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: bytes | None = None
     columns: Columns = {}
+    text: Text | None = None
     interleave: TwoModels | None = None
 
 
@@ -69,6 +71,7 @@ class WeightsBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: Vector | None = None
     columns: Columns = {}
+    text: Text | None = None
     query: Text | None = None
     size: Size = 10
 
@@ -94,6 +97,7 @@ class JudgedBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: Vector | None = None
     columns: Columns = {}
+    text: Text | None = None
 
 
 class JudgmentsBody(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -171,8 +175,9 @@ def to_candidates(
     body: RankBody | PackedRankBody | WeightsBody | JudgedBody, features: Float32, vector: Float32 | None
 ) -> CandidateSet:
     """Return the candidates of a body."""
+    text = body.text or (body.query if isinstance(body, WeightsBody) else None)
     names = None if body.feature_names is None else tuple(body.feature_names)
-    return CandidateSet(body.ids or [], features, names, vector, body.columns)
+    return CandidateSet(body.ids or [], features, names, vector, body.columns, text)
 
 
 def to_judged_query(body: JudgedBody) -> JudgedQuery:
