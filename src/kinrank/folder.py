@@ -43,7 +43,7 @@ def write(path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays:
     arrays
         Arrays by name. Object arrays raise.
     """
-    with replacing(path, kind) as staging:
+    with atomic_folder(path, kind) as staging:
         for name, array in arrays.items():
             np.save(staging / file_name(name), np.asarray(array), allow_pickle=False)
         write_manifest(staging, kind, meta, list(arrays))
@@ -92,7 +92,7 @@ def read(
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
     """Yield a temporary folder that replaces `path` if the block succeeds, and is deleted if it raises.
 
     An existing folder is replaced by two renames; after a crash between them, the old and the new folder are both

@@ -1,10 +1,26 @@
-"""Find features by name or position."""
+"""Names and positions of features."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kinrank.errors import ParameterError
+from kinrank.errors import DataError, ParameterError
+
+
+def default_names(n_features: int) -> tuple[str, ...]:
+    """Return the default feature names: f1, f2, ..."""
+    return tuple(f"f{i}" for i in range(1, n_features + 1))
+
+
+def check_names(names: Sequence[str], n_features: int) -> tuple[str, ...]:
+    """Return feature names as a tuple; raise DataError if there is not one unique name per feature."""
+    unique = set(names)
+    if len(names) != n_features or len(unique) != n_features:
+        raise DataError(
+            f"feature_names must be {n_features} different names, one per column of X, got {len(names)} names, "
+            f"{len(unique)} of them different"
+        )
+    return tuple(names)
 
 
 def feature_position(feature: str | int, feature_names: Sequence[str]) -> int:

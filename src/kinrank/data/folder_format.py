@@ -60,7 +60,7 @@ def write_folder(blocks: Iterable[Block], path: PathLike) -> None:
     >>> QuerySet.open(path)
     QuerySet(3 queries, 3 rows, 1 features, judged)
     """
-    with folder.replacing(path, KIND) as staging:
+    with folder.atomic_folder(path, KIND) as staging:
         features: tuple[str, ...] | None = None
         with ExitStack() as stack:
             files: dict[str, _GrowingArray] = {}

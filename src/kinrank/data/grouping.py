@@ -105,6 +105,18 @@ def offsets_of(sizes: ArrayLike, n_rows: int | None = None) -> NDArray[np.int64]
     return offsets
 
 
+def check_offsets(offsets: NDArray[np.int64], n_queries: int, n_rows: int) -> None:
+    """Raise DataError if offsets do not divide the rows into non-empty queries."""
+    if len(offsets) != n_queries + 1 or offsets[0] != 0 or offsets[-1] != n_rows:
+        raise DataError(
+            f"offsets must run from 0 to the {n_rows} rows of X with one step per query, got {len(offsets)} offsets "
+            f"from {offsets[0]} to {offsets[-1]} for {n_queries} queries"
+        )
+    if (offsets[1:] <= offsets[:-1]).any():
+        query = int(np.argmax(offsets[1:] <= offsets[:-1]))
+        raise DataError(f"offsets must ascend, but query {query} has no rows: drop empty queries")
+
+
 def sizes_of(offsets: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the number of rows of the given queries, without reading the offsets of any other."""
     sizes: NDArray[np.int64] = offsets[1:][queries] - offsets[:-1][queries]
@@ -126,7 +138,7 @@ def rows_of(offsets: NDArray[np.int64], queries: NDArray[np.int64]) -> NDArray[n
     return rows
 
 
-def shuffled_within(offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
+def shuffle_within_queries(offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.int64]:
     """Return a row order that shuffles the rows of each query.
 
     Use it for tools that break ties by input order: judgments often come sorted by grade, which would inflate their
@@ -134,7 +146,7 @@ def shuffled_within(offsets: NDArray[np.int64], seed: int = 0) -> NDArray[np.int
 
     Examples
     --------
-    >>> order = shuffled_within(np.array([0, 3, 5]))
+    >>> order = shuffle_within_queries(np.array([0, 3, 5]))
     >>> sorted(order[:3].tolist()), sorted(order[3:].tolist())
     ([0, 1, 2], [3, 4])
     """

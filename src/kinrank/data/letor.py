@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32
 from kinrank.data.letor_kernel import document_span, measure, parse, texts_at
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, ids_as_given, read_bytes, writing
+from kinrank.data.textfile import PathLike, atomic_writer, parse_ids, read_bytes
 from kinrank.errors import DataError, FileFormatError
 
 MAX_FEATURES = 1_000_000  # X is dense: a larger index is a broken line, not a feature
@@ -91,7 +91,7 @@ def write_letor(queries: QuerySet, path: PathLike) -> None:
     if documents is not None:
         _check_no_whitespace("document", documents)
     query_of_row = queries.query_of_row
-    with writing(path) as stream:
+    with atomic_writer(path) as stream:
         for start in range(0, queries.n_rows, _ROWS_PER_WRITE):
             rows = slice(start, start + _ROWS_PER_WRITE)
             lines = [
@@ -118,7 +118,7 @@ class _Rows:
     def query_set(self, text: NDArray[np.uint8]) -> QuerySet:
         documents = texts_at(text, self.doc_spans) if self.doc_spans.any() else None
         queries = QuerySet.from_arrays(self.X, self.y, qid=texts_at(text, self.qid_spans), doc_id=documents)
-        return queries.replace(qid=ids_as_given(queries.qid))
+        return queries.replace(qid=parse_ids(queries.qid))
 
 
 def _read_line(path: PathLike, raw: bytes, at: int, rows: _Rows, row: int) -> int:

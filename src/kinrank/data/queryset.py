@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float32, State
 from kinrank.data import folder_format
 from kinrank.data.columns import as_column, as_grades, as_ids
-from kinrank.data.grouping import Groups, group_rows, offsets_of, rows_of, sizes_of
+from kinrank.data.features import check_names, default_names
+from kinrank.data.grouping import Groups, check_offsets, group_rows, offsets_of, rows_of, sizes_of
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
@@ -74,27 +75,15 @@ class QuerySet:
     def __post_init__(self) -> None:
         if self.X.ndim != 2:
             raise DataError(f"X must have two dimensions, rows and features, got shape {self.X.shape}")
-        if len(self.offsets) != len(self.qid) + 1 or self.offsets[0] != 0 or self.offsets[-1] != len(self.X):
-            raise DataError(
-                f"offsets must run from 0 to the {len(self.X)} rows of X with one step per query, got "
-                f"{len(self.offsets)} offsets from {self.offsets[0]} to {self.offsets[-1]} for {len(self.qid)} queries"
-            )
-        if (self.offsets[1:] <= self.offsets[:-1]).any():
-            query = int(np.argmax(self.offsets[1:] <= self.offsets[:-1]))
-            raise DataError(f"offsets must ascend, but query {query} has no rows: drop empty queries")
+        check_offsets(self.offsets, len(self.qid), len(self.X))
         for name, values in (("y", self.y), ("doc_id", self.doc_id)):
             if values is not None and values.shape != (len(self.X),):
                 raise DataError(f"{name} must have one value per row of X ({len(self.X)}), got shape {values.shape}")
         for name, values in self.query_columns.items():
             if len(values) != len(self.qid):
                 raise DataError(f"column {name!r} must have one value per query ({len(self.qid)}), got {len(values)}")
-        names = self.feature_names or default_names(self.X.shape[1])
-        if len(names) != self.X.shape[1] or len(set(names)) != len(names):
-            raise DataError(
-                f"feature_names must be {self.X.shape[1]} different names, one per column of X, got {len(names)} "
-                f"names, {len(set(names))} of them different"
-            )
-        object.__setattr__(self, "feature_names", tuple(names))
+        names = check_names(self.feature_names or default_names(self.X.shape[1]), self.X.shape[1])
+        object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "query_columns", dict(self.query_columns))
 
     @classmethod
@@ -383,8 +372,3 @@ class QuerySet:
     def __repr__(self) -> str:
         judged = "not judged" if self.y is None else "judged"
         return f"QuerySet({len(self):,} queries, {self.n_rows:,} rows, {self.n_features:,} features, {judged})"
-
-
-def default_names(n_features: int) -> tuple[str, ...]:
-    """Return the default feature names: f1, f2, ..."""
-    return tuple(f"f{i}" for i in range(1, n_features + 1))

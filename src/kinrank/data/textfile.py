@@ -31,7 +31,7 @@ def open_bytes(path: PathLike, mode: Literal["rb", "wb"]) -> IO[bytes]:
 
 
 @contextmanager
-def writing(path: PathLike) -> Iterator[IO[bytes]]:
+def atomic_writer(path: PathLike) -> Iterator[IO[bytes]]:
     """Open for writing; a failure keeps the old file. Devices and pipes are written directly."""
     target = Path(path)
     if not target.parent.is_dir() or (target.exists() and not target.is_file()):
@@ -49,7 +49,7 @@ def writing(path: PathLike) -> Iterator[IO[bytes]]:
 
 def write_json(value: Any, path: PathLike, *, indent: int | None = None) -> None:
     """Write a value as JSON, atomically."""
-    with writing(path) as stream:
+    with atomic_writer(path) as stream:
         stream.write(json.dumps(value, indent=indent).encode() + b"\n")
 
 
@@ -64,12 +64,12 @@ def read_bytes(path: PathLike) -> bytes:
         ) from error
 
 
-def ids_as_given(texts: NDArray[np.str_]) -> NDArray[Any]:
+def parse_ids(texts: NDArray[np.str_]) -> NDArray[Any]:
     """Return ids as whole numbers if all are written as such, else as text.
 
     Examples
     --------
-    >>> ids_as_given(np.array(["10", "18"])).tolist(), ids_as_given(np.array(["10", "018"])).tolist()
+    >>> parse_ids(np.array(["10", "18"])).tolist(), parse_ids(np.array(["10", "018"])).tolist()
     ([10, 18], ['10', '018'])
     """
     try:

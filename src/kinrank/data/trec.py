@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, ids_as_given, read_bytes, writing
+from kinrank.data.textfile import PathLike, atomic_writer, parse_ids, read_bytes
 from kinrank.errors import DataError, FileFormatError
 
 QRELS_LINE = "query 0 document grade"
@@ -88,7 +88,7 @@ def read_qrels(path: PathLike) -> Qrels:
         for line, (query, _, doc, grade) in _lines(path, QRELS_LINE)
     ]
     queries, docs, grades = zip(*rows, strict=True)
-    return Qrels(ids_as_given(np.array(queries)), np.array(docs), np.array(grades, dtype=np.int64))
+    return Qrels(parse_ids(np.array(queries)), np.array(docs), np.array(grades, dtype=np.int64))
 
 
 def write_qrels(qrels: Qrels, path: PathLike) -> None:
@@ -111,9 +111,7 @@ def read_run(path: PathLike) -> Run:
             )
         )
     queries, docs, scores, ranks = zip(*rows, strict=True)
-    return Run(
-        ids_as_given(np.array(queries)), np.array(docs), np.array(scores), np.array(ranks, dtype=np.int64), tag=tag
-    )
+    return Run(parse_ids(np.array(queries)), np.array(docs), np.array(scores), np.array(ranks, dtype=np.int64), tag=tag)
 
 
 def write_run(run: Run, path: PathLike) -> None:
@@ -229,7 +227,7 @@ def _number(word: str) -> float:
 
 def _write(path: PathLike, lines: Iterable[str], layout: str) -> None:
     expected = len(layout.split())
-    with writing(path) as stream:
+    with atomic_writer(path) as stream:
         for line in lines:
             if len(line.split()) != expected:
                 raise DataError(f"{line!r} cannot be read back as {layout!r}: remove whitespace from ids and tags")

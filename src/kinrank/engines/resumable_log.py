@@ -16,7 +16,7 @@ from kinrank.data.folder_format import write_folder
 from kinrank.data.jobs import claim_folder
 from kinrank.data.parquet import read_parquet, write_parquet
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, write_json, writing
+from kinrank.data.textfile import PathLike, atomic_writer, write_json
 from kinrank.engines.logger import FeatureLogger, LogCounts
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError
@@ -118,7 +118,7 @@ class ResumableLog:
             return
         parts = (part.to_table() for part in self._parts())
         first = next(parts)
-        with writing(self.out) as stream, pq.ParquetWriter(stream, first.schema, compression="zstd") as writer:
+        with atomic_writer(self.out) as stream, pq.ParquetWriter(stream, first.schema, compression="zstd") as writer:
             writer.write_table(first)
             for part in parts:
                 writer.write_table(part)

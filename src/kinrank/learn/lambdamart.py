@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinrank.data.grouping import shuffled_within
+from kinrank.data.grouping import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.learn.base import Learner, check_query_weight
@@ -66,7 +66,7 @@ class LambdaMART(BoosterMixin, Learner):
         validation_rows = None
         if validation is not None:
             # LightGBM's NDCG keeps tied rows in their given order, and rows are often sorted by grade.
-            rows = shuffled_within(validation.offsets)
+            rows = shuffle_within_queries(validation.offsets)
             validation_rows = {
                 "data": validation.X[rows],
                 "label": validation.grades[rows],

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kinrank.data.queryset import QuerySet, default_names
+from kinrank.data.features import default_names
+from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, QueryTexts, align_texts
 from kinrank.data.vectors import VECTORS, QueryVectors, align_vectors
 from kinrank.errors import DataError

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float64
-from kinrank.data.grouping import shuffled_within
+from kinrank.data.grouping import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
@@ -144,7 +144,7 @@ class Peer(BaseEstimator):
 
 def _without_order(queries: QuerySet) -> QuerySet:
     """The same judgments, rows of each query shuffled: the libraries' NDCG leaves ties as the rows lie."""
-    rows = shuffled_within(queries.offsets)
+    rows = shuffle_within_queries(queries.offsets)
     return QuerySet(
         queries.X[rows],
         queries.grades[rows],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kinrank.data.textfile import writing
+from kinrank.data.textfile import atomic_writer
 from kinrank.study.comparison import Comparison
 from kinrank.study.report.collect import collect
 from kinrank.study.report.contents import Report
@@ -57,6 +57,6 @@ def write_page(path: str | os.PathLike[str], report: Report) -> int:
     """Write the page of report, whole or not at all; answers how many bytes it has."""
     # A name may hold what UTF-8 cannot say, half of a pair of surrogates.
     page = render(report).encode("utf-8", "replace")
-    with writing(path) as stream:
+    with atomic_writer(path) as stream:
         stream.write(page)
     return len(page)
