@@ -51,8 +51,7 @@ def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str)
     columns = _columns(table)
     if qid not in columns:
         raise DataError(
-            f"no column {qid!r} for the query ids among {list(columns)}: pass qid=, the name of that column, or "
-            "rename it (kinrank convert --qid NAME does)"
+            f"no column {qid!r} for the query ids among {list(columns)}: pass the name of that column as qid="
         )
     _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id) if name in columns}
