@@ -97,9 +97,9 @@ def _knn() -> type[KnnRanker]:
 
 
 def _template(queries: QuerySet, settings: dict[str, object]) -> KnnRanker:
-    from kinrank.study.headroom import default_ranker
+    from kinrank.rankers.knn.ranker import KnnRanker
 
-    ranker: KnnRanker = default_ranker(queries).set_params(**settings)
+    ranker: KnnRanker = KnnRanker().set_params(**settings)
     return ranker
 
 

@@ -9,12 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
+from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
 
 QueryTexts = Mapping[Any, str] | Sequence[str] | NDArray[Any]
 
 TEXT = "text"
 """The query column that holds them."""
+
+
+def has_text(queries: QuerySet) -> bool:
+    """Return whether queries can be described by their text: they have texts, or vectors already."""
+    return TEXT in queries.query_columns or VECTORS in queries.query_columns
 
 
 def align_texts(queries: QuerySet, query_text: QueryTexts) -> NDArray[np.str_]:

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries, groups_of
 from kinrank.data.trec import run_from_scores
-from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
 from kinrank.rankers.knn.ranker import KnnRanker
@@ -122,7 +121,7 @@ def headroom(
     test
         Judged queries to test on. Without them `queries` are cut into folds, and every query is tested once.
     ranker
-        How queries are described and features prepared; `default_ranker` where not given. Its k and prior are chosen.
+        How queries are described and features prepared; `KnnRanker()` by default. Its k and prior are chosen.
     folds
         How many folds there are.
     group
@@ -150,18 +149,13 @@ def headroom(
     >>> found.advice.verdict
     'gain'
     """
-    template = ranker or default_ranker(queries)
+    template = ranker or KnnRanker()
     cut, parts = [], []
     for fold in checked_folds(queries, test, folds=folds, group=group, leaks=leaks, seed=seed):
         parts.append(_Study(template, measure, group, seed).part(fold, candidates))
         cut.append(fold)
         advance(1)
     return _gather(PooledQueries.of(cut, queries if test is None else test), cut, parts, min_gain)
-
-
-def default_ranker(queries: QuerySet) -> KnnRanker:
-    """The ranker with a description that these queries allow: by text as well, where there is a column ``vector``."""
-    return KnnRanker(describe="summaries+text" if VECTORS in queries.query_columns else "summaries")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import has_text
 from kinrank.describe import Describer
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.knn.ranker import KnnRanker
@@ -49,7 +49,7 @@ def _space(optuna: Any, queries: QuerySet, reference: str | int | None) -> Itera
     floats = optuna.distributions.FloatDistribution
     blocks = ["mean", "std", "max", "size"]
     blocks += ["predictors"] if reference is not None else []
-    blocks += ["text"] if VECTORS in queries.query_columns else []
+    blocks += ["text"] if has_text(queries) else []
     for block in blocks:
         yield f"block {block}", floats(0.1, 8.0, log=True)
     yield "penalty", floats(0.001, 0.1, log=True)

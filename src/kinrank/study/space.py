@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import has_text
 from kinrank.describe import Describer
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
@@ -102,7 +102,7 @@ def first_candidates(
 
 def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, int | None]]:
     """Blocks and components of the descriptions that the queries allow."""
-    if VECTORS in queries.query_columns:
+    if has_text(queries):
         yield "summaries+text", None
         yield {"summaries": 1.0, "text": 4.0}, None
         yield "summaries+text", 46
