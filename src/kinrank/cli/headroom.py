@@ -16,7 +16,6 @@ from kinrank.data.source import FORMATS
 from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
-    from kinrank.data.queryset import QuerySet
     from kinrank.rankers.knn.ranker import KnnRanker
     from kinrank.study.headroom import Headroom
 
@@ -71,7 +70,7 @@ def headroom(
         found = study(
             queries,
             tests,
-            ranker=_template(queries, chosen),
+            ranker=_template(chosen),
             folds=folds,
             group=group,
             measure=wanted,
@@ -96,7 +95,7 @@ def _knn() -> type[KnnRanker]:
     return KnnRanker
 
 
-def _template(queries: QuerySet, settings: dict[str, object]) -> KnnRanker:
+def _template(settings: dict[str, object]) -> KnnRanker:
     from kinrank.rankers.knn.ranker import KnnRanker
 
     ranker: KnnRanker = KnnRanker().set_params(**settings)
