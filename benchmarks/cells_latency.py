@@ -1,12 +1,12 @@
 """Learning and ranking with cells costs at most 1.3 times as much at 10^7 judged queries as at 10^4.
 
-One query of 100 candidates at a time, 46 features, one thread, through ``KnnRanker.predict``: 1,000 cells for every
-number m of judged queries, k = m / 25, so that 40 cells are learned from. Calls of all sizes take turns on the same
-queries. The statistics of m > 10^4 queries are made cell by cell: what a local model costs depends on how many numbers
-there are, not on what they say. Beside them exact KNN at 10^4 (k = 400), and 65,536 cells at 10^7, found by a scan of
-their centers and by FAISS's IVF, with the share of the nearest cells that IVF finds. Resident memory is that of a
-process that loads the model and ranks with it, less that of one that does not: its own, and pages of the model's files,
-which the system takes back at will.
+``CellRanker.predict`` ranks one query at a time, with 100 candidates and 46 features, on one thread. There are 1,000
+cells for every number m of judged queries, and k = m / 25, so that a model is learned from 40 cells. Calls of all sizes
+take turns on the same queries. The statistics of m > 10^4 queries are generated per cell: the cost of a local model
+depends on the size of the arrays, not on their values. For comparison: exact KNN at 10^4 (k = 400), and 65,536 cells at
+10^7, found by a scan of their centers and by FAISS's IVF, with the share of the nearest cells that IVF finds. Memory is
+that of a process that loads the model and ranks with it, minus that of one that does not: private memory, and mapped
+pages of the model folder, which the operating system can reclaim.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.common import interleaved, log_progress
-from benchmarks.knn_latency import world
+from benchmarks.knn_latency import random_queries
 from kinrank import CellRanker, KnnRanker, QuerySet, load
 from kinrank.neighbors.cells import CellTree
+from kinrank.rankers import Ranker
 from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import CellPlan
 
@@ -35,9 +36,9 @@ SCAN, IVF = "exact", "faiss-ivf"
 
 
 def run() -> dict[str, object]:
-    """Milliseconds and megabytes of every size."""
+    """Return milliseconds and megabytes for every size."""
     with threadpool_limits(limits=1), tempfile.TemporaryDirectory() as folder:
-        judged = world(SMALLEST, 40, FEATURES, 0)
+        judged = random_queries(SMALLEST, 40, FEATURES, 0)
         exact = KnnRanker(400, describe="mean", reference=0).fit(judged)
         rankers = {f"exact KNN, m = {SMALLEST:,}": exact}
         small = CellRanker(n_cells=CELLS, describe="mean", reference=0).fit(judged)
@@ -45,19 +46,19 @@ def run() -> dict[str, object]:
             rankers[f"{CELLS:,} cells, m = {m:,}"] = generated(small, m, CELLS)
         for index in (SCAN, IVF):
             rankers[many(index)] = generated(small, SIZES[-1], MANY, index)
-        found = share_found(rankers[many(SCAN)], rankers[many(IVF)], world(QUERIES, CANDIDATES, FEATURES, 1))
+        found = share_found(rankers[many(SCAN)], rankers[many(IVF)], random_queries(QUERIES, CANDIDATES, FEATURES, 1))
         paths = {name: Path(folder) / str(number) for number, name in enumerate(rankers)}
         for name, ranker in rankers.items():
             ranker.save(paths[name])
-        log_progress("models written")
-        queries = world(QUERIES, CANDIDATES, FEATURES, 1)
+        log_progress("wrote the models")
+        queries = random_queries(QUERIES, CANDIDATES, FEATURES, 1)
         times = measure({name: load(path) for name, path in paths.items()}, queries)
         memory = {name: resident_mb(path) for name, path in paths.items()}
     figures = {
         name: {
             "median ms": round(float(np.median(each)), 3),
             "p99 ms": round(float(np.quantile(each, 0.99)), 3),
-            "own MB": memory[name][0],
+            "private MB": memory[name][0],
             "mapped MB": memory[name][1],
         }
         for name, each in times.items()
@@ -72,20 +73,20 @@ def run() -> dict[str, object]:
 
 
 def many(index: str) -> str:
-    """What the ranker of very many cells is called."""
+    """Return the name of the ranker with very many cells."""
     return f"{MANY:,} cells, m = {SIZES[-1]:,}, {index}"
 
 
-def share_found(scan: KnnRanker, ivf: KnnRanker, queries: QuerySet) -> float:
-    """Of the cells whose centers are nearest, the share that an approximate index finds."""
+def share_found(scan: CellRanker, ivf: CellRanker, queries: QuerySet) -> float:
+    """Return the share of the nearest cells that an approximate index finds."""
     points = scan.describer_.transform(queries)
     (_, nearest), (_, found) = (ranker.index_.query(points, LEARNED_FROM) for ranker in (scan, ivf))
     shared = [len(np.intersect1d(*both)) for both in zip(nearest, found, strict=True)]
     return float(np.mean(shared)) / LEARNED_FROM
 
 
-def generated(small: KnnRanker, m: int, n_cells: int, index: str = "auto") -> KnnRanker:
-    """A ranker of m judged queries in so many cells, its sums drawn from those of a small one."""
+def generated(small: CellRanker, m: int, n_cells: int, index: str = "auto") -> CellRanker:
+    """Return a ranker of m judged queries in `n_cells` cells, with sums drawn from those of a small one."""
     rng = np.random.default_rng(m)
     tree = small.tree_
     drawn = np.arange(n_cells) if n_cells == len(tree) else rng.integers(len(tree), size=n_cells)
@@ -103,14 +104,14 @@ def generated(small: KnnRanker, m: int, n_cells: int, index: str = "auto") -> Kn
         memory.statistics.moment[cell] = factor * known.statistics.moment[source]
     memory.statistics.pairs[:] = factor * known.pairs[drawn]
     memory.counts[:] = factor * known.counts[drawn]
-    changed = {"cells": n_cells, "n_neighbors": m * LEARNED_FROM // n_cells, "index": index}
-    ranker = KnnRanker(**{**small.get_params(deep=False), **changed})
+    changed = {"n_cells": n_cells, "n_neighbors": m * LEARNED_FROM // n_cells, "index": index}
+    ranker = CellRanker(**{**small.get_params(deep=False), **changed})
     ranker.n_features_in_, ranker.feature_names_ = small.n_features_in_, small.feature_names_
     return ranker.set_cells(CellPlan(plan.learner, plan.preparer, plan.describer, tree, plan.usual_distances), memory)
 
 
-def measure(rankers: dict[str, KnnRanker], queries: QuerySet) -> dict[str, np.ndarray]:
-    """Milliseconds of each ranker for each query, in turns."""
+def measure(rankers: dict[str, Ranker], queries: QuerySet) -> dict[str, np.ndarray]:
+    """Return milliseconds of each ranker for each query, measured in turns."""
     seconds: dict[str, list[float]] = {name: [] for name in rankers}
     for query in queries:
         calls = {name: lambda r=ranker, X=query.X: r.predict(X) for name, ranker in rankers.items()}
@@ -120,7 +121,7 @@ def measure(rankers: dict[str, KnnRanker], queries: QuerySet) -> dict[str, np.nd
 
 
 def resident_mb(model: Path) -> tuple[float, float]:
-    """What a process that has loaded the model and ranked 100 queries holds beyond one that has not: own, mapped."""
+    """Return the private and mapped memory of a process with the model, minus those of one without it."""
     both = []
     for path in ("", str(model)):
         done = subprocess.run(
@@ -131,16 +132,16 @@ def resident_mb(model: Path) -> tuple[float, float]:
             cwd=Path(__file__).parents[1],
         )
         both.append(json.loads(done.stdout))
-    own, mapped = (round(after - before, 1) for before, after in zip(*both, strict=True))
-    return own, mapped
+    private, mapped = (round(after - before, 1) for before, after in zip(*both, strict=True))
+    return private, mapped
 
 
 _PROCESS = """
 import sys
-from benchmarks.knn_latency import world
-from kinrank import KnnRanker, load
-queries = world(100, 100, 46, 1)
-# Compiled loops are no part of a model.
+from benchmarks.knn_latency import random_queries
+from kinrank import CellRanker, load
+queries = random_queries(100, 100, 46, 1)
+# Load compiled code, which is not part of the model.
 CellRanker(10, describe="mean", reference=0, n_cells=5).fit(queries).predict(queries.X[:100])
 if sys.argv[1]:
     ranker = load(sys.argv[1])

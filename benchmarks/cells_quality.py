@@ -1,9 +1,9 @@
-"""Cells lose at most 0.001 NDCG@10 against exact KNN Online, with a tenth as many cells as judged queries.
+"""Cells lose at most 0.001 NDCG@10 compared with exact KNN Online, with a tenth as many cells as judged queries.
 
-MSRD (11,341 training queries, the settings that `knn_msrd` chose on validation) and generated intents (10,000, 46
-features): every number of cells is fitted on five orders of the training queries, since the first centers of k-means
-depend on the order. At the same k, kernel and prior as exact KNN; nothing is chosen on the test queries. Last, the
-number of cells and k are chosen on validation queries as a user would (`choose_cells`).
+The data are MSRD (11,341 training queries, with the settings that `knn_msrd` chose on validation) and generated intents
+(10,000 queries, 46 features). Every number of cells is fitted on five orders of the training queries, since the initial
+centers of k-means depend on the order. k, kernel and prior are those of exact KNN; nothing is chosen on the test
+queries. Finally, the number of cells and k are chosen on validation queries (`choose_cells`).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ MEASURE = NDCG @ 10
 
 
 def run() -> dict[str, object]:
-    """Both worlds."""
+    """Measure both collections."""
     movies = msrd()
-    by_text = Describer("summaries+text", reference="bm25_all", n_components=46)
+    describer = Describer("summaries+text", reference="bm25_all", n_components=46)
     intents = make_intents(10_000, 3_000, n_features=46, n_docs=40, spread=0.5, seed=1)
     return {
         "MSRD": compare(
-            KnnRanker(400, describe=by_text, neighbor_weights="gaussian", prior="global", prior_strength=0.1),
+            KnnRanker(400, describe=describer, neighbor_weights="gaussian", prior="global", prior_strength=0.1),
             movies["train"],
             movies["vali"],
             movies["test"],
@@ -47,7 +47,7 @@ def run() -> dict[str, object]:
 
 
 def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) -> dict[str, Any]:
-    """Exact KNN, Single, and cells in every number."""
+    """Measure exact KNN, Single, and every number of cells."""
     exact = per_query(ranker.fit(train), test)
     single = per_query(SingleRanker("rankrls").fit(train), test)
     figures: dict[str, Any] = {
@@ -59,25 +59,25 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
     orders = [np.random.default_rng(seed).permutation(len(train)) for seed in range(ORDERS)]
     for share in SHARES:
         n_cells = len(train) // share
-        found = [per_query(alike(ranker, CellRanker, n_cells=n_cells).fit(train[order]), test) for order in orders]
+        found = [per_query(with_class(ranker, CellRanker, n_cells=n_cells).fit(train[order]), test) for order in orders]
         mean = np.mean(found, axis=0)
         paired = compare_paired(mean, exact)
         figures["cells"][n_cells] = {
             "NDCG@10": round(float(mean.mean()), 4),
-            "against exact": round(paired.mean_difference, 4),
+            "minus exact": round(paired.mean_difference, 4),
             "95%": [round(limit, 4) for limit in paired.interval],
             "each order": [round(float((each - exact).mean()), 4) for each in found],
         }
         log_progress(f"{n_cells} cells: {figures['cells'][n_cells]}")
     chosen = choose_cells(
-        alike(ranker, CellRanker, neighbor_weights="uniform"),
+        with_class(ranker, CellRanker, neighbor_weights="uniform"),
         train,
         vali,
         [len(train) // share for share in SHARES],
         NEIGHBORS,
     )
     quality = per_query(chosen.ranker, test)
-    exact = per_query(alike(chosen.ranker, KnnRanker).fit(train), test)
+    exact = per_query(with_class(chosen.ranker, KnnRanker).fit(train), test)
     figures["chosen on validation"] = {
         "cells": chosen.n_cells,
         "k": chosen.ranker.n_neighbors,
@@ -87,7 +87,7 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
     return figures
 
 
-def alike(ranker: Ranker, cls: type[Ranker], **settings: object) -> Ranker:
+def with_class(ranker: Ranker, cls: type[Ranker], **settings: object) -> Ranker:
     """Return a ranker of another class with the settings that both have, some of them changed."""
     known = cls().get_params(deep=False)
     shared = {name: value for name, value in ranker.get_params(deep=False).items() if name in known}
@@ -95,5 +95,5 @@ def alike(ranker: Ranker, cls: type[Ranker], **settings: object) -> Ranker:
 
 
 def per_query(ranker: Ranker, queries: QuerySet) -> np.ndarray:
-    """NDCG@10 of each query."""
+    """Return NDCG@10 of each query."""
     return MEASURE.per_query(ranker.predict(queries), queries.grades, queries.offsets)

@@ -1,7 +1,7 @@
-"""What each part of a query's description pays on MSRD: KNN Online against Single, validation and test side by side.
+"""The gain of each description block on MSRD: KNN Online compared with Single, on validation and test queries.
 
-RankRLS, k = 400 and λ = 0.01 for every row, reference ``bm25_all``; nothing is chosen here. The default weights of
-blocks and the settings of the metrics were chosen on the validation queries, so that column flatters.
+All rows use RankRLS, k = 400, λ = 0.01 and the reference ``bm25_all``; nothing is chosen here. The default block
+weights and the metric settings were chosen on the validation queries, so that column is optimistic.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DESCRIPTIONS: dict[str, dict[str, object]] = {
 
 
 def run() -> dict[str, object]:
-    """Gain over Single of each description."""
+    """Return the gain over Single of each description."""
     parts = msrd()
     single = SingleRanker("rankrls").fit(parts["train"])
     baseline = {part: per_query(single, parts[part]) for part in ("vali", "test")}

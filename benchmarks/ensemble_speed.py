@@ -1,10 +1,11 @@
-"""SSER (γ = 0.5) ranks 150 documents by 25 rankers in under 5 ms a query, whether 63 or 10,000 queries were judged.
+"""SSER (γ = 0.5) ranks 150 documents with 25 rankers in under 5 ms per query, with 63 to 10,000 judged queries.
 
-The baseline is the same quadratic program given to a general solver, Clarabel, from nothing for every query, as the
-paper does with MATLAB's (7.5 s a query with 63 judged queries, in 2008). Ours is the whole of `predict` for one query:
-scores normalized, graph built, program solved, documents scored; the baseline's time is the program alone. The queries
-are generated: grades depend on a hidden quality that each ranker sees more or less well, differently in each query.
-γ = 10 is measured beside the paper's 0.5, as a query whose weights are far from the shared ones takes longer.
+The baseline solves the same quadratic program with a general solver, Clarabel, from scratch for every query, as the
+paper does with MATLAB's (7.5 s per query with 63 judged queries, in 2008). Our time covers all of `predict` for one
+query: normalizing scores, building the graph, solving the program and scoring documents; the baseline's time is the
+program alone. The queries are generated: grades depend on a hidden quality that each ranker observes with different
+noise in each query. γ = 10 is measured as well as the paper's 0.5, because a query whose weights are far from the
+shared ones takes longer.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ N_NEW = 20
 
 
 def run() -> dict[str, object]:
-    """Seconds to fit, milliseconds a query, and the baseline's, by the number of judged queries."""
+    """Return seconds to fit and milliseconds per query, ours and the baseline's, by number of judged queries."""
     figures: dict[str, object] = {}
     for n_queries in JUDGED:
-        train, new = world(n_queries, seed=0), world(N_NEW, seed=1)
+        train, new = generated(n_queries, seed=0), generated(N_NEW, seed=1)
         EnsembleRanker().fit(train[:10])
         for gamma in GAMMAS:
             ranker = EnsembleRanker(gamma)
@@ -46,8 +47,8 @@ def run() -> dict[str, object]:
     return figures
 
 
-def world(n_queries: int, seed: int) -> QuerySet:
-    """Queries whose documents have a hidden quality that every ranker sees in its own way."""
+def generated(n_queries: int, seed: int) -> QuerySet:
+    """Return queries whose documents have a hidden quality that every ranker observes differently."""
     rng = np.random.default_rng(seed)
     rows = n_queries * N_DOCUMENTS
     quality = rng.standard_normal((rows, 1), dtype=np.float32)
@@ -59,7 +60,7 @@ def world(n_queries: int, seed: int) -> QuerySet:
 
 
 def _per_query(ranker: EnsembleRanker, new: QuerySet) -> dict[str, float]:
-    """Ours and the baseline in turns over the new queries, and by how much their minima differ."""
+    """Time ours and the baseline in turns on the new queries, and compare their minima."""
     ours, theirs = itertools.cycle(new), itertools.cycle([_matrix(ranker, query) for query in new])
     seconds = medians(
         interleaved(
@@ -83,13 +84,13 @@ def _per_query(ranker: EnsembleRanker, new: QuerySet) -> dict[str, float]:
 
 
 def _matrix(ranker: EnsembleRanker, query: QuerySet) -> np.ndarray:
-    """I + γ G'LG of one query."""
+    """Return I + γ G'LG of one query."""
     scores, _ = normalize(query.X.astype(np.float64) * ranker.sign_, query.offsets, "minmax")
     return np.eye(N_RANKERS) + ranker.gamma * smoothness(scores, ranker.n_neighbors)
 
 
 def clarabel_minimum(Q: np.ndarray, B: np.ndarray, C: float) -> np.ndarray:
-    """The weights of Eq. 10 by a general solver, over (w, ξ)."""
+    """Return the weights of Eq. 10 from a general solver, over (w, ξ)."""
     n, m = B.shape
     P = sparse.block_diag([sparse.csc_matrix(np.triu(Q)), sparse.csc_matrix((n, n))], format="csc")
     # Cone form A x + s = b, s ≥ 0: margins, then ξ ≥ 0 and w ≥ 0.
@@ -105,5 +106,5 @@ def clarabel_minimum(Q: np.ndarray, B: np.ndarray, C: float) -> np.ndarray:
 
 
 def objective(w: np.ndarray, Q: np.ndarray, ranker: EnsembleRanker) -> float:
-    """½ w'Qw + C Σ ξ."""
+    """Return ½ w'Qw + C Σ ξ."""
     return float(0.5 * w @ Q @ w + ranker.C * np.maximum(0.0, 1.0 - ranker.agreement_ @ w).sum())

@@ -1,11 +1,12 @@
-"""Training on Ray costs at most 1.2 times the bare loop, two workers reach 0.85 of a bare fork pool, growth is linear.
+"""Training on Ray takes at most 1.2 times a plain loop; two workers reach 0.85 of a process pool; growth is linear.
 
-10^6 generated queries x 40 documents x 46 features, 7.5 GB of Parquet in a temporary folder (deleted afterwards; needs
-12 GB free), 1,024 cells, blocks of 400,000 rows, on a Ray cluster of this machine's cores. The same plan and the same
-blocks for all: a bare loop in this process (read, sum, add), Ray with one worker (the sum of its workers' seconds), a
-bare fork pool of two, and Ray with two workers; the last two by the clock. At 10^5 queries all four take turns three
-times, at 10^6 once. Then `kinrank.scale.train` as a user calls it at both sizes, and its exponent; and the bytes of the
-model from Ray against those from one process. Quiet, on two cores, about 12 minutes; ``--size small`` is a tenth of it.
+The data are 10^6 generated queries with 40 documents and 46 features, 7.5 GB of Parquet in a temporary folder (deleted
+afterwards; needs 12 GB of free space). There are 1,024 cells and blocks of 400,000 rows, on a Ray cluster of this
+machine's cores. Four ways compute the same blocks with the same plan: a plain loop in this process (read, sum, add),
+Ray with one worker (the time of its tasks), a plain pool of two processes, and Ray with two workers (both in wall-clock
+time). At 10^5 queries all four take turns three times, at 10^6 once. Then `kinrank.scale.train` is timed at both sizes,
+and the bytes of the model from Ray are compared with those from one process. Takes about 12 minutes on two idle cores;
+``--size small`` takes a tenth of that.
 """
 
 from __future__ import annotations
@@ -44,48 +45,48 @@ RANKER = CellRanker(400, n_cells=CELLS, describe="summaries", reference=0)
 
 
 def run(size: str = "full") -> dict[str, object]:
-    """All four ways at both sizes, and the whole of `train`."""
+    """Measure all four ways at both sizes, and all of `train`."""
     small, large = (100_000, 1_000_000) if size == "full" else (20_000, 100_000)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if shutil.disk_usage(folder).free < 12e3 * large:
-            raise SystemExit(f"{folder}: less than {12e-6 * large:.0f} GB free; set TMPDIR to a larger disk")
+            raise SystemExit(f"{folder}: less than {12e-6 * large:.0f} GB free: set TMPDIR to a larger disk")
         generate(folder / "large", large)
         (folder / "small").mkdir()
         for file in sorted((folder / "large").iterdir())[: small // QUERIES_PER_FILE]:
             (folder / "small" / file.name).symlink_to(file)
         figures: dict[str, object] = {"queries": large, "documents": DOCS, "features": FEATURES, "cells": CELLS}
-        figures["a block"] = stages(folder / "small")
-        of_small, of_large = four_ways(folder / "small", folder, 3), four_ways(folder / "large", folder, 1)
-        figures |= {f"{small:,} queries": of_small, f"{large:,} queries": of_large}
-        figures["exponent of one worker's seconds"] = exponent(
-            *(statistics.median(each["seconds"]["Ray, one worker, its seconds"]) for each in (of_small, of_large)),
+        figures["one block"] = stages(folder / "small")
+        small_figures, large_figures = four_ways(folder / "small", folder, 3), four_ways(folder / "large", folder, 1)
+        figures |= {f"{small:,} queries": small_figures, f"{large:,} queries": large_figures}
+        figures["exponent of one worker's time"] = exponent(
+            *(statistics.median(each["seconds"]["Ray, one worker"]) for each in (small_figures, large_figures)),
             large / small,
         )
-        figures["train"] = whole(folder, small, large)
+        figures["train"] = time_train(folder, small, large)
     return figures
 
 
 def exponent(small: float, large: float, growth: float) -> float:
-    """How seconds grow with the data: 1 for in proportion."""
+    """Return the exponent with which time grows with the data; 1 is linear."""
     return round(math.log(large / small) / math.log(growth), 3)
 
 
 def generate(folder: Path, n_queries: int) -> None:
-    """Queries of three intents, each with weights of its own; the mean of a query's features says which."""
+    """Write queries of three intents with different weights; the mean of a query's features reveals its intent."""
     folder.mkdir()
     shared = np.random.default_rng(0)
-    wanted = shared.standard_normal((INTENTS, FEATURES)).astype(np.float32)
-    places = 0.5 * shared.standard_normal((INTENTS, FEATURES)).astype(np.float32)
+    weights = shared.standard_normal((INTENTS, FEATURES)).astype(np.float32)
+    means = 0.5 * shared.standard_normal((INTENTS, FEATURES)).astype(np.float32)
     names = ["qid", "y", *(f"f{column}" for column in range(1, FEATURES + 1))]
     for number in range(n_queries // QUERIES_PER_FILE):
         rng = np.random.default_rng([1, number])
         rows = QUERIES_PER_FILE * DOCS
         intent = np.repeat(rng.integers(INTENTS, size=QUERIES_PER_FILE), DOCS)
-        X = rng.standard_normal((FEATURES, rows), dtype=np.float32)  # by column, as Parquet wants it
-        score = np.einsum("fr,rf->r", X, wanted[intent]) + 3 * rng.standard_normal(rows, dtype=np.float32)
+        X = rng.standard_normal((FEATURES, rows), dtype=np.float32)  # by column, as in Parquet
+        score = np.einsum("fr,rf->r", X, weights[intent]) + 3 * rng.standard_normal(rows, dtype=np.float32)
         y = np.digitize(score, [5.0, 10.0]).astype(np.float32)
-        X += places.T[:, intent]
+        X += means.T[:, intent]
         qid = np.repeat(np.arange(QUERIES_PER_FILE) + number * QUERIES_PER_FILE, DOCS)
         table = pa.table([pa.array(qid), pa.array(y), *map(pa.array, X)], names=names)
         pq.write_table(
@@ -100,17 +101,17 @@ def generate(folder: Path, n_queries: int) -> None:
 
 
 def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
-    """Seconds of the bare loop, of Ray's one worker, of a fork pool of two and of Ray with two workers, in turns."""
+    """Time the plain loop, Ray with one worker, a pool of two processes and Ray with two workers, in turns."""
     blocks = open_blocks(data, None, CELLS)
     if not isinstance(blocks, ParquetBlocks):
-        raise TypeError("the data are Parquet")
+        raise TypeError(f"expected Parquet data, got {type(blocks).__name__}")
     plan = RANKER.plan_cells(blocks, Serial())
-    log_progress(f"{data.name}: {len(blocks)} blocks, plan settled")
-    batches: list[TrainingProgress] = []
+    log_progress(f"{data.name}: {len(blocks)} blocks, plan ready")
+    reports: list[TrainingProgress] = []
 
     def on_ray(workers: int) -> tuple[float, float]:
         with cluster(workers) as executor:
-            list(executor.map_unordered(math.sqrt, range(workers)))  # workers are there
+            list(executor.map_unordered(math.sqrt, range(workers)))  # starts the workers
             warm = SumTree(plan, open_blocks(data, None, CELLS), JobFolder(folder / "warm", {}))
             list(executor.map_unordered(_Warm(warm), range(2 * workers)))
             tree = SumTree(plan, blocks, JobFolder(folder / "job", {}))
@@ -120,17 +121,17 @@ def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
             elapsed = time.perf_counter() - start
             for job in ("warm", "job"):
                 shutil.rmtree(folder / job)
-            batches.extend(done)
-            return elapsed, sum(batch.seconds for batch in done)
+            reports.extend(done)
+            return elapsed, sum(report.seconds for report in done)
 
     ways: dict[str, Callable[[], float]] = {
-        "bare loop": lambda: bare_loop(plan, blocks),
-        "Ray, one worker, its seconds": lambda: on_ray(1)[1],
-        "bare fork pool of two": lambda: fork_pool(pool, plan, blocks),
+        "plain loop": lambda: plain_loop(plan, blocks),
+        "Ray, one worker": lambda: on_ray(1)[1],
+        "pool of two processes": lambda: process_pool(pool, plan, blocks),
         "Ray, two workers": lambda: on_ray(2)[0],
     }
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    with forked_pair(plan, blocks) as pool:
+    with two_processes(plan, blocks) as pool:
         for _ in range(repeats):
             for name, way in ways.items():
                 seconds[name].append(way())
@@ -138,16 +139,18 @@ def four_ways(data: Path, folder: Path, repeats: int) -> dict[str, Any]:
     median = {name: statistics.median(each) for name, each in seconds.items()}
     return {
         "seconds": {name: [round(value, 1) for value in each] for name, each in seconds.items()},
-        "worker time against the bare loop": round(median["Ray, one worker, its seconds"] / median["bare loop"], 3),
-        "speed against the fork pool": round(median["bare fork pool of two"] / median["Ray, two workers"], 3),
-        "fork pool's own speed-up": round(median["bare loop"] / median["bare fork pool of two"], 2),
-        "batch seconds, median": round(statistics.median(b.seconds for b in batches if b.level == 0), 2),
-        "peak MB of a worker": round(max(batch.peak_mb for batch in batches)),
+        "worker time / plain loop": round(median["Ray, one worker"] / median["plain loop"], 3),
+        "speed / pool": round(median["pool of two processes"] / median["Ray, two workers"], 3),
+        "speed of the pool / plain loop": round(median["plain loop"] / median["pool of two processes"], 2),
+        "seconds per block, median": round(
+            statistics.median(report.seconds for report in reports if report.level == 0), 2
+        ),
+        "peak MB of a worker": round(max(report.peak_mb for report in reports)),
     }
 
 
 class _Warm:
-    """One block, so that what is compiled is loaded before the clock runs."""
+    """Computes one block, so that compiled code is loaded before timing."""
 
     def __init__(self, tree: SumTree) -> None:
         self.tree = tree
@@ -156,8 +159,8 @@ class _Warm:
         self.tree.make(0, 0)
 
 
-def bare_loop(plan: CellPlan, blocks: ParquetBlocks) -> float:
-    """Read, sum and add in this process."""
+def plain_loop(plan: CellPlan, blocks: ParquetBlocks) -> float:
+    """Return the seconds to read, sum and add in this process."""
     start = time.perf_counter()
     total = CellStatistics.empty(plan.learner, len(plan.tree), FEATURES)
     for block in range(len(blocks)):
@@ -166,15 +169,15 @@ def bare_loop(plan: CellPlan, blocks: ParquetBlocks) -> float:
 
 
 @contextmanager
-def forked_pair(plan: CellPlan, blocks: ParquetBlocks) -> Iterator[Pool]:
-    """Two processes, warm before the clock runs as Ray's are; forked from a server without Ray's threads and locks."""
-    with multiprocessing.get_context("forkserver").Pool(2, _give, (plan, blocks)) as pool:
+def two_processes(plan: CellPlan, blocks: ParquetBlocks) -> Iterator[Pool]:
+    """Start two warm processes, forked from a server that has none of Ray's threads and locks."""
+    with multiprocessing.get_context("forkserver").Pool(2, _share, (plan, blocks)) as pool:
         pool.map(_sum_block, [0] * 4, chunksize=1)
         yield pool
 
 
-def fork_pool(pool: Pool, plan: CellPlan, blocks: ParquetBlocks) -> float:
-    """The same by two forked processes; sums come back through a pipe."""
+def process_pool(pool: Pool, plan: CellPlan, blocks: ParquetBlocks) -> float:
+    """Return the seconds of two processes, which send sums back through a pipe."""
     start = time.perf_counter()
     total = CellStatistics.empty(plan.learner, len(plan.tree), FEATURES)
     for packed in pool.imap_unordered(_sum_block, range(len(blocks))):
@@ -182,23 +185,23 @@ def fork_pool(pool: Pool, plan: CellPlan, blocks: ParquetBlocks) -> float:
     return time.perf_counter() - start
 
 
-_given: dict[str, Any] = {}
+_shared: dict[str, Any] = {}
 
 
-def _give(plan: CellPlan, blocks: ParquetBlocks) -> None:
-    _given.update(plan=plan, blocks=blocks)
+def _share(plan: CellPlan, blocks: ParquetBlocks) -> None:
+    _shared.update(plan=plan, blocks=blocks)
 
 
 def _sum_block(block: int) -> dict[str, np.ndarray]:
-    return _given["plan"].sums(_given["blocks"].read(block)).pack()
+    return _shared["plan"].sums(_shared["blocks"].read(block)).pack()
 
 
 @contextmanager
 def cluster(workers: int) -> Iterator[RayCluster]:
-    """A Ray cluster of so many cores of this machine."""
+    """Start a Ray cluster on some cores of this machine."""
     import ray
 
-    # As nice as the loops they are compared with; the name is as Ray spells it.
+    # The same priority as the loops they are compared with. This is how Ray spells the name.
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
     ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="warning")
     try:
@@ -208,7 +211,7 @@ def cluster(workers: int) -> Iterator[RayCluster]:
 
 
 def stages(data: Path) -> dict[str, float]:
-    """Microseconds a query of each step, on one block, the median of five."""
+    """Return microseconds per query of each step, on one block, the median of five."""
     blocks = open_blocks(data, None, CELLS)
     plan = RANKER.plan_cells(blocks, Serial())
     plan.sums(blocks.read(0))
@@ -226,14 +229,16 @@ def stages(data: Path) -> dict[str, float]:
         taken["find the cell"].append(time.perf_counter() - start)
         start = time.perf_counter()
         plan.sums(parts)
-        whole = time.perf_counter() - start
-        taken["scale and sum"].append(whole - taken["describe"][-1] - taken["find the cell"][-1])
+        total = time.perf_counter() - start
+        taken["scale and sum"].append(total - taken["describe"][-1] - taken["find the cell"][-1])
     n_queries = sum(len(part) for part in parts)
-    return {f"{name}, us a query": round(1e6 * statistics.median(each) / n_queries, 1) for name, each in taken.items()}
+    return {
+        f"{name}, us per query": round(1e6 * statistics.median(each) / n_queries, 1) for name, each in taken.items()
+    }
 
 
-def whole(folder: Path, small: int, large: int) -> dict[str, object]:
-    """`train` as a user calls it, with two workers of Ray, and the bytes of the small model against one process's."""
+def time_train(folder: Path, small: int, large: int) -> dict[str, object]:
+    """Time `train` with two Ray workers, and compare the bytes of the small model with those of one process."""
     seconds = {}
 
     def trained(name: str, executor: Executor) -> float:

@@ -34,7 +34,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.common import log_progress
-from benchmarks.knn_latency import world
+from benchmarks.knn_latency import random_queries
 from kinrank import KnnRanker
 from kinrank.serve.http.bodies import JSON, MSGPACK, parse_rank
 from kinrank.serve.http.responses import RankResponse
@@ -72,7 +72,7 @@ def run(soak: str) -> dict[str, object]:
         raise SystemExit("wrk is not installed: apt-get install wrk")
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        judged = world(M, 40, FEATURES, 0)
+        judged = random_queries(M, 40, FEATURES, 0)
         KnnRanker(K, describe="mean", reference=0).fit(judged).save(place / "model", examples=judged[:20])
         log_progress("fitted")
         write_bodies(place)
@@ -197,7 +197,7 @@ def load(place: Path, format_: str, server: Server, seconds: int) -> dict[str, f
 
 def write_bodies(place: Path) -> None:
     """Write the request in both formats, and the scripts with which wrk sends it."""
-    X = world(1, CANDIDATES, FEATURES, 1).X
+    X = random_queries(1, CANDIDATES, FEATURES, 1).X
     ids = [f"document-{row}" for row in range(CANDIDATES)]
     # Six digits, as features are logged; more would only make the JSON slower to read.
     formats = {
