@@ -1,4 +1,4 @@
-"""Report of a generated world whose queries have names, some of them hostile."""
+"""Fixtures: a report on generated queries with texts, some of them hostile."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ HOSTILE = (
 
 
 def named(queries: QuerySet) -> QuerySet:
-    """The queries with texts: `HOSTILE` first, then plain ones."""
+    """Add texts to the queries: `HOSTILE` first, then plain ones."""
     plain = (f"query number {qid}" for qid in queries.qid[len(HOSTILE) :].tolist())
     return queries.replace(query_columns={"text": np.array([*HOSTILE, *plain])})
 
 
 @pytest.fixture(scope="session")
 def world() -> tuple[QuerySet, QuerySet]:
-    """Training and test queries of three intents, with texts."""
+    """Training and test queries with three intents and texts."""
     queries = make_intents(n_train=300, n_test=150, n_docs=15, n_features=8, spread=1.0)
     queries = queries.replace(feature_names=("<b>reference</b>", *queries.feature_names[1:]))
     return named(queries[:300]), named(queries[300:])
@@ -39,7 +39,7 @@ def world() -> tuple[QuerySet, QuerySet]:
 
 @pytest.fixture(scope="session")
 def comparison(world: tuple[QuerySet, QuerySet]) -> Comparison:
-    """One model, a model per query, a model per type."""
+    """A comparison of one model, a model per query and a model per type."""
     train, test = world
     names = ("single(learner='rankrls')", "knn(n_neighbors=60)", "query-class(n_types=2)")
     return compare(test, [evaluate_entrant(name, test, [NDCG @ 10, AP], train=train) for name in names], n_resamples=99)
@@ -47,11 +47,11 @@ def comparison(world: tuple[QuerySet, QuerySet]) -> Comparison:
 
 @pytest.fixture(scope="session")
 def report(comparison: Comparison, world: tuple[QuerySet, QuerySet]) -> Report:
-    """All that a report says of them."""
+    """The contents of the report."""
     return collect(comparison, title="A <i>generated</i> world", judged=world[0])
 
 
 @pytest.fixture(scope="session")
 def page(report: Report) -> str:
-    """The report."""
+    """The page."""
     return render(report)

@@ -1,4 +1,4 @@
-"""The report in a real browser: at a desk, on a phone, in the dark, on paper, by mouse and by keyboard."""
+"""The report in a real browser: desktop, phone, dark mode, print, mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DESK, PHONE, SMALL_PHONE = (1280, 900), (390, 844), (320, 640)
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
-        pytest.fail("there is no Chromium: apt-get install chromium, or run -m 'not browser'")
+        pytest.fail("Chromium is not installed: run apt-get install chromium, or pytest -m 'not browser'")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
         yield browser
@@ -45,15 +45,15 @@ def file(tmp_path_factory: pytest.TempPathFactory, page: str) -> Path:
 
 @pytest.fixture
 def opened(browser: Browser, file: Path) -> Iterator[object]:
-    """A function that opens the report; afterwards nothing may have been said, loaded or run."""
-    contexts, complaints, requests = [], [], []
+    """Return a function that opens the report; fails on console messages, errors and requests."""
+    contexts, messages, requests = [], [], []
 
     def open_at(size: tuple[int, int], **settings: object) -> Page:
         context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **settings)
         contexts.append(context)
         tab = context.new_page()
-        tab.on("console", lambda message: complaints.append(message.text))
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("console", lambda message: messages.append(message.text))
+        tab.on("pageerror", lambda error: messages.append(str(error)))
         tab.on("request", lambda request: requests.append(request.url))
         tab.goto(file.as_uri())
         return tab
@@ -61,7 +61,7 @@ def opened(browser: Browser, file: Path) -> Iterator[object]:
     yield open_at
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert messages == []
     assert set(requests) == {file.as_uri()}
 
 
@@ -71,7 +71,7 @@ def background(tab: Page) -> str:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE, SMALL_PHONE], ids=["desk", "phone", "small phone"])
-def test_it_opens_without_a_word_and_fits(opened, size: tuple[int, int], scheme: str):
+def test_page_fits_the_screen(opened, size: tuple[int, int], scheme: str):
     tab = opened(size, color_scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
     shown = "wide" if size == DESK else "narrow"
@@ -80,7 +80,7 @@ def test_it_opens_without_a_word_and_fits(opened, size: tuple[int, int], scheme:
     assert tab.title().startswith("A <i>generated</i> world: Per-query ranking gains")
 
 
-def test_light_and_dark_by_system_and_by_button(opened):
+def test_theme_follows_the_system_and_the_button(opened):
     light, dark = (opened(DESK, color_scheme=scheme) for scheme in ("light", "dark"))
     assert background(light) != background(dark)
     before = background(light)
@@ -90,10 +90,10 @@ def test_light_and_dark_by_system_and_by_button(opened):
     assert background(light) == before
 
 
-def test_pointing_at_a_dot_shows_its_query(opened, report: Report):
+def test_hovering_over_a_dot_shows_its_query(opened, report: Report):
     tab = opened(DESK)
-    kinship = report.kinship
-    assert kinship is not None
+    analysis = report.neighbors
+    assert analysis is not None
     box = tab.locator("#query-map").bounding_box()
     place = tab.evaluate("JSON.parse(document.getElementById('data').textContent).at[20]")
     scale = box["width"] / 680
@@ -106,7 +106,7 @@ def test_pointing_at_a_dot_shows_its_query(opened, report: Report):
     expect(tab.locator("#card")).to_contain_text("Nearest judged queries")
 
 
-def test_the_map_is_walked_by_keyboard(opened):
+def test_arrow_keys_move_between_queries(opened):
     tab = opened(DESK)
     tab.locator("#query-map").focus()
     seen = set()
@@ -116,7 +116,7 @@ def test_the_map_is_walked_by_keyboard(opened):
     assert len(seen) >= 3
 
 
-def test_a_query_is_found_by_name_and_a_hostile_one_stays_text(opened, report: Report):
+def test_search_finds_queries_and_escapes_their_text(opened, report: Report):
     tab = opened(PHONE)
     title = tab.title()
     tab.get_by_label("Find a query").fill("onerror")
@@ -124,11 +124,11 @@ def test_a_query_is_found_by_name_and_a_hostile_one_stays_text(opened, report: R
     expect(tab.locator("#card h3")).to_have_text(report.names[1])
     assert tab.title() == title
     assert tab.locator("img").count() == 0
-    tab.get_by_label("Find a query").fill("nothing is called this")
+    tab.get_by_label("Find a query").fill("no such query")
     expect(tab.locator("#found button")).to_have_count(0)
 
 
-def test_the_map_is_coloured_by_kind_and_by_weight(opened, report: Report):
+def test_map_can_be_colored_by_kind_and_by_weight(opened, report: Report):
     tab = opened(DESK)
     n = len(report.names)
     count = "[...document.querySelectorAll('#query-map .dots')].map(p => p.getAttribute('d').split('M').length - 1)"
@@ -140,7 +140,7 @@ def test_the_map_is_coloured_by_kind_and_by_weight(opened, report: Report):
     assert "A" in tab.locator("#legend").inner_text()
 
 
-def test_on_paper_it_is_light_open_and_without_controls(opened):
+def test_print_is_light_open_and_without_controls(opened):
     tab = opened(DESK, color_scheme="dark")
     tab.emulate_media(media="print")
     assert background(tab) == "rgb(255, 255, 255)"
@@ -152,14 +152,14 @@ def test_on_paper_it_is_light_open_and_without_controls(opened):
     assert tab.pdf(format="A4").startswith(b"%PDF")
 
 
-def test_without_a_script_everything_but_the_hovering_is_there(opened):
+def test_page_without_javascript_hides_the_controls(opened):
     tab = opened(DESK, java_script_enabled=False)
     assert tab.locator("#query-map .dots").count() == 7
     assert not tab.locator("#controls").is_visible()
     assert not tab.locator("#theme").is_visible()
 
 
-def test_every_name_a_screen_reader_says(opened):
+def test_interactive_elements_have_accessible_names(opened):
     tab = opened(DESK)
     for role in ("button", "combobox", "searchbox", "img", "region", "navigation"):
         for each in tab.get_by_role(role).all():

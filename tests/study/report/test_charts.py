@@ -9,11 +9,11 @@ from kinrank.measure import compare_paired
 from kinrank.study.report import charts
 from kinrank.study.report.contents import Timing
 from kinrank.study.report.groups import GroupGain
-from kinrank.study.report.querymap import levels_of
+from kinrank.study.report.querymap import shade_levels
 
 
 def parsed(markup: str) -> list[ElementTree.Element]:
-    """Both drawings of a chart."""
+    """Return both drawings of a chart."""
     return list(ElementTree.fromstring(f"<figure>{markup}</figure>"))
 
 
@@ -38,7 +38,7 @@ def every_chart() -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "markup"), every_chart().items(), ids=every_chart())
-def test_every_chart_is_drawn_for_desk_and_phone_and_says_what_it_shows(name: str, markup: str):
+def test_charts_have_two_widths_and_a_text_alternative(name: str, markup: str):
     wide, narrow = parsed(markup)
     assert "wide" in wide.attrib["class"].split()
     assert "narrow" in narrow.attrib["class"].split()
@@ -57,7 +57,7 @@ def test_bars_count_wins_ties_and_losses():
     assert {"2 win", "3 tie", "1 lose"} <= set(texts(charts.gain_bars(gains, "AP")))
 
 
-def test_the_height_of_a_bar_is_the_gain():
+def test_bar_height_is_proportional_to_the_gain():
     (wide, _) = parsed(charts.gain_bars(np.array([1.0, 0.5, -1.0]), "AP"))
     won, lost = (node.attrib["d"] for node in wide.iter("path"))
     tops = [float(part.split("V")[1].split("H")[0]) for part in won.split("M")[1:]]
@@ -68,24 +68,24 @@ def test_the_height_of_a_bar_is_the_gain():
 
 
 @pytest.mark.parametrize("gains", [np.zeros(5), np.array([0.3]), np.array([-0.2, -0.1])])
-def test_bars_of_any_outcome(gains: np.ndarray):
+def test_bars_with_only_ties_wins_or_losses(gains: np.ndarray):
     assert parsed(charts.gain_bars(gains, "AP"))
 
 
-def test_a_million_queries_are_no_larger_a_picture_than_thousands():
+def test_size_of_the_chart_is_bounded():
     rng = np.random.default_rng(0)
     assert len(charts.gain_bars(rng.normal(size=1_000_000), "AP")) < 70_000
 
 
-def test_an_interval_is_marked_by_what_it_says():
+def test_intervals_are_marked_as_gain_loss_or_unsure():
     drawing = parsed(charts.intervals([gain(0.5), gain(-0.5), gain(0.0)], "rankers"))[0]
     kinds = [node.attrib["class"] for node in drawing.iter("circle")]
     assert kinds == ["dot gain", "dot loss", "dot unsure"]
 
 
-def test_shades_rise_and_only_zero_has_none():
+def test_shades_are_monotonic_and_only_zero_has_none():
     values = np.linspace(-1, 1, 41)
-    shades = levels_of(values)
+    shades = shade_levels(values)
     assert np.all(np.diff(shades) >= 0)
     assert (shades == 0).sum() == 1
-    assert levels_of(np.zeros(3)).tolist() == [0, 0, 0]
+    assert shade_levels(np.zeros(3)).tolist() == [0, 0, 0]

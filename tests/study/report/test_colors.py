@@ -1,4 +1,4 @@
-"""The style sheet's colors: enough contrast to read, and told apart without telling red from green."""
+"""The colors of the style sheet have enough contrast, and differ for people with color blindness."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ STYLE = files("kinrank.study.report").joinpath("page.css").read_text("utf-8")
 PAIRS = dict(re.findall(r"--([\w]+): light-dark\((#\w{6}, #\w{6})\)", STYLE))
 COLORS = {name: pair.split(", ") for name, pair in PAIRS.items()}
 THEMES = {"light": 0, "dark": 1}
-# Linear RGB as people without one kind of cones see it (Machado, Oliveira and Fernandes 2009, severity 1).
-SIGHTS = {
+# Linear RGB transforms for color blindness (Machado, Oliveira and Fernandes 2009, severity 1).
+BLINDNESS = {
     "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
@@ -27,7 +27,7 @@ def linear(color: str) -> np.ndarray:
 
 
 def contrast(one: str, other: str) -> float:
-    """WCAG 2.2."""
+    """Return the contrast ratio of WCAG 2.2."""
     low, high = sorted(float(linear(color) @ [0.2126, 0.7152, 0.0722]) for color in (one, other))
     return (high + 0.05) / (low + 0.05)
 
@@ -38,23 +38,23 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-def difference(one: str, other: str, sight: str) -> float:
-    """Distance in CIE Lab as someone sees it; 2 is just noticed."""
-    seen = [lab(np.clip(np.array(SIGHTS[sight]) @ linear(color), 0, 1)) for color in (one, other)]
+def difference(one: str, other: str, blindness: str) -> float:
+    """Return the distance in CIE Lab for a type of color blindness; 2 is just noticeable."""
+    seen = [lab(np.clip(np.array(BLINDNESS[blindness]) @ linear(color), 0, 1)) for color in (one, other)]
     return float(np.linalg.norm(seen[0] - seen[1]))
 
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("ground", ["paper", "raised"])
 @pytest.mark.parametrize("text", ["ink", "muted", "gain", "loss"])
-def test_text_can_be_read(theme: str, ground: str, text: str):
+def test_text_has_enough_contrast(theme: str, ground: str, text: str):
     at = THEMES[theme]
     assert contrast(COLORS[text][at], COLORS[ground][at]) >= 4.5
 
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize(("shade", "text"), [(f"{side}{level}", level) for side in ("gain", "loss") for level in "123"])
-def test_numbers_on_the_heat_map_can_be_read(theme: str, shade: str, text: str):
+def test_numbers_on_the_heat_map_have_enough_contrast(theme: str, shade: str, text: str):
     (rule,) = re.findall(rf"\.heat\.{shade} {{[^}}]*color: ([^;]+); }}", STYLE)
     name = re.fullmatch(r"var\(--(\w+)\)", rule)
     pair = COLORS[name[1]] if name else re.findall(r"#\w{6}", rule)
@@ -62,15 +62,15 @@ def test_numbers_on_the_heat_map_can_be_read(theme: str, shade: str, text: str):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("sight", SIGHTS)
-def test_gains_losses_and_neither_differ_to_everyone(theme: str, sight: str):
+@pytest.mark.parametrize("blindness", BLINDNESS)
+def test_gains_and_losses_differ_with_color_blindness(theme: str, blindness: str):
     at = THEMES[theme]
     for one, other in [("gain", "loss"), *combinations(("gain3", "loss3", "none"), 2), ("gain2", "loss2")]:
-        assert difference(COLORS[one][at], COLORS[other][at], sight) > 15, (one, other)
+        assert difference(COLORS[one][at], COLORS[other][at], blindness) > 15, (one, other)
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_marks_can_be_seen(theme: str):
+def test_marks_have_enough_contrast(theme: str):
     at = THEMES[theme]
     for mark in ("gain2", "gain3", "loss2", "loss3", "k0", "k1", "k2", "k3", "k4", "k5", "zero"):
         assert contrast(COLORS[mark][at], COLORS["raised"][at]) >= 2.5, mark

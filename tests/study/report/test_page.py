@@ -25,7 +25,7 @@ MOST_BYTES = 5_000_000
 
 
 class Elements(HTMLParser):
-    """Every start tag with its attributes, and the text of each element."""
+    """Collects every start tag with its attributes, and the text of each element."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ def elements(page: str) -> Elements:
     return Elements(page)
 
 
-def test_the_answer_comes_first(page: str, elements: Elements, report: Report):
+def test_headline_is_the_first_heading(page: str, elements: Elements, report: Report):
     difference = report.difference.paired.mean_difference
     assert headline(report) == f"Per-query ranking gains {difference:+.4f} NDCG@10"
     headings = [text for tag, text in elements.texts if tag in ("h1", "h2")]
@@ -58,7 +58,7 @@ def test_the_answer_comes_first(page: str, elements: Elements, report: Report):
     assert f"measured on {len(report.names)} test queries" in page
 
 
-def test_every_part_is_there(elements: Elements):
+def test_page_has_all_sections(elements: Elements):
     sections = {attributes["id"] for attributes in elements.of("section")}
     wanted = {"measures", "queries", "map", "weights", "difficulty", "neighbors", "advance", "latency", "method"}
     assert sections == {"answer"} | wanted
@@ -69,18 +69,18 @@ def _in_order(elements: Elements, wanted: set[str]) -> list[str]:
     return [attributes["id"] for attributes in elements.of("section") if attributes["id"] in wanted]
 
 
-def test_nothing_is_loaded_from_anywhere(page: str, elements: Elements):
+def test_page_loads_nothing(page: str, elements: Elements):
     loading = {"src", "srcset", "data", "poster", "action", "formaction", "background", "xlink:href"}
     for tag, attributes in elements.tags:
         assert tag not in {"link", "img", "iframe", "object", "embed", "base", "form", "video", "audio", "source"}
         assert not loading & set(attributes), (tag, attributes)
         assert attributes.get("href", "#").startswith("#")
     assert not re.search(r"url\(|@import|fetch\(|XMLHttpRequest|WebSocket|import\(|sendBeacon", page)
-    # The one address in the file is the name of SVG's vocabulary, which is no load.
+    # The only URL is the SVG namespace, which is not loaded.
     assert set(re.findall(r"https?://[^\s\"')]+", page)) == {"http://www.w3.org/2000/svg"}
 
 
-def test_the_policy_allows_one_style_sheet_and_one_script(page: str, elements: Elements):
+def test_policy_allows_one_style_sheet_and_one_script(page: str, elements: Elements):
     (policy,) = [meta["content"] for meta in elements.of("meta") if "http-equiv" in meta]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -92,7 +92,7 @@ def test_the_policy_allows_one_style_sheet_and_one_script(page: str, elements: E
     assert not [name for _, attributes in elements.tags for name in attributes if name.startswith("on")]
 
 
-def test_whatever_a_query_says_is_text(page: str, elements: Elements, report: Report):
+def test_text_from_the_data_is_escaped(page: str, elements: Elements, report: Report):
     assert [attributes.get("type") for attributes in elements.of("script")] == ["application/json", None]
     assert "<script>document" not in page
     assert "<b>reference</b>" not in page
@@ -103,7 +103,7 @@ def test_whatever_a_query_says_is_text(page: str, elements: Elements, report: Re
     assert data["names"][len(HOSTILE) - 2] == "\u202eright to left [31mcontrol"
 
 
-def test_ids_are_unique_and_everything_seen_is_told(elements: Elements):
+def test_page_is_accessible(elements: Elements):
     ids = Counter(attributes["id"] for _, attributes in elements.tags if "id" in attributes)
     assert set(ids.values()) == {1}
     for attributes in elements.of("svg"):
@@ -117,23 +117,23 @@ def test_ids_are_unique_and_everything_seen_is_told(elements: Elements):
 
 
 def test_every_chart_has_a_table(elements: Elements):
-    # Rankers, difficulty, kinds, k, ratios, times, won and lost, heat; the map's queries are in won and lost.
+    # Entrants, difficulty, kinds, k, ratios, times, gains, losses, heat map; the map is covered by gains and losses.
     assert len(elements.of("table")) >= 9
     order = [tag for tag, _ in elements.tags if tag in ("h1", "h2", "h3")]
     assert order[0] == "h1"
     assert order.count("h1") == 1
 
 
-def test_the_size_is_said_and_true(page: str):
-    said = re.search(r"This file is (\d+) KB", page)
-    assert said is not None
-    assert abs(int(said[1]) - len(page.encode("utf-8", "replace")) / 1000) <= 1
+def test_page_states_its_size(page: str):
+    size = re.search(r"This file is (\d+) KB", page)
+    assert size is not None
+    assert abs(int(size[1]) - len(page.encode("utf-8", "replace")) / 1000) <= 1
 
 
-def test_the_largest_report_stays_small(report: Report):
-    kinship = report.kinship
-    assert kinship is not None
-    assert kinship.weights is not None
+def test_size_of_the_page_is_bounded(report: Report):
+    analysis = report.neighbors
+    assert analysis is not None
+    assert analysis.shares is not None
     rng = np.random.default_rng(0)
     n = 20_000
     name = "漢" * 80
@@ -149,49 +149,49 @@ def test_the_largest_report_stays_small(report: Report):
     )
     shown = np.sort(rng.choice(n, MOST_SHOWN, replace=False))
     shares = rng.normal(size=(MOST_SHOWN, 8))
-    halves = np.array_split(rng.permutation(MOST_SHOWN), len(kinship.weights.kinds))
-    kinds = tuple(replace(kind, members=members) for kind, members in zip(kinship.weights.kinds, halves, strict=True))
+    halves = np.array_split(rng.permutation(MOST_SHOWN), len(analysis.shares.kinds))
+    kinds = tuple(replace(kind, members=members) for kind, members in zip(analysis.shares.kinds, halves, strict=True))
     large = replace(
         report,
         comparison=replace(report.comparison, entrants=entrants),
         names=(name,) * n,
         levels=np.full(n, "normal"),
-        kinship=replace(
-            kinship,
+        neighbors=replace(
+            analysis,
             shown=shown,
-            places=rng.random((MOST_SHOWN, 2)),
-            kin=((name,) * 3,) * MOST_SHOWN,
-            weights=replace(kinship.weights, shares=shares, kinds=kinds),
+            positions=rng.random((MOST_SHOWN, 2)),
+            nearest=((name,) * 3,) * MOST_SHOWN,
+            shares=replace(analysis.shares, by_query=shares, kinds=kinds),
         ),
     )
     page = render(large)
-    assert "Shown are 4,000 of the 20,000 queries" in page
+    assert "It shows 4,000 of the 20,000 queries" in page
     assert len(page.encode()) < MOST_BYTES
 
 
-def test_conventions_are_named(page: str, report: Report):
+def test_page_names_the_conventions_of_measures(page: str, report: Report):
     for measure in report.comparison.measures:
         assert conventions(measure) in page
 
 
-@pytest.mark.parametrize(("shift", "start"), [(0.0, "No gain to rely on"), (-0.3, "Per-query ranking loses")])
-def test_the_headline_is_honest(report: Report, shift: float, start: str):
+@pytest.mark.parametrize(("shift", "start"), [(0.0, "No significant gain"), (-0.3, "Per-query ranking loses")])
+def test_headline_reports_no_gain_and_loss(report: Report, shift: float, start: str):
     difference = report.difference
     paired = replace(difference.paired, mean_difference=shift or 0.0001)
     changed = replace(difference, paired=paired, p_holm=0.4 if not shift else 1e-9)
     others = tuple(changed if each is difference else each for each in report.comparison.differences)
-    told = replace(report, comparison=replace(report.comparison, differences=others))
-    assert headline(told).startswith(start)
-    assert f"<title>{'A &lt;i&gt;generated&lt;/i&gt; world'}: {start}" in render(told)
+    shifted = replace(report, comparison=replace(report.comparison, differences=others))
+    assert headline(shifted).startswith(start)
+    assert f"<title>{'A &lt;i&gt;generated&lt;/i&gt; world'}: {start}" in render(shifted)
 
 
-def test_the_same_findings_make_the_same_page(page: str, report: Report):
+def test_rendering_is_deterministic(page: str, report: Report):
     assert render(report) == page
 
 
-def test_a_page_is_written_whole(tmp_path, page: str, report: Report):
+def test_page_is_written_atomically(tmp_path, page: str, report: Report):
     target = tmp_path / "report.html"
-    target.write_text("what was there")
+    target.write_text("old content")
     assert write_page(target, report) == target.stat().st_size
     assert target.read_text("utf-8") == page
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
@@ -214,14 +214,14 @@ def small(ranker, measure, n_test: int = 12) -> Report:
     ],
     ids=["no neighbors", "radius", "offline"],
 )
-def test_what_cannot_be_told_has_no_section(ranker, absent: set[str]):
+def test_parts_without_data_have_no_section(ranker, absent: set[str]):
     elements = Elements(render(small(ranker, NDCG @ 10)))
     sections = {attributes["id"] for attributes in elements.of("section")}
     everything = {"answer", "measures", "queries", "difficulty", "latency", "method"}
     assert sections == everything | ({"map", "weights", "neighbors", "advance"} - absent)
 
 
-def test_queries_that_a_measure_leaves_out_are_left_out():
+def test_queries_that_the_measure_skips_are_left_out():
     measure = NDCG(no_relevant="skip") @ 10
     report = small(KnnRanker(5), measure, n_test=8)
     queries = report.comparison.queries

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kinrank.study.report.svg import Scale, element, padded, words
+from kinrank.study.report.svg import Scale, element, escaped, padded
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 
 @given(numbers, st.floats(1e-6, 1e6), st.integers(2, 10))
-def test_ticks_are_round_few_and_within(low: float, length: float, about: int):
+def test_ticks_are_few_and_within_the_range(low: float, length: float, about: int):
     assume(length > abs(low) * 1e-6)
     scale = Scale(low, low + length, 0, 100)
     ticks = scale.ticks(about)
@@ -24,28 +24,28 @@ def test_ticks_are_round_few_and_within(low: float, length: float, about: int):
 
 
 @given(st.floats(1e-3, 1e3), st.floats(1.5, 1e6))
-def test_ticks_of_ratios_are_within(low: float, ratio: float):
+def test_log_ticks_are_round_and_within_the_range(low: float, ratio: float):
     scale = Scale(low, low * ratio, 0, 100, log=True)
     for tick in scale.ticks():
         assert low * 0.99 <= tick <= low * ratio * 1.01
         assert float(f"{tick:.0e}") == tick
 
 
-def test_equal_ratios_are_equal_steps():
+def test_log_scale_maps_equal_ratios_to_equal_distances():
     scale = Scale(1, 100, 0, 200, log=True)
     assert math.isclose(scale(10), 100)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
-def test_any_text_is_only_text(text: str):
-    markup = element("g", element("text", words(text), aria_label=text))
+def test_any_text_is_escaped(text: str):
+    markup = element("g", element("text", escaped(text), aria_label=text))
     (child,) = ElementTree.fromstring(markup)
     assert child.text == (text or None)
     assert child.attrib == {"aria-label": text}
 
 
 @pytest.mark.parametrize("values", [[0.0], [3.0, 3.0], [-1.0, 2.0]])
-def test_a_range_is_never_empty(values: list[float]):
+def test_padded_range_is_never_empty(values: list[float]):
     low, high = padded(values)
     assert low < min(values)
     assert max(values) < high

@@ -71,3 +71,8 @@ class TextRanker(Ranker):
 def text_encoder(ranker: object) -> Encoder | None:
     """Return the encoder of a fitted ranker, or None if it does not encode query texts."""
     return cast(TextRanker, ranker).encoder_ if capabilities_of(ranker).text else None
+
+
+def with_vectors(ranker: object, queries: QuerySet) -> QuerySet:
+    """Return the queries with the vectors that a fitted ranker encodes, or unchanged if it encodes no texts."""
+    return cast(TextRanker, ranker).encoded(queries) if capabilities_of(ranker).text else queries

@@ -1,6 +1,6 @@
-"""A report that a team passes around: one HTML file that loads nothing.
+"""A comparison as one self-contained HTML file.
 
-`collect` computes what it says from a comparison, `render` makes the page, `write_report` does both and writes it.
+`collect` computes the contents of a report, `render` makes the page, and `write_report` does both and writes the file.
 """
 
 from __future__ import annotations

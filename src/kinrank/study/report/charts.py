@@ -1,4 +1,4 @@
-"""The charts of a report: pure functions from numbers to SVG markup."""
+"""Charts of a report: pure functions from numbers to SVG markup."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from kinrank.arrays import Float64
 from kinrank.measure import PairedComparison
 from kinrank.study.report.contents import Timing
 from kinrank.study.report.groups import GroupGain
-from kinrank.study.report.svg import NARROW, Frame, Scale, element, format_number, padded, picture, polyline, words
+from kinrank.study.report.svg import NARROW, Frame, Scale, element, escaped, format_number, padded, picture, polyline
 
 _ROW = 34.0
-_COLUMNS = 400  # bars on each side at most: a screen shows no more
-_GAP = 0.2  # room for the queries that stay as they were, against those that change
-_MOST_LABEL = {True: 118.0, False: 260.0}  # room for the names of rows, on a phone and elsewhere
+_MAX_BARS = 400  # on each side; a screen shows no more
+_GAP = 0.2  # width for unchanged queries, relative to those that change
+_MAX_LABEL_WIDTH = {True: 118.0, False: 260.0}  # on a phone, and elsewhere
 
 
 def gain_bars(gains: Float64, measure: str) -> str:
-    """What each query gains, sorted: a bar per query, or per few neighbors in the order where queries are many.
+    """Draw the gain of each query as sorted bars; adjacent queries share a bar if there are many.
 
-    Queries that stay as they were are a gap of limited width: they are often most of all, and show nothing.
+    Unchanged queries, often most of all, are drawn as a gap of limited width.
 
     Parameters
     ----------
     gains
-        One number per query.
+        Gain of each query.
     measure
-        What they are gains of.
+        Name of the measure.
     """
     ordered = np.sort(gains)[::-1]
     won, lost = ordered[ordered > 0], ordered[ordered < 0]
@@ -48,29 +48,31 @@ def gain_bars(gains: Float64, measure: str) -> str:
         ]
         for count, middle, what, at in (
             (len(won), len(won) / 2, "win", up(-reach * 0.15)),
-            # On the side whose label is farther away.
+            # On the side with more room.
             (tied, len(won) + gap / 2, "tie", up(reach * (-0.15 if len(won) >= len(lost) else 0.1))),
             (len(lost), len(won) + gap + len(lost) / 2, "lose", up(reach * 0.1)),
         ):
             if count:
-                parts.append(element("text", words(f"{count:,} {what}"), class_="count middle", x=across(middle), y=at))
-        title = words("queries, from the largest gain to the largest loss")
+                parts.append(
+                    element("text", escaped(f"{count:,} {what}"), class_="count middle", x=across(middle), y=at)
+                )
+        title = escaped("queries, from the largest gain to the largest loss")
         parts.append(element("text", title, class_="axis middle", x=(frame.left + width) / 2, y=frame.height - 8))
         return "".join(parts), frame.height
 
     best, worst = (format_number(float(end), "+.2f") for end in (gains.max(), gains.min()))
     alt = (
-        f"Bars of the change in {measure} of each query, sorted: {len(won):,} queries win, {tied:,} tie, {len(lost):,} "
+        f"Sorted bars of the change in {measure} of each query: {len(won):,} queries win, {tied:,} tie, {len(lost):,} "
         f"lose; the best change is {best}, the worst {worst}."
     )
     return picture(draw, alt)
 
 
 def _bars(values: Float64, start: float, across: Scale, up: Scale) -> str:
-    """Path data of bars side by side; neighbors share one where there are more than can be seen."""
+    """Return path data of adjacent bars; values share a bar if there are more than `_MAX_BARS`."""
     if not len(values):
         return ""
-    edges = np.unique(np.linspace(0, len(values), min(len(values), _COLUMNS) + 1).astype(int))
+    edges = np.unique(np.linspace(0, len(values), min(len(values), _MAX_BARS) + 1).astype(int))
     heights = np.add.reduceat(values, edges[:-1]) / np.diff(edges)
     at = [across(start + edge) for edge in edges.tolist()]
     zero = up(0)
@@ -79,11 +81,11 @@ def _bars(values: Float64, start: float, across: Scale, up: Scale) -> str:
 
 
 def intervals(rows: Sequence[GroupGain], alt: str) -> str:
-    """Mean gains with their confidence intervals, a row each, around a line at zero."""
+    """Draw mean gains with confidence intervals, one per row, around a line at zero."""
     ends = [0.0, *(end for row in rows for end in row.gain.interval)]
 
     def draw(width: float) -> tuple[str, float]:
-        left = _room([row.label for row in rows], width)
+        left = _label_width([row.label for row in rows], width)
         frame = Frame(width, 46 + _ROW * len(rows), left=left, right=64 if width > NARROW else 14, top=6, bottom=40)
         across = frame.x(*padded(ends))
         zero = across(0)
@@ -91,49 +93,49 @@ def intervals(rows: Sequence[GroupGain], alt: str) -> str:
             frame.x_axis(across, "+.3g", "mean change per query", 5 if width > NARROW else 3),
             element("line", class_="zero", x1=zero, x2=zero, y1=frame.top, y2=frame.height - frame.bottom),
         ]
-        for place, row in enumerate(rows):
-            y = frame.top + _ROW * (place + 0.5)
+        for position, row in enumerate(rows):
+            y = frame.top + _ROW * (position + 0.5)
             low, high = row.gain.interval
             kind = "gain" if low > 0 else "loss" if high < 0 else "unsure"
             parts += [
-                element("text", words(_cut(row.label, left)), class_="row end", x=left - 10, y=y + 4),
+                element("text", escaped(_shorten(row.label, left)), class_="row end", x=left - 10, y=y + 4),
                 element("line", class_=f"whisker {kind}", x1=across(low), x2=across(high), y1=y, y2=y),
                 element("circle", class_=f"dot {kind}", cx=across(row.gain.mean_difference), cy=y, r=5),
             ]
             if width > NARROW:
-                said = words(format_number(row.gain.mean_difference, "+.4f"))
-                parts.append(element("text", said, class_="tick end", x=width - 4, y=y + 4))
+                value = escaped(format_number(row.gain.mean_difference, "+.4f"))
+                parts.append(element("text", value, class_="tick end", x=width - 4, y=y + 4))
         return "".join(parts), frame.height
 
     return picture(draw, alt)
 
 
 def latencies(timings: Sequence[Timing]) -> str:
-    """Median and 95th percentile of each entrant on one scale of ratios."""
+    """Draw the median and 95th percentile of each entrant on a logarithmic scale."""
     ends = [value for timing in timings for value in (timing.median, timing.p95)]
 
     def draw(width: float) -> tuple[str, float]:
-        left = _room([timing.name for timing in timings], width)
+        left = _label_width([timing.name for timing in timings], width)
         frame = Frame(width, 46 + _ROW * len(timings), left=left, right=20, top=6, bottom=40)
         across = frame.x(min(ends) / 1.3, max(ends) * 1.3, log=True)
         parts = [frame.x_axis(across, "g", "milliseconds per query")]
-        for place, timing in enumerate(timings):
-            y = frame.top + _ROW * (place + 0.5)
+        for position, timing in enumerate(timings):
+            y = frame.top + _ROW * (position + 0.5)
             start, end = across(timing.median), across(timing.p95)
             parts += [
-                element("text", words(_cut(timing.name, left)), class_="row end", x=left - 10, y=y + 4),
+                element("text", escaped(_shorten(timing.name, left)), class_="row end", x=left - 10, y=y + 4),
                 element("line", class_="whisker plain", x1=start, x2=end, y1=y, y2=y),
                 element("circle", class_="dot plain", cx=start, cy=y, r=5),
                 element("line", class_="whisker plain", x1=end, x2=end, y1=y - 5, y2=y + 5),
             ]
         return "".join(parts), frame.height
 
-    said = "; ".join(f"{each.name} {each.median:.2f} ms, 95th percentile {each.p95:.2f} ms" for each in timings)
-    return picture(draw, f"Time to rank one query, median to 95th percentile: {said}.")
+    times = "; ".join(f"{each.name} {each.median:.2f} ms, 95th percentile {each.p95:.2f} ms" for each in timings)
+    return picture(draw, f"Time to rank one query, median to 95th percentile: {times}.")
 
 
 def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str:
-    """What each k gains over one model for all queries, with its interval; the ranker's own k is marked."""
+    """Draw the gain of each k over one model for all queries with its interval, and mark the ranker's own k."""
     ks = sorted(gains)
     low = [gains[k].interval[0] for k in ks]
     high = [gains[k].interval[1] for k in ks]
@@ -152,7 +154,7 @@ def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str
             element("path", class_="line one", d=polyline(xs, [up(gains[k].mean_difference) for k in ks])),
             *(element("circle", class_="dot gain", cx=across(k), cy=up(gains[k].mean_difference), r=3.5) for k in ks),
             element("line", class_="own", x1=at, x2=at, y1=frame.top, y2=frame.height - frame.bottom),
-            element("text", words(f"k = {own:,}"), class_=f"tick {_side(at, width)}", x=at + _nudge(at, width), y=22),
+            element("text", escaped(f"k = {own:,}"), class_=f"tick {_side(at, width)}", x=at + _nudge(at, width), y=22),
         ]
         return "".join(parts), frame.height
 
@@ -160,7 +162,7 @@ def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str
 
 
 def ratio_curves(by_mode: Mapping[str, Mapping[int, float]], alt: str) -> str:
-    """The change ratio of both offline modes over k."""
+    """Draw the change ratio of both offline modes over k."""
     ks = sorted({k for values in by_mode.values() for k in values})
     top = max(value for values in by_mode.values() for value in values.values())
 
@@ -168,18 +170,18 @@ def ratio_curves(by_mode: Mapping[str, Mapping[int, float]], alt: str) -> str:
         frame = Frame(width, 240, left=48)
         across, up = _log_k(frame, ks), frame.y(0, top * 1.08 or 1.0)
         parts = [frame.y_axis(up, ".2g"), frame.x_axis(across, ",.0f", "k, neighbors that a model is learned from")]
-        for place, (mode, values) in enumerate(by_mode.items()):
+        for position, (mode, values) in enumerate(by_mode.items()):
             if not values:
                 continue
-            style = ("one", "two")[place]
+            style = ("one", "two")[position]
             xs, ys = [across(k) for k in values], [up(v) for v in values.values()]
             parts.append(element("path", class_=f"line {style}", d=polyline(xs, ys)))
             marks = zip(xs, ys, strict=True)
             parts += [_mark(style, x, y) for x, y in marks]
-            key = width - 130, 24 + 20 * place
+            key = width - 130, 24 + 20 * position
             parts += [
                 _mark(style, key[0], key[1] - 4),
-                element("text", words(mode.capitalize()), class_="tick", x=key[0] + 12, y=key[1]),
+                element("text", escaped(mode.capitalize()), class_="tick", x=key[0] + 12, y=key[1]),
             ]
         return "".join(parts), frame.height
 
@@ -187,7 +189,7 @@ def ratio_curves(by_mode: Mapping[str, Mapping[int, float]], alt: str) -> str:
 
 
 def _mark(style: str, x: float, y: float) -> str:
-    """Round for one line and square for the other, so that they differ without color."""
+    """Return a circle for the first line and a square for the second, so that they differ without color."""
     if style == "one":
         return element("circle", class_="dot one", cx=x, cy=y, r=4)
     return element("rect", class_="dot two", x=x - 3.5, y=y - 3.5, width=7, height=7)
@@ -205,12 +207,12 @@ def _nudge(at: float, width: float) -> float:
     return -6 if at > width * 0.7 else 6
 
 
-def _room(labels: Sequence[str], width: float) -> float:
-    """What the longest label needs, within reason."""
-    return min(_MOST_LABEL[width <= NARROW], 28 + 7.0 * max(map(len, labels)))
+def _label_width(labels: Sequence[str], width: float) -> float:
+    """Return the width of the longest label, up to a maximum."""
+    return min(_MAX_LABEL_WIDTH[width <= NARROW], 28 + 7.0 * max(map(len, labels)))
 
 
-def _cut(label: str, room: float) -> str:
-    """As much of a label as fits: about seven pixels a letter."""
-    most = int((room - 14) / 7)
+def _shorten(label: str, width: float) -> str:
+    """Shorten a label to a width, at about seven pixels per letter."""
+    most = int((width - 14) / 7)
     return label if len(label) <= most else label[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""What a report tells, as plain values: everything is computed before anything is drawn."""
+"""Contents of a report as plain values: everything is computed before anything is drawn."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float64
 from kinrank.measure import Measure, PairedComparison
 from kinrank.study.comparison import Comparison, Difference, Entrant
-from kinrank.study.report.projection import Kind
+from kinrank.study.report.shares import Kind
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long an entrant takes to rank one query, alone, in milliseconds.
+    """Time to rank one query, in milliseconds.
 
     Attributes
     ----------
     name : str
         The entrant.
     median, p95 : float
-        Over the queries timed.
+        Median and 95th percentile over the timed queries.
     """
 
     name: str
@@ -33,18 +33,18 @@ class Timing:
 
 @dataclass(frozen=True)
 class NeighborCurve:
-    """What k does: each k against one model for all queries.
+    """Gain of each k over one model for all queries.
 
     Attributes
     ----------
     gains : mapping of int to PairedComparison
-        By k, ascending.
+        Gain by k, in ascending order of k.
     measure : Measure
-        Of what.
+        The measure.
     queries : int
-        How many queries were tried.
+        Number of queries.
     validation : bool
-        Whether they are validation queries, on which k may be chosen; else test queries, on which it must not.
+        Whether they are validation queries, which may be used to choose k, or test queries, which may not.
     """
 
     gains: Mapping[int, PairedComparison]
@@ -55,14 +55,14 @@ class NeighborCurve:
 
 @dataclass(frozen=True)
 class ChangeRatios:
-    """How much the training set of a query would change if models were learned in advance (Geng et al. 2008, 3.3.4).
+    """How much the training set of a query changes if models are learned in advance (Geng et al. 2008, 3.3.4).
 
     Attributes
     ----------
     by_mode : mapping of str to mapping of int to float
-        For "offline-1" and "offline-2" the mean change ratio by k.
+        Mean change ratio by k, for "offline-1" and "offline-2".
     queries : int
-        How many queries it is the mean of.
+        Number of queries in the mean.
     """
 
     by_mode: Mapping[str, Mapping[int, float]]
@@ -70,80 +70,80 @@ class ChangeRatios:
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
-    """What decides the ranking of each query, where models are linear.
+class FeatureShares:
+    """Share of each feature in the ranking, if models are linear; see `kinrank.study.report.shares`.
 
     Attributes
     ----------
-    shares : float64 array of shape (queries, features)
-        See `kinrank.study.report.landscape.deciding_shares`.
-    everywhere : float64 array of shape (features,)
-        The same of the global model.
+    by_query : float64 array of shape (queries, features)
+        Shares in the model of each query.
+    overall : float64 array of shape (features,)
+        Shares in the global model.
     kinds : tuple of Kind
-        Queries that want about the same.
+        Groups of queries with similar shares.
     """
 
-    shares: Float64
-    everywhere: Float64
+    by_query: Float64
+    overall: Float64
     kinds: tuple[Kind, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class NeighborAnalysis:
-    """What a ranker that learns from neighbors tells of the test queries, or of some of them where they are many.
+    """How a ranker that learns from neighbors treats the test queries, or a sample of them.
 
     Attributes
     ----------
     name : str
         The entrant.
     whole : bool
-        Whether it learns from neighbors and does nothing else; if not, all this is of the part of it that does.
-    judged : int
-        How many judged queries it learns from.
+        Whether the analyzed ranker is the entrant itself, or a part of it.
+    n_judged : int
+        Number of judged queries it was fitted on.
     n_neighbors : int or None
-        k; None where it goes by radius.
+        k; None if neighbors are chosen by radius.
     shown : int64 array
-        The test queries that the following describe, by position.
-    places : float64 array of shape (shown, 2)
-        On the map, within the unit square.
-    kin : tuple of tuples of str
-        The judged queries nearest to each, by name.
-    weights : Weights or None
-        None where models are not linear.
+        Positions of the test queries that are shown.
+    positions : float64 array of shape (shown, 2)
+        Positions on the map, in the unit square.
+    nearest : tuple of tuples of str
+        Names of the nearest judged queries of each query.
+    shares : FeatureShares or None
+        None if models are not linear.
     curve : NeighborCurve or None
-        None where another k means fitting again.
+        None if another k needs a new fit.
     ratios : ChangeRatios or None
-        None where neighbors go by radius, or are cells.
+        None if neighbors are chosen by radius, or are cells.
     """
 
     name: str
     whole: bool
-    judged: int
+    n_judged: int
     n_neighbors: int | None
     shown: NDArray[np.int64]
-    places: Float64
-    kin: tuple[tuple[str, ...], ...]
-    weights: Weights | None
+    positions: Float64
+    nearest: tuple[tuple[str, ...], ...]
+    shares: FeatureShares | None
     curve: NeighborCurve | None
     ratios: ChangeRatios | None
 
 
 @dataclass(frozen=True)
 class LeakCheck:
-    """How many test queries are not new: what is measured on them says nothing about new ones.
+    """How many test queries were seen in training.
 
     Attributes
     ----------
     seen : int
-        Test queries that are among those learned from.
+        Test queries that were seen in training.
     near : int or None
-        Test queries that have something very like them there; None where only ids could be compared.
+        Test queries with a near-duplicate in training; None if only ids could be compared.
     seen_by : tuple of str
-        Entrants that say themselves that they have learned from some.
+        Entrants whose own records show that they were fitted on test queries.
     unchecked : tuple of str
-        Entrants of which nobody knows what they have learned from.
+        Entrants whose training queries are unknown.
     others : PairedComparison or None
-        The subject against the baseline on the test queries that are neither; None where those are too few, or all.
+        The subject compared with the baseline on the remaining test queries; None if those are too few, or all.
     """
 
     seen: int
@@ -155,26 +155,26 @@ class LeakCheck:
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Everything that a report says.
+    """Everything that a report shows.
 
     Attributes
     ----------
     title : str
-        What was measured, in the user's words.
+        The user's title.
     comparison : Comparison
-        The entrants, the baseline first.
+        The compared entrants, the baseline first.
     subject : str
-        The entrant that the report is about.
+        Name of the entrant that the report is about.
     names : tuple of str
-        The test queries by name.
+        Names of the test queries.
     levels : array of str
-        How hard each is; see `kinrank.measure.difficulty`.
+        Difficulty of each query; see `kinrank.measure.difficulty`.
     timings : tuple of Timing
-        Of the entrants that can be timed.
-    kinship : NeighborAnalysis or None
-        None where no entrant learns from neighbors.
-    guard : LeakCheck or None
-        Whether the test queries are new; None where nothing is known of what was learned from.
+        Times of the entrants that have a ranker.
+    neighbors : NeighborAnalysis or None
+        None if no entrant learns from neighbors.
+    leak_check : LeakCheck or None
+        None if no training queries are known.
     """
 
     title: str
@@ -183,25 +183,25 @@ class Report:
     names: tuple[str, ...]
     levels: NDArray[np.str_]
     timings: tuple[Timing, ...]
-    kinship: NeighborAnalysis | None
+    neighbors: NeighborAnalysis | None
     leak_check: LeakCheck | None
 
     @property
     def measure(self) -> Measure:
-        """What the report is told by: the first measure."""
+        """The main measure: the first of the comparison."""
         return self.comparison.measures[0]
 
     @property
-    def own(self) -> Entrant:
+    def subject_entrant(self) -> Entrant:
         """The entrant that the report is about."""
         return self.comparison[self.subject]
 
     @property
     def difference(self) -> Difference:
-        """The subject against the baseline."""
+        """The subject compared with the baseline."""
         return self.comparison.difference(self.subject, self.measure)
 
     @property
     def gains(self) -> Float64:
-        """What each query gains over the baseline; NaN where the measure leaves it out."""
-        return self.own.per_query(self.measure) - self.comparison.baseline.per_query(self.measure)
+        """Gain of each query over the baseline; NaN if the measure skips the query."""
+        return self.subject_entrant.per_query(self.measure) - self.comparison.baseline.per_query(self.measure)

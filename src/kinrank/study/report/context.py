@@ -1,4 +1,4 @@
-"""What the page's template is told: texts and tables, ready to be set."""
+"""Texts and tables for the template of the page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, Neighb
 from kinrank.study.report.groups import GroupGain, kind_gains, level_gains
 from kinrank.study.report.svg import format_number
 
-# Title of each section, and the part that it needs; None where it is always there.
+# Title of each section, and the part it needs; None if it is always shown.
 _SECTIONS = {
-    "measures": ("By every measure", None),
+    "measures": ("All measures", None),
     "queries": ("Query by query", None),
-    "map": ("The map of queries", "kinship"),
-    "weights": ("What queries want", "heat"),
+    "map": ("Map of queries", "analysis"),
+    "weights": ("What decides the ranking", "heat"),
     "difficulty": ("Easy and hard queries", "levels"),
-    "neighbors": ("How many neighbors", "curve"),
+    "neighbors": ("Number of neighbors", "curve"),
     "advance": ("Models learned in advance", "ratios"),
     "latency": ("Time per query", "latency"),
     "method": ("How this was measured", None),
@@ -24,10 +24,10 @@ _SECTIONS = {
 
 
 def context_of(report: Report) -> dict[str, Any]:
-    """Every word of the page by the name that the template has for it; parts that cannot be told are None."""
+    """Return the template variables; parts without data are None."""
     comparison = report.comparison
     parts = {
-        **_kin(report),
+        **_neighbor_parts(report),
         "levels": page_tables.gain_table(level_gains(report)) or None,
         "latency": _latency(report),
     }
@@ -49,7 +49,7 @@ def context_of(report: Report) -> dict[str, Any]:
 
 
 def _answer(report: Report) -> dict[str, Any]:
-    """The first screen."""
+    """Return the variables of the summary."""
     comparison, measure, paired = report.comparison, report.measure, report.difference.paired
     return {
         "title": report.title,
@@ -61,7 +61,7 @@ def _answer(report: Report) -> dict[str, Any]:
         "points": words.points(report),
         "measure": str(measure),
         "before": f"{comparison.baseline.evaluation[measure]:.4f}",
-        "after": f"{report.own.evaluation[measure]:.4f}",
+        "after": f"{report.subject_entrant.evaluation[measure]:.4f}",
         "baseline": comparison.baseline.name,
         "subject": report.subject,
         "change": format_number(paired.mean_difference, "+.4f"),
@@ -71,21 +71,21 @@ def _answer(report: Report) -> dict[str, Any]:
     }
 
 
-def _kin(report: Report) -> dict[str, Any]:
-    """What only neighbors tell."""
-    told: dict[str, Any] = dict.fromkeys(("kinship", "heat", "kind_table", "curve", "ratios"))
-    kinship = report.kinship
-    if kinship is None:
-        return told
-    told["kinship"] = kinship
-    if kinship.weights is not None:
-        told["heat"] = page_tables.heat_table(report, kinship, kinship.weights)
-        told["kind_table"] = page_tables.gain_table(kind_gains(report, kinship, kinship.weights))
-    if kinship.curve is not None:
-        told["curve"] = _curve(kinship, kinship.curve)
-    if kinship.ratios is not None:
-        told["ratios"] = _ratios(kinship.ratios)
-    return told
+def _neighbor_parts(report: Report) -> dict[str, Any]:
+    """Return the variables that need an entrant that learns from neighbors."""
+    parts: dict[str, Any] = dict.fromkeys(("analysis", "heat", "kind_table", "curve", "ratios"))
+    analysis = report.neighbors
+    if analysis is None:
+        return parts
+    parts["analysis"] = analysis
+    if analysis.shares is not None:
+        parts["heat"] = page_tables.heat_table(report, analysis, analysis.shares)
+        parts["kind_table"] = page_tables.gain_table(kind_gains(report, analysis, analysis.shares))
+    if analysis.curve is not None:
+        parts["curve"] = _curve(analysis, analysis.curve)
+    if analysis.ratios is not None:
+        parts["ratios"] = _ratios(analysis.ratios)
+    return parts
 
 
 def _verdict(report: Report) -> str:
@@ -104,23 +104,25 @@ def _pace(report: Report) -> dict[str, str] | None:
 
 
 def _map_note(report: Report) -> str:
-    if report.kinship is None or len(report.kinship.shown) == len(report.names):
+    if report.neighbors is None or len(report.neighbors.shown) == len(report.names):
         return ""
     return (
-        f"Shown are {len(report.kinship.shown):,} of the {len(report.names):,} queries: those that changed most, "
-        "and a sample of the others."
+        f"It shows {len(report.neighbors.shown):,} of the {len(report.names):,} queries: those that changed most and a "
+        "sample of the others."
     )
 
 
-def _curve(kinship: NeighborAnalysis, curve: NeighborCurve) -> dict[str, Any]:
+def _curve(analysis: NeighborAnalysis, curve: NeighborCurve) -> dict[str, Any]:
     rows = [GroupGain(f"k = {k:,}", gain) for k, gain in curve.gains.items()]
-    whose = (
+    source = (
         f"Tried on {curve.queries:,} validation queries."
         if curve.validation
-        else f"Tried on {curve.queries:,} of the test queries, to show what k does; choosing k by this picture would "
-        "make the test worthless."
+        else f"Tried on {curve.queries:,} of the test queries, to show the effect of k. Do not choose k by this chart: "
+        "the test would no longer be valid."
     )
-    note = f"{whose} The line at zero is one model for all queries, learned from all {kinship.judged:,} judged ones."
+    note = (
+        f"{source} The line at zero is one model for all queries, fitted on all {analysis.n_judged:,} judged queries."
+    )
     return {"note": note, "table": page_tables.gain_table(rows)}
 
 
@@ -146,13 +148,13 @@ def _latency(report: Report) -> list[dict[str, str]] | None:
 
 
 def _method(report: Report) -> list[dict[str, str]]:
-    """What the data are, how each entrant came about, and what the figures do not say."""
+    """Return notes on the data and on each entrant."""
     queries = report.comparison.queries
     entries = [
         {
             "name": "Test data",
             "text": f"{len(queries):,} queries, {queries.n_rows:,} judged candidates, {queries.n_features} features. "
-            "If any setting was chosen on these queries, the figures are too good.",
+            "If any setting was chosen on these queries, the results are too optimistic.",
         }
     ]
     for entrant in report.comparison.entrants:

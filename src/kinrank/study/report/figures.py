@@ -1,4 +1,4 @@
-"""Every picture of the page, drawn from the report, with words for those who cannot see it."""
+"""Draw all charts of a report, with text alternatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinrank.study.report.svg import format_number
 
 
 def figures_of(report: Report) -> dict[str, str]:
-    """SVG by the name that the page's template has for it; those of parts that cannot be told are left out."""
+    """Return SVG markup by template name; charts without data are left out."""
     measure, gains = str(report.measure), report.gains
     rankers = [
         GroupGain(each.name, report.comparison.difference(each.name, report.measure).paired)
@@ -27,48 +27,48 @@ def figures_of(report: Report) -> dict[str, str]:
         figures["levels"] = _intervals(f"Change in {measure} by difficulty", levels)
     if report.timings:
         figures["latency"] = charts.latencies(report.timings)
-    return figures if report.kinship is None else figures | _of_kin(report, report.kinship)
+    return figures if report.neighbors is None else figures | _neighbor_figures(report, report.neighbors)
 
 
-def _of_kin(report: Report, kinship: NeighborAnalysis) -> dict[str, str]:
+def _neighbor_figures(report: Report, analysis: NeighborAnalysis) -> dict[str, str]:
     measure = str(report.measure)
-    figures = {"map": draw_map(kinship, report.gains, _map_alt(report, kinship))}
-    if kinship.weights is not None:
-        letters = ", ".join(kind.letter for kind in kinship.weights.kinds)
-        figures["kind_map"] = draw_kinds(kinship, kinship.weights, f"The map of queries, colored by kind: {letters}.")
-        kinds = kind_gains(report, kinship, kinship.weights)
+    figures = {"map": draw_map(analysis, report.gains, _map_alt(report, analysis))}
+    if analysis.shares is not None:
+        letters = ", ".join(kind.letter for kind in analysis.shares.kinds)
+        figures["kind_map"] = draw_kinds(analysis, analysis.shares, f"The map of queries, colored by kind: {letters}.")
+        kinds = kind_gains(report, analysis, analysis.shares)
         figures["kinds"] = _intervals(f"Change in {measure} by kind of query", kinds)
-    if kinship.curve is not None and kinship.n_neighbors is not None:
-        by_k = [GroupGain(f"k {k:,}", gain) for k, gain in kinship.curve.gains.items()]
-        alt = _told(f"Change in {measure} by number of neighbors", by_k)
-        figures["curve"] = charts.gain_curve(kinship.curve.gains, kinship.n_neighbors, alt)
-    if kinship.ratios is not None:
-        figures["ratios"] = charts.ratio_curves(kinship.ratios.by_mode, _ratio_alt(kinship.ratios))
+    if analysis.curve is not None and analysis.n_neighbors is not None:
+        by_k = [GroupGain(f"k {k:,}", gain) for k, gain in analysis.curve.gains.items()]
+        alt = _intervals_alt(f"Change in {measure} by number of neighbors", by_k)
+        figures["curve"] = charts.gain_curve(analysis.curve.gains, analysis.n_neighbors, alt)
+    if analysis.ratios is not None:
+        figures["ratios"] = charts.ratio_curves(analysis.ratios.by_mode, _ratio_alt(analysis.ratios))
     return figures
 
 
 def _intervals(what: str, rows: list[GroupGain]) -> str:
-    return charts.intervals(rows, _told(what, rows))
+    return charts.intervals(rows, _intervals_alt(what, rows))
 
 
-def _told(what: str, rows: list[GroupGain]) -> str:
-    """A chart of intervals for those who cannot see it."""
-    said = "; ".join(f"{row.label} {format_number(row.gain.mean_difference, '+.4f')}" for row in rows)
-    return f"{what}: {said}."
+def _intervals_alt(what: str, rows: list[GroupGain]) -> str:
+    """Return the text alternative of a chart of intervals."""
+    values = "; ".join(f"{row.label} {format_number(row.gain.mean_difference, '+.4f')}" for row in rows)
+    return f"{what}: {values}."
 
 
-def _map_alt(report: Report, kinship: NeighborAnalysis) -> str:
+def _map_alt(report: Report, analysis: NeighborAnalysis) -> str:
     return (
-        f"Map of {len(kinship.shown):,} queries, colored by change in {report.measure}. "
+        f"Map of {len(analysis.shown):,} queries, colored by change in {report.measure}. "
         "The queries that changed most are in the tables above."
     )
 
 
 def _ratio_alt(ratios: ChangeRatios) -> str:
-    said = [
+    changes = [
         f"{mode} goes from {values[min(values)]:.2f} at k = {min(values):,} to {values[max(values)]:.2f} at k = "
         f"{max(values):,}"
         for mode, values in ratios.by_mode.items()
         if values
     ]
-    return f"Change ratio over k: {'; '.join(said)}."
+    return f"Change ratio over k: {'; '.join(changes)}."

@@ -1,4 +1,4 @@
-"""What groups of test queries gain: by kind, by difficulty."""
+"""Gains of groups of test queries: by kind, by difficulty."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.measure import PairedComparison, compare_paired
-from kinrank.study.report.contents import NeighborAnalysis, Report, Weights
+from kinrank.study.report.contents import FeatureShares, NeighborAnalysis, Report
 
-# Queries with nothing relevant are apart: every ranking of them is alike.
+# Queries without a relevant candidate are left out: any order scores the same.
 _LEVELS = {"hard": "hard (1–3)", "normal": "normal (4–20)", "easy": "easy (over 20)"}
 
 
 @dataclass(frozen=True)
 class GroupGain:
-    """What a group is called, and what its queries gain over the baseline."""
+    """Name of a group, and the gain of its queries over the baseline."""
 
     label: str
     gain: PairedComparison
 
 
 def level_gains(report: Report) -> list[GroupGain]:
-    """By how many of their candidates are relevant; a level with fewer than two queries is left out."""
+    """Return the gain by number of relevant candidates; levels with fewer than two queries are left out."""
     members = {label: np.flatnonzero(report.levels == level) for level, label in _LEVELS.items()}
     return _gains(report, members)
 
 
-def kind_gains(report: Report, kinship: NeighborAnalysis, weights: Weights) -> list[GroupGain]:
-    """By kind."""
-    return _gains(report, {f"Kind {kind.letter}": kinship.shown[kind.members] for kind in weights.kinds})
+def kind_gains(report: Report, analysis: NeighborAnalysis, shares: FeatureShares) -> list[GroupGain]:
+    """Return the gain by kind of query."""
+    return _gains(report, {f"Kind {kind.letter}": analysis.shown[kind.members] for kind in shares.kinds})
 
 
 def _gains(report: Report, members: Mapping[str, NDArray[np.int64]]) -> list[GroupGain]:
-    after, before = (each.per_query(report.measure) for each in (report.own, report.comparison.baseline))
+    after, before = (each.per_query(report.measure) for each in (report.subject_entrant, report.comparison.baseline))
     return [
         GroupGain(label, compare_paired(after[some], before[some]))
         for label, some in members.items()

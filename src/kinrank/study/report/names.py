@@ -1,4 +1,4 @@
-"""Queries by name: their text where the data has it, else their id."""
+"""Names of queries: their text if there is one, else their id."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.study.leaks import TEXTS
 
-_LONGEST = 80  # characters; a name is for telling queries apart, and the file must stay small
+_MAX_LENGTH = 80  # characters; long names only make the file larger
 
 
 def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]:
-    """The name of each query.
+    """Return the name of each query.
 
     Parameters
     ----------
     queries
-        Whose names are wanted.
+        The queries.
     column
-        The query column that has them; by default one of `kinrank.study.leaks.TEXTS`, else the id.
+        Query column with the names; by default the first of `kinrank.study.leaks.TEXTS`, else the id.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]
     """
     if column is not None and column not in queries.query_columns:
         known = ", ".join(map(repr, queries.query_columns)) or "none"
-        raise ParameterError(f"there is no query column {column!r} to name queries by: there are {known}")
+        raise ParameterError(f"no query column {column!r} for the names of queries; query columns: {known}")
     ids = [str(qid) for qid in queries.qid.tolist()]
     found = column or next((each for each in TEXTS if each in queries.query_columns), None)
     if found is None or queries.query_columns[found].ndim != 1:
@@ -39,6 +39,6 @@ def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]
 
 
 def _clean(text: str) -> str:
-    """One line without control characters, and not too long."""
+    """Return the text as one short line without control characters."""
     line = " ".join("".join(" " if unicodedata.category(sign) in ("Cc", "Cs") else sign for sign in text).split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1].rstrip() + "…"
+    return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1].rstrip() + "…"

@@ -1,4 +1,4 @@
-"""What a ranker that learns from neighbors tells of test queries: map, weights, kin, what k does."""
+"""Analyze a ranker that learns from neighbors: map, nearest queries, feature shares, effect of k."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from kinrank.rankers.knn.offline import OfflineModels, change_ratio
 from kinrank.rankers.local.explanation import Explanation
 from kinrank.rankers.local.nearest import NeighborRanker
 from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, NeighborCurve, Weights
-from kinrank.study.report.projection import deciding_shares, kinds_of, map_of
+from kinrank.study.report.contents import ChangeRatios, FeatureShares, NeighborAnalysis, NeighborCurve
+from kinrank.study.report.projection import project
+from kinrank.study.report.shares import feature_shares, group_by_shares
 
 MOST_SHOWN = 4000
-"""Queries on the map; of more, those that changed most and a sample of the others."""
+"""Maximum number of queries on the map: those that changed most, and a sample of the others."""
 
 _ALWAYS_SHOWN = 100
-_KIN = 3
-_TRIED = 1000  # queries that every k is tried on, fewer where judged queries are many
-_FEWEST_TRIED = 100
-_SUMMED = 20_000_000  # neighbors summed up for the largest k
+_N_NEAREST = 3  # judged queries named for each query
+_MAX_TRIED = 1000  # queries that every k is tried on; fewer if there are many judged queries
+_MIN_TRIED = 100
+_MAX_SUMMED = 20_000_000  # neighbors summed for the largest k
 _RATIO_QUERIES = 200
-_SET_ENTRIES = 10_000_000  # the sets of all judged queries together, for Offline-1
+_SET_ENTRIES = 10_000_000  # total size of the training sets of all judged queries, for Offline-1
 _SMALLEST_K = 25
 
 
@@ -42,55 +43,57 @@ def analyze_neighbors(
     validation: QuerySet | None = None,
     seed: int = 0,
 ) -> NeighborAnalysis:
-    """Everything that neighbors tell.
+    """Analyze a fitted ranker on the test queries.
 
     Parameters
     ----------
     name
-        What the ranker is called.
+        Name of the entrant.
     ranker
-        Fitted.
+        The fitted ranker.
     queries
         The test queries.
     gains
-        What each gained, which decides whom to show where there are too many.
+        Gain of each query; the queries with the largest changes are shown first.
     measure
-        What to try k by.
+        Measure for the effect of k.
     whole
-        Whether that is all there is to the entrant of this name.
+        Whether the ranker is the entrant itself, not a part of it.
     judged_names
-        Names of the judged queries by id as text, which is how cells know them; the id itself where one has none.
+        Names of the judged queries by id as text; queries without a name are shown by id.
     validation
-        Queries to try k on; a sample of the test queries where not given.
+        Queries to try k on; by default a sample of the test queries.
     seed
-        Of samples, map and groups.
+        Seed for samples, map and groups.
     """
     shown = shown_queries(gains, seed)
     some = queries[shown]
     explained = ranker.explain(some)
     known = judged_names or {}
-    judged = judged_queries(ranker)
+    n_judged = count_judged(ranker)
     return NeighborAnalysis(
         name=name,
         whole=whole,
-        judged=judged,
-        n_neighbors=None if ranker.radius is not None else min(ranker.n_neighbors, judged),
+        n_judged=n_judged,
+        n_neighbors=None if ranker.radius is not None else min(ranker.n_neighbors, n_judged),
         shown=shown,
-        places=map_of(ranker.describer_.transform(some), seed),
-        kin=tuple(tuple(known.get(q, q) for q in map(str, each.neighbors[:_KIN].tolist())) for each in explained),
-        weights=_weights(explained, some, seed),
+        positions=project(ranker.points(some), seed),
+        nearest=tuple(
+            tuple(known.get(q, q) for q in map(str, each.neighbors[:_N_NEAREST].tolist())) for each in explained
+        ),
+        shares=_shares(explained, some, seed),
         curve=neighbor_curve(ranker, queries if validation is None else validation, measure, validation is not None),
         ratios=change_ratios(ranker, sample(queries, _RATIO_QUERIES, seed)),
     )
 
 
-def judged_queries(ranker: NeighborRanker) -> int:
-    """How many queries it learned from; with cells, `qid_` names one of each."""
+def count_judged(ranker: NeighborRanker) -> int:
+    """Return the number of training queries; `qid_` has one query per cell only."""
     return int(ranker.training_set_.counts.sum())
 
 
 def shown_queries(gains: Float64, seed: int = 0) -> Int64:
-    """All queries, or those that changed most and a sample of the others, in the order of the data."""
+    """Return the positions of the queries to show: all, or those that changed most and a sample of the others."""
     if len(gains) <= MOST_SHOWN:
         return np.arange(len(gains))
     order = np.argsort(np.nan_to_num(gains), kind="stable")
@@ -101,24 +104,24 @@ def shown_queries(gains: Float64, seed: int = 0) -> Int64:
 
 
 def sample(queries: QuerySet, n: int, seed: int = 0) -> QuerySet:
-    """Some of the queries, in order; all where there are no more."""
+    """Return a random sample of `n` queries in the order of the data, or all queries if there are fewer."""
     if len(queries) <= n:
         return queries
     return queries[np.sort(np.random.default_rng(seed).choice(len(queries), n, replace=False))]
 
 
-def _weights(explained: list[Explanation], queries: QuerySet, seed: int) -> Weights | None:
-    """None where the models are not linear."""
+def _shares(explained: list[Explanation], queries: QuerySet, seed: int) -> FeatureShares | None:
+    """Return the feature shares; None if the models are not linear."""
     weights = [each.weights for each in explained if each.weights is not None]
-    everywhere = explained[0].global_weights
-    if everywhere is None:
+    global_weights = explained[0].global_weights
+    if global_weights is None:
         return None
-    shares = deciding_shares(np.array(weights), queries)
-    return Weights(shares, deciding_shares(everywhere, queries), tuple(kinds_of(shares, seed)))
+    by_query = feature_shares(np.array(weights), queries)
+    return FeatureShares(by_query, feature_shares(global_weights, queries), tuple(group_by_shares(by_query, seed)))
 
 
 def neighbor_counts(n_judged: int, own: int) -> list[int]:
-    """The k to try: doubling up to all judged queries, and the ranker's own.
+    """Return the values of k to try: doubling up to all judged queries, and the ranker's own.
 
     Examples
     --------
@@ -132,34 +135,34 @@ def neighbor_counts(n_judged: int, own: int) -> list[int]:
 def neighbor_curve(
     ranker: NeighborRanker, queries: QuerySet, measure: Measure, validation: bool, seed: int = 0
 ) -> NeighborCurve | None:
-    """What each k gains over the global model; None where another k means fitting again."""
+    """Return the gain of each k over the global model; None if another k needs a new fit."""
     if not ranker.learns_online or ranker.radius is not None or not ranker.learner_.linear:
         return None
-    affordable = max(_FEWEST_TRIED, _SUMMED // len(ranker.qid_))
-    tried = sample(queries, min(_TRIED, affordable), seed)
+    affordable = max(_MIN_TRIED, _MAX_SUMMED // len(ranker.qid_))
+    tried = sample(queries, min(_MAX_TRIED, affordable), seed)
 
-    def reached(scores: Float64) -> Float64:
+    def values(scores: Float64) -> Float64:
         return measure.per_query(scores, tried.grades, tried.offsets, tried.doc_id)
 
-    # Not the largest k: where nearer neighbors weigh more, all of them are no single model.
-    single = reached(ranker.global_scores(tried))
+    # The largest k does not give the global model if neighbors are weighted by distance.
+    single = values(ranker.global_scores(tried))
     gains = {
-        k: compare_paired(reached(copy(ranker).set_params(n_neighbors=k).predict(tried)), single)
-        for k in neighbor_counts(judged_queries(ranker), ranker.n_neighbors)
+        k: compare_paired(values(copy(ranker).set_params(n_neighbors=k).predict(tried)), single)
+        for k in neighbor_counts(count_judged(ranker), ranker.n_neighbors)
     }
     return NeighborCurve(gains, measure, len(tried), validation)
 
 
 def change_ratios(ranker: NeighborRanker, queries: QuerySet) -> ChangeRatios | None:
-    """The mean change ratio of both offline modes by k; None where neighbors go by radius, or are cells.
+    """Return the mean change ratio of both offline modes by k; None if neighbors are chosen by radius, or are cells.
 
-    Offline-1 needs the sets of all judged queries, so it stops at a k where those would fill the memory.
+    Offline-1 needs the training sets of all judged queries, so it stops at a k for which those fit into memory.
     """
     if ranker.radius is not None or ranker.capabilities.merges:
         return None
     index, m, pairs = ranker.index_, len(ranker.qid_), ranker.training_set_.pairs
     counts = [k for k in neighbor_counts(m, ranker.n_neighbors) if k * len(queries) <= _SET_ENTRIES]
-    near = index.query(ranker.describer_.transform(queries), counts[-1])[1]
+    near = index.query(ranker.points(queries), counts[-1])[1]
     theirs = index.query(index.points_[near[:, 0]], counts[-1])[1]
     most = max((k for k in counts if k * m <= _SET_ENTRIES), default=0)
     sets = index.query(index.points_, most)[1] if most else None
@@ -168,9 +171,9 @@ def change_ratios(ranker: NeighborRanker, queries: QuerySet) -> ChangeRatios | N
     for k in counts:
         second[k] = _mean_ratio(near[:, :k], theirs[:, :k], pairs)
         if sets is not None and k <= most:
-            # Which sets the models would be learned from is all that the ratio asks; the models are not needed.
-            taught = Neighborhoods(sets[:, :k].ravel(), np.arange(m + 1) * k, np.zeros(m * k))
-            models = OfflineModels([ranker.global_] * m, taught, pairs)
+            # The ratio depends on the training sets only, so the models need not be fitted.
+            training_sets = Neighborhoods(sets[:, :k].ravel(), np.arange(m + 1) * k, np.zeros(m * k))
+            models = OfflineModels([ranker.global_] * m, training_sets, pairs)
             chosen = [models.most_overlapping(members) for members in near[:, :k]]
             first[k] = _mean_ratio(near[:, :k], sets[chosen, :k], pairs)
     return ChangeRatios({"offline-1": first, "offline-2": second}, len(queries))

@@ -1,5 +1,5 @@
 "use strict";
-// Texts of queries are only ever set as text, never as markup.
+// Texts from the data are only set as text, never as markup.
 
 const at = (id) => document.getElementById(id);
 
@@ -25,7 +25,7 @@ function make(tag, text, className) {
   button.hidden = false;
 }
 
-// On paper nothing can be opened.
+// Open all details before printing.
 {
   let opened = [];
   addEventListener("beforeprint", () => {
@@ -45,7 +45,7 @@ function drawMap(data) {
   const percent = (perMille) => signed(perMille / 10, 0) + "%";
   let selected = -1;
 
-  // Color: by change in the measure, by kind, or by how far a feature's share is from the global model's.
+  // Color by change in the measure, by kind, or by the difference of a feature's share from the global model.
   const select = at("color");
   const option = (value, text) => { const made = make("option", text); made.value = value; select.append(made); };
   if (data.kinds) option("kind", "kind of query");
@@ -80,7 +80,7 @@ function drawMap(data) {
 
   function describeColors(color) {
     const legend = at("legend");
-    const keys = color === "gain" ? [["loss3", "loses most"], ["loss1", ""], ["none", "stays"], ["gain1", ""], ["gain3", "gains most"]]
+    const keys = color === "gain" ? [["loss3", "loses most"], ["loss1", ""], ["none", "unchanged"], ["gain1", ""], ["gain3", "gains most"]]
       : color === "kind" ? data.kinds.map((letter, kind) => ["k" + kind, letter])
       : [["loss3", "less than globally"], ["loss1", ""], ["none", "as globally"], ["gain1", ""], ["gain3", "more"]];
     legend.replaceChildren(...keys.map(([name, text]) => make("span", text, "key " + name)));
@@ -88,7 +88,7 @@ function drawMap(data) {
 
   select.addEventListener("change", () => paint(select.value));
 
-  // One query: a tip beside it, and all that is known of it under the map.
+  // Show one query: a tooltip next to it, and its details below the map.
   function change(query) {
     const before = data.before[query], after = data.after[query];
     return before === null || after === null ? null : after - before;
@@ -104,25 +104,25 @@ function drawMap(data) {
     tip.hidden = false;
     tip.style.left = Math.min(Math.max(x * scale, tip.offsetWidth / 2), map.clientWidth - tip.offsetWidth / 2) + "px";
     tip.style.top = Math.max(y * scale, tip.offsetHeight + 14) + "px";
-    tell(query);
+    showDetails(query);
   }
 
-  function tell(query) {
+  function showDetails(query) {
     const parts = [make("h3")];
     parts[0].append(make("bdi", data.names[query]));
     if (change(query) !== null) {
       parts.push(make("p", `${data.measure} ${data.before[query].toFixed(3)} \u2192 ${data.after[query].toFixed(3)} (${signed(change(query), 3)})`));
     }
-    if (data.kin[query].length) {
-      const kin = make("p", "Nearest judged queries: ");
-      data.kin[query].forEach((name, place) => kin.append(place ? " \u00b7 " : "", make("bdi", name)));
-      parts.push(kin);
+    if (data.nearest[query].length) {
+      const names = make("p", "Nearest judged queries: ");
+      data.nearest[query].forEach((name, i) => names.append(i ? " \u00b7 " : "", make("bdi", name)));
+      parts.push(names);
     }
     if (data.change) {
       const order = data.features.map((_, feature) => feature)
         .sort((a, b) => Math.abs(data.change[query][b]) - Math.abs(data.change[query][a])).slice(0, 3);
-      const said = order.map((feature) => `${data.features[feature]} ${percent(data.everywhere[feature] + data.change[query][feature])} (globally ${percent(data.everywhere[feature])})`);
-      parts.push(make("p", `Kind ${data.kinds[data.kind[query]]}. Decided by ${said.join(", ")}.`));
+      const shares = order.map((feature) => `${data.features[feature]} ${percent(data.overall[feature] + data.change[query][feature])} (globally ${percent(data.overall[feature])})`);
+      parts.push(make("p", `Kind ${data.kinds[data.kind[query]]}. Decided by ${shares.join(", ")}.`));
     }
     card.replaceChildren(...parts);
     card.hidden = false;
@@ -137,7 +137,7 @@ function drawMap(data) {
     return [best, Math.sqrt(least)];
   }
 
-  function pointed(event) {
+  function selectAt(event) {
     const box = map.getBoundingClientRect();
     const scale = side / box.width;
     const [query, distance] = nearest((event.clientX - box.left) * scale, (event.clientY - box.top) * scale);
@@ -145,19 +145,19 @@ function drawMap(data) {
     else tip.hidden = true;
   }
 
-  map.addEventListener("pointermove", pointed);
-  map.addEventListener("pointerdown", pointed);
+  map.addEventListener("pointermove", selectAt);
+  map.addEventListener("pointerdown", selectAt);
   map.addEventListener("pointerleave", () => { tip.hidden = true; });
 
   const directions = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
   map.addEventListener("keydown", (event) => {
-    const way = directions[event.key];
-    if (!way) return;
+    const direction = directions[event.key];
+    if (!direction) return;
     event.preventDefault();
     const [x, y] = selected < 0 ? [side / 2, side / 2] : data.at[selected];
-    // Within 45 degrees of the direction, so that walking on reaches everything.
-    const ahead = (dx, dy) => { const along = dx * way[0] + dy * way[1]; return along > 0 && along >= Math.abs(dx * way[1] + dy * way[0]); };
-    const [query] = selected < 0 ? nearest(x, y) : nearest(x, y, ahead);
+    // Within 45 degrees of the direction, so that every query can be reached.
+    const inDirection = (dx, dy) => { const along = dx * direction[0] + dy * direction[1]; return along > 0 && along >= Math.abs(dx * direction[1] + dy * direction[0]); };
+    const [query] = selected < 0 ? nearest(x, y) : nearest(x, y, inDirection);
     if (query >= 0) show(query);
   });
 

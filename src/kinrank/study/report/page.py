@@ -1,4 +1,4 @@
-"""Report as one HTML file that loads nothing: style, script, pictures and data are all inside."""
+"""Render a report as one HTML file with its style, script, charts and data inside."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kinrank.study.report.context import context_of
 from kinrank.study.report.figures import figures_of
 from kinrank.study.report.querymap import map_data
 
-_SIZE = "###.# KB"  # stands where the size of the file will be, and is as long
+_SIZE = "###.# KB"  # placeholder for the file size, of the same length
 
 
 def render(report: Report) -> str:
-    """The whole page.
+    """Return the page.
 
-    Whatever the data says is escaped: names of queries, features and rankers are never markup. The page's own policy
-    forbids the browser to load, send or run anything but the one style sheet and script it was written with.
+    All text from the data is escaped: names of queries, features and rankers are never markup. The content security
+    policy of the page blocks everything except its own style sheet and script.
     """
     jinja2 = import_extra("jinja2", "report")
     here = files("kinrank.study.report")
@@ -31,7 +31,7 @@ def render(report: Report) -> str:
     template = environment.from_string(here.joinpath("page.html.j2").read_text("utf-8"))
     safe = environment.filters["safe"]
     figures = {name: safe(markup) for name, markup in figures_of(report).items()}
-    data = "" if report.kinship is None else _json(map_data(report, report.kinship))
+    data = "" if report.neighbors is None else _json(map_data(report, report.neighbors))
     page: str = template.render(
         **context_of(report),
         figures=figures,
@@ -46,7 +46,7 @@ def render(report: Report) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded, and nothing inline runs but what has these hashes."""
+    """Return a policy that blocks all loads, and all inline code except the style and script with these hashes."""
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
@@ -55,7 +55,7 @@ def _policy(style: str, script: str) -> str:
 
 
 def _json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the element it stands in."""
+    """Return JSON that cannot close the script element around it."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -1,4 +1,4 @@
-"""The tables of a report, as rows of text that the page's template sets."""
+"""Tables of a report, as rows of text for the template."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.study.report.contents import NeighborAnalysis, Report, Weights
+from kinrank.study.report.contents import FeatureShares, NeighborAnalysis, Report
 from kinrank.study.report.groups import GroupGain
 from kinrank.study.report.querymap import shade_class
 from kinrank.study.report.svg import format_number
@@ -18,7 +18,7 @@ _HEAT_ROWS = 20
 
 
 def metric_table(report: Report) -> list[dict[str, Any]]:
-    """For each measure its conventions and a row per entrant."""
+    """Return the conventions of each measure, and a row per entrant."""
     comparison = report.comparison
     tables = []
     for measure in comparison.measures:
@@ -45,12 +45,12 @@ def metric_table(report: Report) -> list[dict[str, Any]]:
 
 
 def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
-    """The queries that won and lost most, with what they were learned from and what came to weigh more or less."""
+    """Return the queries with the largest gains and losses, their nearest judged queries and changed features."""
     gains = np.nan_to_num(report.gains)
-    before, after = (each.per_query(report.measure) for each in (report.comparison.baseline, report.own))
+    before, after = (each.per_query(report.measure) for each in (report.comparison.baseline, report.subject_entrant))
     order = np.argsort(-gains, kind="stable")
 
-    def told(query: int) -> dict[str, Any]:
+    def row(query: int) -> dict[str, Any]:
         return {
             "name": report.names[query],
             "before": f"{before[query]:.2f}",
@@ -60,29 +60,29 @@ def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
         }
 
     return {
-        "won": [told(query) for query in order[:_EXTREMES].tolist() if gains[query] > 0],
-        "lost": [told(query) for query in order[::-1][:_EXTREMES].tolist() if gains[query] < 0],
+        "won": [row(query) for query in order[:_EXTREMES].tolist() if gains[query] > 0],
+        "lost": [row(query) for query in order[::-1][:_EXTREMES].tolist() if gains[query] < 0],
     }
 
 
 def _reasons(report: Report, query: int) -> dict[str, Any]:
-    kinship = report.kinship
-    if kinship is None or query not in kinship.shown:
-        return {"kin": (), "more": "", "less": ""}
-    place = int(np.searchsorted(kinship.shown, query))
+    analysis = report.neighbors
+    if analysis is None or query not in analysis.shown:
+        return {"nearest": (), "more": "", "less": ""}
+    position = int(np.searchsorted(analysis.shown, query))
     names = report.comparison.queries.feature_names
-    if kinship.weights is None:
-        return {"kin": kinship.kin[place], "more": "", "less": ""}
-    change = kinship.weights.shares[place] - kinship.weights.everywhere
+    if analysis.shares is None:
+        return {"nearest": analysis.nearest[position], "more": "", "less": ""}
+    change = analysis.shares.by_query[position] - analysis.shares.overall
     return {
-        "kin": kinship.kin[place],
+        "nearest": analysis.nearest[position],
         "more": names[int(np.argmax(change))] if change.max() > 0 else "",
         "less": names[int(np.argmin(change))] if change.min() < 0 else "",
     }
 
 
 def gain_table(rows: list[GroupGain]) -> list[dict[str, str]]:
-    """What `intervals` draws, as a table."""
+    """Return the rows of a table of gains with intervals."""
     return [
         {
             "label": row.label,
@@ -96,14 +96,14 @@ def gain_table(rows: list[GroupGain]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class HeatTable:
-    """What decides the ranking of each kind of query, beside the global model.
+    """Feature shares of each kind of query, next to those of the global model.
 
     Attributes
     ----------
     kinds : list of dict
-        Letter, how many queries, examples, what weighs more and less.
+        Letter, number of queries, examples, and the features that count more and less than globally.
     rows, rest : list of dict
-        A feature each, those that differ most between kinds first; `rest` are the ones that hardly do.
+        One row per feature, those that differ most between kinds first; `rest` differ less.
     """
 
     kinds: list[dict[str, Any]]
@@ -117,21 +117,21 @@ class _Cell:
     shade: str
 
 
-def heat_table(report: Report, kinship: NeighborAnalysis, weights: Weights) -> HeatTable:
-    """The table that shows, in color, how far each kind's weights are from the global ones."""
+def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares) -> HeatTable:
+    """Return the table of feature shares, shaded by the difference from the global model."""
     features = report.comparison.queries.feature_names
-    shares = np.array([kind.shares for kind in weights.kinds])
-    change = shares - weights.everywhere
-    # To the nearest shade, so that what hardly differs has no color.
+    by_kind = np.array([kind.shares for kind in shares.kinds])
+    change = by_kind - shares.overall
+    # Round to the nearest shade, so that small differences have no color.
     shades = np.rint(3 * change / (np.abs(change).max() or 1.0)).astype(int)
     order = np.argsort(-np.abs(change).max(axis=0), kind="stable").tolist()
     rows = [
         {
             "feature": features[feature],
-            "everywhere": _percent(weights.everywhere[feature]),
+            "overall": _percent(shares.overall[feature]),
             "cells": [
                 _Cell(_percent(share), shade_class(int(shade)))
-                for share, shade in zip(shares[:, feature], shades[:, feature], strict=True)
+                for share, shade in zip(by_kind[:, feature], shades[:, feature], strict=True)
             ],
         }
         for feature in order
@@ -140,11 +140,11 @@ def heat_table(report: Report, kinship: NeighborAnalysis, weights: Weights) -> H
         {
             "letter": kind.letter,
             "queries": f"{len(kind.members):,}",
-            "examples": examples(report, kinship, kind),
+            "examples": examples(report, analysis, kind),
             "more": [features[f] for f in np.argsort(-moved)[:2].tolist() if moved[f] > 0],
             "less": [features[f] for f in np.argsort(moved)[:2].tolist() if moved[f] < 0],
         }
-        for kind, moved in zip(weights.kinds, change, strict=True)
+        for kind, moved in zip(shares.kinds, change, strict=True)
     ]
     return HeatTable(kinds, rows[:_HEAT_ROWS], rows[_HEAT_ROWS:])
 

@@ -1,4 +1,4 @@
-"""The map of queries: a drawing that prints, and the data that makes it answer to a pointer."""
+"""The map of queries: the drawing, and the data that makes it interactive."""
 
 from __future__ import annotations
 
@@ -8,68 +8,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
-from kinrank.study.report.contents import NeighborAnalysis, Report, Weights
-from kinrank.study.report.svg import element, words
+from kinrank.study.report.contents import FeatureShares, NeighborAnalysis, Report
+from kinrank.study.report.svg import element, escaped
 
 SIDE = 680
-"""Width and height of the map in its own units."""
+"""Width and height of the map in SVG units."""
 
 _EDGE = 20
 _LEVELS = 3  # shades on each side of zero
-_COLOR_FEATURES = 24  # features that the map can be colored by: those that vary most
+_COLOR_FEATURES = 24  # the map can be colored by the features that vary most
 
 
-def levels_of(gains: Float64) -> NDArray[np.int64]:
-    """Shades from -3 to 3: equal steps up to the 95th percentile of what is not 0; 0 and NaN are 0.
+def shade_levels(gains: Float64) -> NDArray[np.int64]:
+    """Return shades from -3 to 3, in equal steps up to the 95th percentile of nonzero sizes; 0 and NaN give 0.
 
     Examples
     --------
-    >>> levels_of(np.array([-0.9, -0.1, 0.0, 0.4, 0.9, np.nan])).tolist()
+    >>> shade_levels(np.array([-0.9, -0.1, 0.0, 0.4, 0.9, np.nan])).tolist()
     [-3, -1, 0, 2, 3, 0]
     """
     known = np.nan_to_num(gains)
     size = np.abs(known)
     reach = float(np.quantile(size[size > 0], 0.95)) if size.any() else 1.0
-    # Rounded up, so that only what did not change has no shade.
+    # Round up, so that only unchanged queries have no shade.
     shades = np.sign(known) * np.minimum(np.ceil(size / reach * _LEVELS - 1e-9), _LEVELS)
     return shades.astype(np.int64)
 
 
-def places_on_paper(places: Float64) -> NDArray[np.int64]:
-    """Places in the unit square as whole units of the map, y downwards."""
-    flipped = np.column_stack([places[:, 0], 1 - places[:, 1]])
+def map_positions(positions: Float64) -> NDArray[np.int64]:
+    """Convert positions in the unit square to whole SVG units, with y pointing down."""
+    flipped = np.column_stack([positions[:, 0], 1 - positions[:, 1]])
     return np.rint(_EDGE + flipped * (SIDE - 2 * _EDGE)).astype(np.int64)
 
 
-def draw_map(kinship: NeighborAnalysis, gains: Float64, alt: str) -> str:
-    """The map colored by gain, with a ring for the query that is pointed at."""
-    shades = levels_of(gains[kinship.shown])
-    # Whatever did not change lies under what did.
+def draw_map(analysis: NeighborAnalysis, gains: Float64, alt: str) -> str:
+    """Draw the map colored by gain, with a ring for the selected query."""
+    shades = shade_levels(gains[analysis.shown])
+    # Draw unchanged queries first, below the others.
     parts = [
-        _dots(kinship, np.flatnonzero(shades == shade), shade_class(shade))
+        _dots(analysis, np.flatnonzero(shades == shade), shade_class(shade))
         for shade in sorted(range(-_LEVELS, _LEVELS + 1), key=abs)
     ]
     ring = element("circle", class_="here", r=9, cx=-20, cy=-20)
     return _map([*parts, ring], alt, id="query-map", tabindex=0, aria_describedby="map-help")
 
 
-def draw_kinds(kinship: NeighborAnalysis, weights: Weights, alt: str) -> str:
-    """The map colored by kind, with a letter in the middle of each."""
-    at = places_on_paper(kinship.places)
-    parts = [_dots(kinship, kind.members, f"k{place}") for place, kind in enumerate(weights.kinds)]
-    for kind in weights.kinds:
+def draw_kinds(analysis: NeighborAnalysis, shares: FeatureShares, alt: str) -> str:
+    """Draw the map colored by kind, with the letter of each kind at its median."""
+    at = map_positions(analysis.positions)
+    parts = [_dots(analysis, kind.members, f"k{position}") for position, kind in enumerate(shares.kinds)]
+    for kind in shares.kinds:
         x, y = np.median(at[kind.members], axis=0).tolist()
-        parts.append(element("text", words(kind.letter), class_="kind middle", x=x, y=y + 8))
+        parts.append(element("text", escaped(kind.letter), class_="kind middle", x=x, y=y + 8))
     return _map(parts, alt)
 
 
-def _dots(kinship: NeighborAnalysis, members: NDArray[np.int64], kind: str) -> str:
-    """Queries as one path, in which each is a dot without length.
+def _dots(analysis: NeighborAnalysis, members: NDArray[np.int64], kind: str) -> str:
+    """Draw queries as zero-length strokes of one path, which takes a few bytes per query.
 
-    Strokes of such dots are round or square by the style sheet, so that thousands of queries cost a few bytes each,
-    and gains and losses differ in shape as well.
+    The style sheet makes the strokes round or square, so that gains and losses also differ in shape.
     """
-    at = places_on_paper(kinship.places)[members].tolist()
+    at = map_positions(analysis.positions)[members].tolist()
     return element("path", class_=f"dots {kind}", d="".join(f"M{x} {y}h0" for x, y in at))
 
 
@@ -78,7 +77,7 @@ def _map(parts: list[str], alt: str, **attributes: object) -> str:
 
 
 def shade_class(shade: int) -> str:
-    """The class name of a shade: gain1 to gain3, loss1 to loss3, none.
+    """Return the class name of a shade: gain1 to gain3, loss1 to loss3, or none.
 
     Examples
     --------
@@ -88,38 +87,38 @@ def shade_class(shade: int) -> str:
     return "none" if not shade else f"{'gain' if shade > 0 else 'loss'}{abs(shade)}"
 
 
-def map_data(report: Report, kinship: NeighborAnalysis) -> dict[str, Any]:
-    """What the page's script needs, as short as it can be told: shares in tenths of a percent."""
-    shown = kinship.shown
-    measured = [each.per_query(report.measure)[shown] for each in (report.comparison.baseline, report.own)]
+def map_data(report: Report, analysis: NeighborAnalysis) -> dict[str, Any]:
+    """Return the data for the page's script; shares are in tenths of a percent."""
+    shown = analysis.shown
+    measured = [each.per_query(report.measure)[shown] for each in (report.comparison.baseline, report.subject_entrant)]
     data: dict[str, Any] = {
         "measure": str(report.measure),
         "names": [report.names[query] for query in shown.tolist()],
-        "at": places_on_paper(kinship.places).tolist(),
+        "at": map_positions(analysis.positions).tolist(),
         "before": _rounded(measured[0]),
         "after": _rounded(measured[1]),
-        "shade": levels_of(report.gains[shown]).tolist(),
-        "kin": [list(names) for names in kinship.kin],
+        "shade": shade_levels(report.gains[shown]).tolist(),
+        "nearest": [list(names) for names in analysis.nearest],
         "features": [],
     }
-    if kinship.weights is None:
+    if analysis.shares is None:
         return data
-    change = kinship.weights.shares - kinship.weights.everywhere
-    told = np.argsort(-change.std(axis=0), kind="stable")[:_COLOR_FEATURES]
+    change = analysis.shares.by_query - analysis.shares.overall
+    varying = np.argsort(-change.std(axis=0), kind="stable")[:_COLOR_FEATURES]
     kind_of = np.zeros(len(shown), dtype=np.int64)
-    for place, kind in enumerate(kinship.weights.kinds):
-        kind_of[kind.members] = place
+    for position, kind in enumerate(analysis.shares.kinds):
+        kind_of[kind.members] = position
     return data | {
-        "features": [report.comparison.queries.feature_names[feature] for feature in told.tolist()],
-        "everywhere": _per_mille(kinship.weights.everywhere[told]),
-        "change": _per_mille(change[:, told]),
-        "kinds": [kind.letter for kind in kinship.weights.kinds],
+        "features": [report.comparison.queries.feature_names[feature] for feature in varying.tolist()],
+        "overall": _per_mille(analysis.shares.overall[varying]),
+        "change": _per_mille(change[:, varying]),
+        "kinds": [kind.letter for kind in analysis.shares.kinds],
         "kind": kind_of.tolist(),
     }
 
 
 def _rounded(values: Float64) -> list[float | None]:
-    """JSON has no NaN."""
+    """Round values, with None for NaN, which JSON does not have."""
     return [None if np.isnan(value) else round(value, 4) for value in values.tolist()]
 
 

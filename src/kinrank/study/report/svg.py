@@ -1,7 +1,7 @@
-"""Inline SVG by hand: elements, scales, axes.
+"""Inline SVG: elements, scales and axes.
 
-The charts of a report are markup with class names and no colors or styles of their own. The page's style sheet
-colors them, so one drawing serves light, dark and print, and the page can forbid every inline style.
+Charts have class names but no colors or styles. The style sheet of the page colors them, so that one drawing works in
+light mode, dark mode and print, and the page can forbid inline styles.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from numpy.typing import ArrayLike
 from kinrank.arrays import Float64
 
 WIDE, NARROW = 720, 340
-"""Widths that a chart is drawn at: for a desk or a sheet of paper, and for a phone."""
+"""Widths that a chart is drawn at: for desktop and print, and for a phone."""
 
 
 def element(name: str, *children: str, **attributes: object) -> str:
-    """An element; attribute values are escaped, children are markup already.
+    """Return an element. Attribute values are escaped, children must be markup.
 
-    ``class_`` is ``class``, and other underscores are hyphens; None leaves an attribute out.
+    ``class_`` becomes ``class``, other underscores become hyphens, and attributes that are None are left out.
 
     Examples
     --------
-    >>> element("text", words("R&D"), class_="label", text_anchor="end", x=1.25)
+    >>> element("text", escaped("R&D"), class_="label", text_anchor="end", x=1.25)
     '<text class="label" text-anchor="end" x="1.2">R&amp;D</text>'
     """
-    said = "".join(
+    markup = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(_plain(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return f"<{name}{said}>{''.join(children)}</{name}>"
+    return f"<{name}{markup}>{''.join(children)}</{name}>"
 
 
-def words(text: object) -> str:
-    """Text that may say anything, as markup that says just that."""
+def escaped(text: object) -> str:
+    """Escape text for use as markup."""
     return escape(str(text))
 
 
 def _plain(value: object) -> str:
-    """Numbers to a tenth of a pixel: more would only make the file larger."""
+    """Format numbers to a tenth of a pixel, which keeps the file small."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float | np.floating) else str(value)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to pixels along one axis.
+    """Map values to pixels along one axis.
 
     Attributes
     ----------
     low, high : float
-        The values at both ends.
+        Values at both ends.
     start, end : float
-        The pixels there.
+        Pixels at both ends.
     log : bool
-        Whether equal distances are equal ratios.
+        Whether the scale is logarithmic.
 
     Examples
     --------
@@ -78,24 +78,24 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value."""
+        """Return the pixel of a value."""
         low, high, at = (
             (math.log(v) for v in (self.low, self.high, value)) if self.log else (self.low, self.high, value)
         )
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def ticks(self, about: int = 4) -> list[float]:
-        """Round values, about as many as asked for."""
+        """Return about that many round values."""
         if self.log:
-            return self._ratios()
+            return self._log_ticks()
         raw = (self.high - self.low) / about
         power = 10.0 ** math.floor(math.log10(raw))
         step = next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= raw * 0.99)
         first = math.ceil(self.low / step - 1e-9)
         return [round(i * step, 12) for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
 
-    def _ratios(self) -> list[float]:
-        """Powers of ten; halves and fifths of them as well where there are fewer than three."""
+    def _log_ticks(self) -> list[float]:
+        """Return powers of ten, and 2 and 5 times those if there are fewer than three."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         for steps in ((1,), (1, 2, 5)):
             found = [float(f"{step}e{power}") for power in powers for step in steps]
@@ -107,7 +107,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Frame:
-    """A drawing with its margins; scales are made for the room inside them."""
+    """A drawing with margins; its scales cover the area inside them."""
 
     width: float
     height: float
@@ -117,57 +117,57 @@ class Frame:
     bottom: float = 40
 
     def x(self, low: float, high: float, *, log: bool = False) -> Scale:
-        """A scale from left to right."""
+        """Return a scale from left to right."""
         return Scale(low, high, self.left, self.width - self.right, log)
 
     def y(self, low: float, high: float) -> Scale:
-        """A scale from the bottom up."""
+        """Return a scale from the bottom up."""
         return Scale(low, high, self.height - self.bottom, self.top)
 
-    def x_axis(self, scale: Scale, form: str, title: str, about: int = 5) -> str:
-        """Ticks with grid lines under the drawing, and what they count."""
+    def x_axis(self, scale: Scale, spec: str, title: str, about: int = 5) -> str:
+        """Return ticks and grid lines below the drawing, with a title."""
         base = self.height - self.bottom
         parts = []
         for value in scale.ticks(about):
             at = scale(value)
             parts.append(element("line", class_="grid", x1=at, x2=at, y1=self.top, y2=base))
-            parts.append(element("text", words(format_number(value, form)), class_="tick middle", x=at, y=base + 16))
+            parts.append(element("text", escaped(format_number(value, spec)), class_="tick middle", x=at, y=base + 16))
         middle = (self.left + self.width - self.right) / 2
-        parts.append(element("text", words(title), class_="axis middle", x=middle, y=base + 34))
+        parts.append(element("text", escaped(title), class_="axis middle", x=middle, y=base + 34))
         return "".join(parts)
 
-    def y_axis(self, scale: Scale, form: str, about: int = 4) -> str:
-        """Ticks with grid lines left of the drawing."""
+    def y_axis(self, scale: Scale, spec: str, about: int = 4) -> str:
+        """Return ticks and grid lines left of the drawing."""
         parts = []
         for value in scale.ticks(about):
             at = scale(value)
             parts.append(element("line", class_="grid", x1=self.left, x2=self.width - self.right, y1=at, y2=at))
             parts.append(
-                element("text", words(format_number(value, form)), class_="tick end", x=self.left - 8, y=at + 4)
+                element("text", escaped(format_number(value, spec)), class_="tick end", x=self.left - 8, y=at + 4)
             )
         return "".join(parts)
 
 
-def format_number(value: float, form: str) -> str:
-    """A number for people: a real minus sign, and nothing before a zero.
+def format_number(value: float, spec: str) -> str:
+    """Format a number with a real minus sign and without a sign for zero.
 
     Examples
     --------
     >>> format_number(-0.5, "+.2f"), format_number(0.0, "+.2f"), format_number(1200, ",.0f")
     ('\u22120.50', '0', '1,200')
     """
-    return "0" if value == 0 and form.startswith("+") else format(value, form).replace("-", "\u2212")
+    return "0" if value == 0 and spec.startswith("+") else format(value, spec).replace("-", "\u2212")
 
 
 def picture(draw: Callable[[float], tuple[str, float]], alt: str) -> str:
-    """A chart at both widths, of which the style sheet shows one.
+    """Return a chart at both widths; the style sheet shows one of them.
 
     Parameters
     ----------
     draw
-        Markup and height of the drawing at a width.
+        Returns the markup and the height of the drawing for a width.
     alt
-        What a reader who cannot see it should know.
+        Text alternative.
     """
     drawn = []
     for size, width in (("wide", WIDE), ("narrow", NARROW)):
@@ -186,12 +186,12 @@ def picture(draw: Callable[[float], tuple[str, float]], alt: str) -> str:
 
 
 def polyline(xs: Sequence[float], ys: Sequence[float]) -> str:
-    """Path data through points."""
+    """Return path data through points."""
     return "M" + "L".join(f"{_plain(float(x))} {_plain(float(y))}" for x, y in zip(xs, ys, strict=True))
 
 
 def padded(values: ArrayLike, share: float = 0.08) -> tuple[float, float]:
-    """The range of some numbers with a little air; never empty.
+    """Return the range of some numbers with padding; never empty.
 
     Examples
     --------
@@ -200,5 +200,5 @@ def padded(values: ArrayLike, share: float = 0.08) -> tuple[float, float]:
     """
     array: Float64 = np.asarray(values, dtype=np.float64)
     low, high = float(array.min()), float(array.max())
-    air = (high - low) * share or abs(high) * share or share
-    return low - air, high + air
+    padding = (high - low) * share or abs(high) * share or share
+    return low - padding, high + padding

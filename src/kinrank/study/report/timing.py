@@ -1,4 +1,4 @@
-"""How long one query takes, each entrant in turn."""
+"""Time per query of each entrant."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from kinrank.study.report.contents import Timing
 
 
 def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Timing, ...]:
-    """Time rankers on one query at a time, taking turns, so that a busy machine is busy for all of them.
+    """Time fitted rankers on one query at a time, in turns, so that load on the machine affects all of them.
 
     Parameters
     ----------
     rankers
-        Fitted, by name.
+        Fitted rankers by name.
     queries
-        What to rank. Each ranker ranks the first query once before the clock runs.
+        Queries to rank. Each ranker first ranks one query untimed.
     """
     for ranker in rankers.values():
         ranker.predict(queries[:1])
-    spent: dict[str, list[float]] = {name: [] for name in rankers}
+    milliseconds: dict[str, list[float]] = {name: [] for name in rankers}
     for query in queries:
         for name, ranker in rankers.items():
             start = time.perf_counter()
             ranker.predict(query)
-            spent[name].append(1000 * (time.perf_counter() - start))
-    return tuple(Timing(name, float(np.median(ms)), float(np.quantile(ms, 0.95))) for name, ms in spent.items())
+            milliseconds[name].append(1000 * (time.perf_counter() - start))
+    return tuple(
+        Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
+        for name, values in milliseconds.items()
+    )

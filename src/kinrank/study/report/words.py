@@ -1,4 +1,4 @@
-"""The report in words: the answer first, then what stands behind it."""
+"""Sentences of a report: the result first, then the evidence."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from kinrank.measure import Measure, holm
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, NeighborCurve, Report
 from kinrank.study.report.groups import kind_gains
-from kinrank.study.report.projection import Kind
+from kinrank.study.report.shares import Kind
 from kinrank.study.report.svg import format_number
 
 LEVEL = 0.05
-"""The corrected p-value below which a difference is called one."""
+"""Corrected p-value below which a difference is significant."""
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def headline(report: Report) -> str:
-    """The answer."""
+    """Return the result in one line."""
     change, measure = report.difference.paired.mean_difference, report.measure
-    # A ranker that learns per query stands for its kind; any other has its name only.
-    per_query = capabilities_of(report.own.ranker).explains
+    # A ranker with a model per query is called "per-query ranking", any other by its name.
+    per_query = capabilities_of(report.subject_entrant.ranker).explains
     if report.difference.p_holm >= LEVEL:
         who = "per-query ranking" if per_query else report.subject
-        return f"No gain to rely on: {who} changes {measure} by {format_number(change, '+.4f')}"
+        return f"No significant gain: {who} changes {measure} by {format_number(change, '+.4f')}"
     who = "Per-query ranking" if per_query else report.subject
     return (
         f"{who} gains {format_number(change, '+.4f')} {measure}"
@@ -36,12 +36,12 @@ def headline(report: Report) -> str:
 
 
 def evidence(report: Report) -> str:
-    """What the answer rests on, in one sentence."""
+    """Return the evidence for the result in one sentence."""
     difference, measure = report.difference, report.measure
     low, high = difference.paired.interval
     tests = len(report.comparison.differences)
-    corrected = f", corrected by Holm for {tests} tests" if tests > 1 else ""
-    before, after = report.comparison.baseline.evaluation[measure], report.own.evaluation[measure]
+    corrected = f", Holm-corrected for {tests} tests" if tests > 1 else ""
+    before, after = report.comparison.baseline.evaluation[measure], report.subject_entrant.evaluation[measure]
     return (
         f"{measure} is {before:.4f} with {report.comparison.baseline.name} and {after:.4f} with {report.subject}, "
         f"measured on {difference.paired.n:,} test queries: {difference.paired.confidence:.0%} interval "
@@ -50,16 +50,16 @@ def evidence(report: Report) -> str:
 
 
 def provenance(leak_check: LeakCheck | None, queries: int) -> str:
-    """Whether the test queries are new to what was learned from."""
+    """Return whether test queries were seen in training, in words."""
     if leak_check is None:
         return "The training queries are unknown, so whether the test queries are new was not checked."
     if not leak_check.unchecked:
-        return _novelty(leak_check, queries)
+        return _seen(leak_check, queries)
     unchecked = ", ".join(leak_check.unchecked)
-    return f"{_novelty(leak_check, queries)} The training queries of {unchecked} are unknown and were not checked."
+    return f"{_seen(leak_check, queries)} The training queries of {unchecked} are unknown and were not checked."
 
 
-def _novelty(leak_check: LeakCheck, queries: int) -> str:
+def _seen(leak_check: LeakCheck, queries: int) -> str:
     if leak_check.seen:
         by = f" (by {', '.join(leak_check.seen_by)})" if leak_check.seen_by else ""
         return (
@@ -82,13 +82,14 @@ def _novelty(leak_check: LeakCheck, queries: int) -> str:
 
 
 def points(report: Report) -> list[str]:
-    """What else a hurried reader should know, a sentence each."""
-    said = [_balance(report), _kinds(report)]
-    if report.kinship is not None and report.kinship.curve is not None:
-        told = _neighbors(report.kinship, report.kinship.curve)
-        said.append(told if report.kinship.whole else f"{told} (Of the part that learns from neighbors.)")
-    said.append(_cost(report))
-    return [each for each in said if each]
+    """Return the other main results, one sentence each."""
+    sentences = [_balance(report), _kinds(report)]
+    if report.neighbors is not None and report.neighbors.curve is not None:
+        sentence = _best_k(report.neighbors, report.neighbors.curve)
+        part = "" if report.neighbors.whole else " (This is the part that learns from neighbors.)"
+        sentences.append(f"{sentence}{part}")
+    sentences.append(_cost(report))
+    return [sentence for sentence in sentences if sentence]
 
 
 def _balance(report: Report) -> str:
@@ -96,49 +97,49 @@ def _balance(report: Report) -> str:
     if not paired.wins + paired.losses:
         return "No query changes."
     return (
-        f"{paired.wins:,} queries win, {paired.losses:,} lose and {paired.ties:,} stay as they were. A query that "
-        f"changes gains or loses {float(np.nanmean(np.abs(changed))):.3f} on average."
+        f"{paired.wins:,} queries win, {paired.losses:,} lose and {paired.ties:,} are unchanged. A query that changes "
+        f"gains or loses {float(np.nanmean(np.abs(changed))):.3f} on average."
     )
 
 
 def _kinds(report: Report) -> str:
-    if report.kinship is None or report.kinship.weights is None:
+    if report.neighbors is None or report.neighbors.shares is None:
         return ""
-    gains = kind_gains(report, report.kinship, report.kinship.weights)
+    gains = kind_gains(report, report.neighbors, report.neighbors.shares)
     corrected = holm([each.gain.p for each in gains])
     sure = [i for i, p in enumerate(corrected) if p < LEVEL and gains[i].gain.mean_difference > 0]
-    grouped = "Grouped by what decides their ranking"
+    grouped = "Grouped by the features that decide their ranking"
     if not sure:
-        return f"{grouped}, none of {len(gains)} kinds of queries has a gain to rely on."
+        return f"{grouped}, none of {len(gains)} kinds of queries has a significant gain."
     best = max(sure, key=lambda i: gains[i].gain.mean_difference)
-    kind = report.kinship.weights.kinds[best]
-    such = ", ".join(f"“{name}”" for name in examples(report, report.kinship, kind, 3))
+    kind = report.neighbors.shares.kinds[best]
+    such = ", ".join(f"“{name}”" for name in examples(report, report.neighbors, kind, 3))
     return (
         f"{grouped}, the {len(kind.members):,} queries of kind {kind.letter} gain most "
-        f"({format_number(gains[best].gain.mean_difference, '+.4f')} on average): queries such as {such}."
+        f"({format_number(gains[best].gain.mean_difference, '+.4f')} on average); for example {such}."
     )
 
 
-def examples(report: Report, kinship: NeighborAnalysis, kind: Kind, n: int = 4) -> list[str]:
-    """Some of the more typical queries of a kind, spread, since the very typical ones are often all alike."""
+def examples(report: Report, analysis: NeighborAnalysis, kind: Kind, n: int = 4) -> list[str]:
+    """Return names from the typical third of a kind, spread out because the most typical ones are often alike."""
     typical = kind.members[: max(n, len(kind.members) // 3)]
-    places = np.unique(np.linspace(0, len(typical) - 1, n).astype(int))
-    return [report.names[query] for query in kinship.shown[typical[places]].tolist()]
+    positions = np.unique(np.linspace(0, len(typical) - 1, n).astype(int))
+    return [report.names[query] for query in analysis.shown[typical[positions]].tolist()]
 
 
-def _neighbors(kinship: NeighborAnalysis, curve: NeighborCurve) -> str:
+def _best_k(analysis: NeighborAnalysis, curve: NeighborCurve) -> str:
     best = max(curve.gains, key=lambda k: curve.gains[k].mean_difference)
     gain = curve.gains[best].mean_difference
     if curve.gains[best].interval[0] <= 0:
-        return f"No k gains reliably over one model for all on {curve.queries:,} {_whose(curve)} queries."
-    own = "the k in use" if best == kinship.n_neighbors else f"{kinship.n_neighbors:,} are in use"
+        return f"No k gains significantly over one model for all queries on {curve.queries:,} {_which(curve)} queries."
+    own = "the k in use" if best == analysis.n_neighbors else f"k = {analysis.n_neighbors:,} is in use"
     return (
-        f"Of the numbers of neighbors tried on {curve.queries:,} {_whose(curve)} queries, k = {best:,} gains most "
-        f"over one model for all ({format_number(gain, '+.4f')}): {own}."
+        f"On {curve.queries:,} {_which(curve)} queries, k = {best:,} gains most over one model for all queries "
+        f"({format_number(gain, '+.4f')}); {own}."
     )
 
 
-def _whose(curve: NeighborCurve) -> str:
+def _which(curve: NeighborCurve) -> str:
     return "validation" if curve.validation else "test"
 
 
@@ -147,14 +148,14 @@ def _cost(report: Report) -> str:
     baseline = report.comparison.baseline.name
     if report.subject not in times:
         return ""
-    said = f"Ranking one query takes {milliseconds(times[report.subject])} with {report.subject}"
+    takes = f"Ranking one query takes {milliseconds(times[report.subject])} with {report.subject}"
     if baseline not in times:
-        return f"{said}."
-    return f"{said}, {milliseconds(times[baseline])} with {baseline} (medians)."
+        return f"{takes}."
+    return f"{takes}, {milliseconds(times[baseline])} with {baseline} (medians)."
 
 
 def conventions(measure: Measure) -> str:
-    """Every convention of a measure by name.
+    """Return all conventions of a measure by name.
 
     Examples
     --------
@@ -167,12 +168,12 @@ def conventions(measure: Measure) -> str:
 
 
 def between(low: float, high: float) -> str:
-    """An interval."""
+    """Format an interval."""
     return f"{format_number(low, '+.4f')} to {format_number(high, '+.4f')}"
 
 
 def p_value(p: float) -> str:
-    """A p-value as one reads it aloud.
+    """Format a p-value.
 
     Examples
     --------
@@ -188,7 +189,7 @@ def p_value(p: float) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """A time with two digits that mean something.
+    """Format a time with about two significant digits.
 
     Examples
     --------

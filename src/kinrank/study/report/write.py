@@ -1,4 +1,4 @@
-"""The report as a file."""
+"""Write a report to a file."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def write_report(
     Parameters
     ----------
     path
-        The HTML file; one there is replaced.
+        Output HTML file; overwritten if present.
     comparison
         Two or more entrants on the test queries, the baseline first.
     subject
-        The entrant that the report is about; the second where not given.
+        Name of the entrant that the report is about; by default the second.
     **settings
-        Those of `collect`: title, name_column, judged, validation, seed.
+        Parameters of `collect`: title, name_column, judged, validation, seed.
 
     Returns
     -------
     Report
-        What the report says.
+        The contents of the report.
 
     Examples
     --------
@@ -54,8 +54,8 @@ def write_report(
 
 
 def write_page(path: str | os.PathLike[str], report: Report) -> int:
-    """Write the page of report, whole or not at all; answers how many bytes it has."""
-    # A name may hold what UTF-8 cannot say, half of a pair of surrogates.
+    """Write the page of a report atomically and return its size in bytes."""
+    # A name may contain a lone surrogate, which UTF-8 cannot encode.
     page = render(report).encode("utf-8", "replace")
     with atomic_writer(path) as stream:
         stream.write(page)
