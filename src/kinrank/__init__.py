@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from kinrank.rankers.registry import RANKERS
 from kinrank.version import __version__
 
 if TYPE_CHECKING:
@@ -34,17 +35,9 @@ if TYPE_CHECKING:
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
 
-# Public name -> where it lives. Looked up on first use, so that `import kinrank` is quick and loads no extra.
-_PUBLIC = {
-    "ATVTRanker": "kinrank.rankers.atvt",
-    "CellRanker": "kinrank.rankers.cells.ranker",
-    "ClusterRanker": "kinrank.rankers.cluster.ranker",
-    "EnsembleRanker": "kinrank.rankers.ensemble",
-    "KinRanker": "kinrank.rankers.kin.ranker",
-    "KnnRanker": "kinrank.rankers.knn.ranker",
-    "QueryClassRanker": "kinrank.rankers.query_class",
+# Public name -> its module, imported on first use, so that `import kinrank` is quick and loads no extra.
+_PUBLIC = {cls: module for module, _, cls in (target.partition(":") for target in RANKERS.targets)} | {
     "QuerySet": "kinrank.data.queryset",
-    "SingleRanker": "kinrank.rankers.single",
     "choose_cells": "kinrank.rankers.cells.choose",
     "choose_neighbors": "kinrank.rankers.local.choose",
     "fold_queries": "kinrank.data.split",

@@ -16,6 +16,7 @@ from kinrank.describe import Describer
 from kinrank.errors import DataError, FileFormatError, JobError, LeakError, MissingExtraError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
+from kinrank.rankers import RANKERS
 from kinrank.rankers.base import from_settings, read_settings
 from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import settings_of
@@ -237,3 +238,12 @@ def test_kin_is_a_family_and_keeps_groups_together(tmp_path: Path):
     assert tuned.best.family == "kin"
     assert tuned.best.record["settings"]["group_column"] == "topic"
     assert tuned.best.quality > 0.9
+
+
+def test_every_registered_ranker_can_be_tried():
+    queries = make_two_camps(n_queries=20, seed=0)
+    for name in RANKERS:
+        found = list(first_candidates(queries, [name], reference=0, group=None, missing="mean"))
+        assert found
+        assert {candidate.family for candidate in found} == {name}
+        assert found[0].ranker.get_params(deep=False).get("missing", "mean") == "mean"

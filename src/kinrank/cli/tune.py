@@ -33,8 +33,8 @@ def tune(
         typer.Option(
             "--try",
             metavar="NAME",
-            help="Family to try: single, knn, lambdamart or kin; repeatable.",
-            show_default="all",
+            help="Family to try: single, knn, lambdamart, kin, or any other ranker as it is; repeatable.",
+            show_default="single, knn, lambdamart, kin",
         ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Maximum number of trials, including earlier runs.")] = 25,

@@ -83,6 +83,11 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)
 
+    @property
+    def targets(self) -> list[str]:
+        """Where each member is, as ``"module:Class"``."""
+        return list(self._members.values())
+
     def __contains__(self, name: object) -> bool:
         return name in self._members
 

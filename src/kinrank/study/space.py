@@ -19,12 +19,13 @@ from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
+from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
 
 Stage = Literal["list", "follow-up", "drawn"]
 
 FAMILIES = ("single", "knn", "lambdamart", "kin")
-"""What can be tuned; "lambdamart" is one LightGBM model for all queries."""
+"""What is tuned by default; "lambdamart" is one LightGBM model for all queries. Other rankers are tried as they are."""
 TREES = ("lambdamart", "kin")
 
 
@@ -78,8 +79,9 @@ def first_candidates(
         As in `kinrank.study.tuning.Plan`.
     """
     for family in families:
-        if family not in FAMILIES:
-            raise ParameterError(f"unknown family {family!r}: choose among {', '.join(available_families())}")
+        if family not in FAMILIES and family not in RANKERS:
+            choices = dict.fromkeys((*available_families(), *RANKERS))
+            raise ParameterError(f"unknown family {family!r}: choose among {', '.join(choices)}")
     linear: dict[str, Any] = {"missing": missing}
     if "single" in families:
         for penalty in (0.01, 0.001, 0.1):
@@ -98,6 +100,17 @@ def first_candidates(
             LambdaMART(400, learning_rate=0.03, n_threads=1),
         ):
             yield Candidate("lambdamart", SingleRanker(trees))
+    for family in families:
+        if family not in FAMILIES:
+            yield Candidate(family, _with_defaults(family, reference=reference, missing=missing))
+
+
+def _with_defaults(family: str, **shared: Any) -> Ranker:
+    """Return a registered ranker with its defaults, and those of the shared settings that it has and are given."""
+    ranker: Ranker = RANKERS[family]()
+    known = ranker.get_params(deep=False)
+    ranker.set_params(**{name: value for name, value in shared.items() if name in known and value is not None})
+    return ranker
 
 
 def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, int | None]]:

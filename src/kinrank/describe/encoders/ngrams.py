@@ -38,7 +38,7 @@ class NgramEncoder(Encoder, BaseEstimator):
     Examples
     --------
     >>> encoder = NgramEncoder().fit(["iron man", "iron man 2", "spider man", "spiderman", "toy story"])
-    >>> iron, other, toy = encoder.encode(["Iron  Man", "iron-man", "toy storey"])
+    >>> iron, other, toy = encoder.encode(["Iron  Man", "iron-man", "toy storry"])
     >>> bool(iron @ other > iron @ toy)
     True
     """
