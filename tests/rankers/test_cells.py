@@ -175,7 +175,7 @@ def test_cells_are_chosen_by_validation() -> None:
     assert choice.quality.keys() == {1, 20, 40}
     assert choice.n_cells in (20, 40)
     assert choice.ranker.score(queries[400:]) == pytest.approx(max(choice.quality.values()), abs=1e-9)
-    with pytest.raises(ParameterError, match="list of numbers from 1, got none"):
+    with pytest.raises(ParameterError, match=r"list of whole numbers from 1, got \[\]"):
         choose_cells(CellRanker(), queries[:400], queries[400:], [], [50])
 
 
@@ -241,9 +241,9 @@ def test_changes_that_make_no_sense_raise_and_change_nothing() -> None:
     cells = CellRanker(5, n_cells=4).fit(train)
     with pytest.raises(ParameterError, match="the same scaling, description and cells"):
         cells.merge(CellRanker(5, n_cells=4).fit(train[:30]))
-    with pytest.raises(DataError, match="cannot be forgotten: its cell holds fewer queries"):
+    with pytest.raises(DataError, match=r"cannot forget query .*: its cell holds fewer queries"):
         cells.fit_alike(train[1:]).forget(train)
-    with pytest.raises(DataError, match="cannot forget every judged query"):
+    with pytest.raises(DataError, match="cannot forget all judged queries"):
         cells.forget(train)
     with pytest.raises(DataError, match="all grades are equal"):
         CellRanker(n_cells=3).set_cells(cells.plan_, CellStatistics.empty(RankRLS(), 4, 5))

@@ -291,8 +291,8 @@ def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
     ("params", "message"),
     [
         ({"mode": "best"}, r"mode must be one of 'naive', 'select', 'transform', got 'best'"),
-        ({"mode": "select", "reference": None}, r"mode='select' compares with a reference: give reference="),
-        ({"mode": "transform", "reference": None}, r"mode='transform' compares with a reference"),
+        ({"mode": "select", "reference": None}, "mode='select' needs reference=, the feature"),
+        ({"mode": "transform", "reference": None}, "mode='transform' needs reference=, the feature"),
         ({"reference": "bm25"}, r"reference 'bm25' is not a feature: choose one of"),
         ({"reference": 5}, r"reference must be a column from 0 to"),
         ({"n_clusters": 0}, "n_clusters must be at least 1, got 0"),

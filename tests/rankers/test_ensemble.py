@@ -189,7 +189,7 @@ def test_rankers_must_be_fitted_on_the_same_features() -> None:
     with pytest.raises(NotFittedError, match=r"rankers\[0\] is not fitted: fit it first"):
         EnsembleRanker(rankers=[SingleRanker()]).fit(linear_queries())
     other = SingleRanker("rankrls").fit(linear_queries(n_features=4))
-    with pytest.raises(DataError, match=r"rankers\[0\] was fitted on other features"):
+    with pytest.raises(DataError, match=r"rankers\[0\] was fitted on features .*: fit both on the same features"):
         EnsembleRanker(rankers=[other]).fit(linear_queries())
 
 
@@ -202,8 +202,8 @@ def test_rankers_must_be_fitted_on_the_same_features() -> None:
         ({"delta": np.inf}, "delta must be a positive number, got inf"),
         ({"n_neighbors": 0}, "n_neighbors must be at least 1, got 0"),
         ({"normalize": "rank"}, "normalize must be 'minmax', 'standard' or 'none', got 'rank'"),
-        ({"columns": ["bm25"]}, "columns names 'bm25', which is not among the 5 features: f1, f2"),
-        ({"columns": [5]}, "columns names 5, which is not among"),
+        ({"columns": ["bm25"]}, "columns contains 'bm25', which is not one of the 5 features: f1, f2"),
+        ({"columns": [5]}, "columns contains 5, which is not one of"),
         ({"columns": []}, "there is no base ranker"),
     ],
 )

@@ -54,7 +54,7 @@ def test_unknown_type_is_ranked_globally() -> None:
 def test_unknown_type_cannot_be_classified() -> None:
     camps = labelled_camps()
     strange = camps.replace(query_columns={"wants": np.full(len(camps), "sideways")})
-    with pytest.raises(DataError, match="type 'sideways' was not in training"):
+    with pytest.raises(DataError, match="unknown query type 'sideways': the training queries have"):
         QueryClassRanker("wants", given=True).fit(camps).classify(strange)
 
 

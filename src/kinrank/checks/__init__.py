@@ -1,7 +1,7 @@
-"""Contracts as code: what every learner, ranker and engine must do, by being registered.
+"""Check suites for learners, rankers and engines. The tests run them on everything that is registered.
 
-``for check in ranker_checks(): check(MyRanker)`` runs the suite on a ranker of your own. A failed check raises
-AssertionError and says what was promised.
+``for check in ranker_checks(): check(MyRanker)`` runs the suite on your own ranker. A failed check raises
+AssertionError with the rule that was broken.
 """
 
 from kinrank.checks.engines import engine_checks

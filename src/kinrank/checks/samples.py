@@ -1,4 +1,4 @@
-"""The small worlds that checks look at."""
+"""Small samples of judged queries for the checks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kinrank.data.queryset import QuerySet
 
 
 def linear_queries(n_queries: int = 40, n_features: int = 5, seed: int = 0) -> QuerySet:
-    """Queries that all want the same: grades 0 to 2 from one weight vector and a little noise."""
+    """Return queries that one linear model can rank: grades 0 to 2 from one weight vector and a little noise."""
     rng = np.random.default_rng(seed)
     sizes = rng.integers(8, 15, n_queries)
     X = rng.standard_normal((sizes.sum(), n_features))
@@ -18,7 +18,7 @@ def linear_queries(n_queries: int = 40, n_features: int = 5, seed: int = 0) -> Q
     return QuerySet.from_arrays(X, y, qid=qid)
 
 
-def require(kept: bool, text: str) -> None:
-    """Raise where a promise is not kept."""
-    if not kept:
-        raise AssertionError(text)
+def require(condition: bool, message: str) -> None:
+    """Raise AssertionError if a condition does not hold."""
+    if not condition:
+        raise AssertionError(message)

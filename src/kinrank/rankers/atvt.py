@@ -1,4 +1,4 @@
-"""aTVT: grades are read on a scale of each query's own while one function is learned (Zha et al. 2006)."""
+"""aTVT: learn one function by regression, with a scale of grades for each query (Zha et al. 2006)."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ from kinrank.store import nest, unnest
 
 Penalty = float | Literal["cv"]
 
-# Larger penalties first: where two do equally well, the one that moves queries less is taken.
+# Larger penalties first: of equally good settings, the one that changes the targets least is chosen.
 _GRID = (np.inf, 100.0, 10.0, 1.0)
 _QUALITY = DCG(ties="average") @ 5
 
 
 class ATVTRanker(Ranker):
-    """One regression function for all queries, learned with a line of its own from score to grade for each of them.
+    """One regression function for all queries, learned with a line from score to grade for each query.
 
-    Adaptive target value transformation (METHODS: section 4; Zha et al. 2006, Eq. 3) minimizes
+    Adaptive target value transformation (Zha et al. 2006, Eq. 3) minimizes
 
         Σ_q Σ_j (y_qj - β_q - α_q h(x_qj))² + λ_β |β|_p^p + λ_α |α - 1|_p^p + λ_h Ω(h),   α_q ≥ min_alpha,
 
-    by turns: (a) h by weighted least squares on the targets (y - β_q) / α_q, (b) α and β query by query. α and β
-    are there while learning only. They forgive h that one query's grades run higher or wider than another's, which no
-    ranking notices; candidates are ranked by h alone.
+    alternating between (a) h by weighted least squares on the targets (y - β_q) / α_q, and (b) α and β of each query.
+    α and β absorb differences in level and spread of grades between queries, which do not affect any ranking. They are
+    used in training only: candidates are ranked by h.
 
     Parameters
     ----------
     learner : {"lightgbm", "kernel-ridge"} or Regressor
-        What learns h. Kernel ridge makes both steps exact, so the objective never rises (with `weighted`). Boosted
-        trees are refitted greedily: there only step (b) is sure not to raise it.
+        Learner of h. With kernel ridge both steps are exact, so the objective never increases (if `weighted`). Boosted
+        trees are refitted greedily, so only step (b) is guaranteed not to increase it.
     p : {1, 2}
         The norm of the penalties.
     alpha_penalty, beta_penalty : float or "cv"
-        λ_α and λ_β. Infinite penalties forbid any move and give exactly the plain learner. ``"cv"`` chooses among 1,
+        λ_α and λ_β. Infinite penalties fix α = 1 and β = 0, which gives the plain learner. ``"cv"`` chooses among 1,
         10, 100 and infinity by DCG@5 on held-out queries.
     n_rounds : int
-        The most times that (b) and (a) follow the first fit of h; 0 is the plain learner.
+        Maximum number of repetitions of (b) and (a) after the first fit of h; 0 is the plain learner.
     tol : float
-        Stop where α and β change less: the sum of the root mean squares over queries of both changes.
+        Stop when the root mean squares over queries of the changes of α and β sum to at most this.
     weighted : bool
-        Whether step (a) weighs each row by α_q², which is what the objective asks for, or not at all, as in the
-        paper's experiments.
+        Whether step (a) weights each row by α_q², as the objective requires, or all rows equally, as in the paper's
+        experiments.
     min_alpha : float
-        The smallest α.
+        Lower bound of α.
     n_folds, seed : int
-        Folds by query, for ``"cv"``.
+        Number of folds of queries for ``"cv"``, and seed for the fold split.
     scale, missing
-        As in `SingleRanker`, for kernel ridge. Trees need neither.
+        As in `SingleRanker`, for kernel ridge. Trees ignore them.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class ATVTRanker(Ranker):
     alpha_, beta_ : float64 arrays of shape (queries,)
         The line of each judged query, queries in order of first appearance.
     objective_ : float64 array
-        The objective after the first fit of h and then after every step, (b) and (a) by turns. Ω of trees counts 0.
+        The objective after the first fit of h and after each step, (b) and (a) alternating. Ω of trees counts as 0.
     n_rounds_ : int
-        The rounds that were run.
+        Number of rounds run.
     alpha_penalty_, beta_penalty_ : float
         The penalties used.
     cv_scores_ : float64 array of shape (settings, 3)
-        λ_α, λ_β and the mean DCG@5 of each setting tried; no rows where none was.
+        λ_α, λ_β and the mean DCG@5 of each setting tried; no rows without ``"cv"``.
 
     Examples
     --------
@@ -133,12 +133,12 @@ class ATVTRanker(Ranker):
             )
             settings = [settings[int(np.argmax(quality))]]
         self.alpha_penalty_, self.beta_penalty_ = settings[0].alpha_penalty, settings[0].beta_penalty
-        end = self._alternate(queries, settings[0], self._first(queries))
-        self.learner_, self.alpha_, self.beta_ = end.learner, end.alpha, end.beta
-        self.objective_ = np.array(end.objective)
+        result = self._alternate(queries, settings[0], self._fit_plain(queries))
+        self.learner_, self.alpha_, self.beta_ = result.learner, result.alpha, result.beta
+        self.objective_ = np.array(result.objective)
 
     def _settings(self) -> list[TargetTransform]:
-        """All penalties to choose from, the strongest first."""
+        """Return all settings to choose from, the largest penalties first."""
         choices = []
         for name, value in (("alpha_penalty", self.alpha_penalty), ("beta_penalty", self.beta_penalty)):
             if isinstance(value, str) and value != "cv":
@@ -150,48 +150,49 @@ class ATVTRanker(Ranker):
         ]
 
     def _cross_validate(self, queries: QuerySet, settings: list[TargetTransform]) -> Float64:
-        """Mean DCG@5 of every setting over queries held out in turn."""
+        """Return the mean DCG@5 of every setting on held-out queries."""
         total = np.zeros(len(settings))
-        # Folds by position: what queries are called must not matter.
+        # Folds by position, so that query ids do not matter.
         for train, held_out in fold_queries(queries, self.n_folds, group=np.arange(len(queries)), seed=self.seed):
-            first = self._first(train)
+            first = self._fit_plain(train)
             for position, transform in enumerate(settings):
                 scores = self._alternate(train, transform, first).learner.predict(held_out.X)
                 total[position] += _QUALITY.per_query(scores, held_out.grades, held_out.offsets).sum()
         return total / len(queries)
 
-    def _first(self, queries: QuerySet) -> Regressor:
-        """The plain learner: h fitted to the grades as they are."""
+    def _fit_plain(self, queries: QuerySet) -> Regressor:
+        """Fit h to the grades as they are."""
         return make_regressor(self.learner).fit(queries.X, queries.grades.astype(np.float64))
 
     def _alternate(self, queries: QuerySet, transform: TargetTransform, first: Regressor) -> _Alternation:
-        """Steps (b) and (a) by turns, from the plain learner on."""
+        """Alternate between steps (b) and (a), starting from the plain learner."""
         y, query = queries.grades.astype(np.float64), queries.query_of_row
-        now = _Alternation(first, np.ones(len(queries)), np.zeros(len(queries)), [])
+        current = _Alternation(first, np.ones(len(queries)), np.zeros(len(queries)), [])
 
-        def note(h: Float64) -> None:
-            gap = y - now.beta[query] - now.alpha[query] * h
-            now.objective.append(float(gap @ gap) + transform.penalty(now.alpha, now.beta) + now.learner.complexity)
+        def record_objective(h: Float64) -> None:
+            residual = y - current.beta[query] - current.alpha[query] * h
+            penalties = transform.penalty(current.alpha, current.beta) + current.learner.complexity
+            current.objective.append(float(residual @ residual) + penalties)
 
         h = first.predict(queries.X)
-        note(h)
+        record_objective(h)
         for _ in range(self.n_rounds):
             alpha, beta = transform.solve(h, y, queries.offsets)
-            change = np.sqrt(np.mean((alpha - now.alpha) ** 2)) + np.sqrt(np.mean((beta - now.beta) ** 2))
-            now.alpha, now.beta = alpha, beta
-            note(h)
+            change = _rms(alpha - current.alpha) + _rms(beta - current.beta)
+            current.alpha, current.beta = alpha, beta
+            record_objective(h)
             if change <= self.tol:
                 break
             slope = alpha[query]
             target = (y - beta[query]) / slope
-            now.learner = make_regressor(self.learner).fit(queries.X, target, slope**2 if self.weighted else None)
-            h = now.learner.predict(queries.X)
-            note(h)
-        return now
+            current.learner = make_regressor(self.learner).fit(queries.X, target, slope**2 if self.weighted else None)
+            h = current.learner.predict(queries.X)
+            record_objective(h)
+        return current
 
     @property
     def n_rounds_(self) -> int:
-        """The rounds that were run: h was refitted in each, but for the one that found nothing to change."""
+        """The number of rounds run. In the last one h is not refitted if α and β did not change."""
         return len(self.objective_) // 2
 
     def _predict(self, queries: QuerySet) -> Float64:
@@ -199,7 +200,7 @@ class ATVTRanker(Ranker):
         return self.learner_.predict(X)
 
     def get_state(self) -> State:
-        """The learner's state, the preparer's where there is one, and what was found about the judged queries."""
+        """Return everything learned."""
         found = {
             "alpha": self.alpha_,
             "beta": self.beta_,
@@ -211,7 +212,7 @@ class ATVTRanker(Ranker):
         return nest(learner=self.learner_.get_state(), preparer=preparer, found=found)
 
     def set_state(self, state: State) -> Self:
-        """Take over a fitted ranker."""
+        """Restore everything learned."""
         self.learner_ = make_regressor(self.learner).set_state(unnest(state, "learner"))
         if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
@@ -224,9 +225,13 @@ class ATVTRanker(Ranker):
 
 @dataclass
 class _Alternation:
-    """Where the turns stand: h, α, β, and the objective after every step so far."""
+    """The current h, α and β, and the objective after each step so far."""
 
     learner: Regressor
     alpha: Float64
     beta: Float64
     objective: list[float]
+
+
+def _rms(values: Float64) -> float:
+    return float(np.sqrt(np.mean(values**2)))

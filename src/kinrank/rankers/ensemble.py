@@ -1,4 +1,4 @@
-"""SER and SSER: base rankers weighed by how they agree with the grades, and by the candidates of the query at hand."""
+"""SER and SSER: base rankers weighted by their agreement with the grades, and by the candidates of the query."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ from kinrank.store import nest, unnest
 
 
 class EnsembleRanker(LinearRanker):
-    """Base rankers combined with weights that are never negative (Hoi and Jin, AAAI 2008).
+    """Base rankers combined with nonnegative weights (Hoi and Jin, AAAI 2008).
 
-    With ``gamma=0`` this is SER, one weight vector for all queries (Eq. 6). With ``gamma > 0`` it is SSER: every
-    query has weights of its own, which also score its similar candidates alike (Eq. 10). That needs no judgment of
-    the query, only its candidates.
+    With ``gamma=0`` this is SER: one weight vector for all queries (Eq. 6). With ``gamma > 0`` it is SSER: every query
+    has its own weights, chosen so that similar candidates also get similar scores (Eq. 10). This needs the candidates
+    of the query but no judgments.
 
     Parameters
     ----------
     gamma : float
-        How much the candidates of the query count. 0.5 in the paper; choose it on validation queries.
+        How much the similarity of candidates counts. 0.5 in the paper; choose it on validation queries.
     columns : sequence of str or int, or None
-        Columns of X that are base rankers, by name or position. None: all of them, or none where `rankers` is given.
+        Columns of X to use as base rankers, by name or position. None means all columns, or no columns if `rankers` are
+        given.
     rankers : sequence of fitted rankers, or None
-        Further base rankers, fitted on the same features, best on other queries than the ensemble is.
+        Further base rankers, fitted on the same features, preferably on other queries than the ensemble.
     normalize : {"minmax", "standard", "none"}
-        How the scores of a base ranker are made comparable within each query: to the range 0 to 1, to mean 0 and
-        standard deviation 1, or not at all.
+        How the scores of a base ranker are scaled within each query: to the range 0 to 1, to mean 0 and standard
+        deviation 1, or not at all.
     orient : bool
-        Whether to turn round the base rankers that put the worse documents first in the training queries, such as the
-        length of a URL. False is the paper: such a ranker has no say.
+        Whether to reverse base rankers that rank worse documents first in the training queries, such as the length of a
+        URL. With False, as in the paper, such a ranker gets no weight.
     C : float
-        What it costs to disagree with the grades of a query.
+        The cost of disagreement with the grades of a query.
     theta : float
-        θ, what "relevant before possibly relevant" counts; "relevant before irrelevant" counts 1.
+        θ, the weight of "relevant before possibly relevant" compared with 1 for "relevant before irrelevant".
     delta : float
-        δ, smooths the ranking matrix.
+        δ, the smoothing of the ranking matrix.
     n_neighbors : int
-        To how many of the most similar candidates each candidate is joined.
+        Number of most similar candidates that each candidate is connected to.
     relevant_from : float or None
-        Grades from here are relevant (+1). None: the highest grade of the training queries.
+        The lowest relevant grade (+1). None means the highest grade of the training queries.
     possible_from : float or None
-        Grades from here, up to `relevant_from`, are possibly relevant (0), lower ones irrelevant (-1). None: all
-        grades above 0.
+        The lowest possibly relevant grade (0); lower grades are irrelevant (-1). None means all grades above 0.
     missing : {"error", "zero", "mean"}
         What a missing feature becomes.
 
@@ -67,12 +67,12 @@ class EnsembleRanker(LinearRanker):
     coef_ : float64 array of shape (base rankers,)
         SER's weights, for normalized scores: columns first, then rankers.
     sign_ : float64 array of shape (base rankers,)
-        -1 for the base rankers that were turned round, else 1.
+        -1 for reversed base rankers, 1 for others.
     solution_ : HingeSolution
-        The same with the multipliers that every query starts from.
+        SER's weights and the multipliers that the weights of each query start from.
     agreement_ : float64 array of shape (queries, base rankers)
-        How well each base ranker agrees with the grades of each training query (b in the paper), without the queries
-        that say nothing.
+        The agreement of each base ranker with the grades of each training query (b in the paper), without queries for
+        which it is 0.
 
     Examples
     --------
@@ -136,8 +136,8 @@ class EnsembleRanker(LinearRanker):
         _check_solved(self.solution_.residual)
         if not np.any(self.coef_):
             warnings.warn(
-                "no base ranker agrees with the grades, so all weights are 0 and all scores equal: pass other base "
-                "rankers, or orient=True",
+                "no base ranker agrees with the grades, so all weights and scores are 0: use other base rankers, or "
+                "set orient=True",
                 UserWarning,
                 stacklevel=3,
             )
@@ -150,14 +150,14 @@ class EnsembleRanker(LinearRanker):
 
     def _weights(self, queries: QuerySet) -> Float64:
         if self.rankers:
-            raise ParameterError("there are no weights: rankers= are combined, not only features; use columns= alone")
+            raise ParameterError("there are no weights for features because rankers= are combined: use columns= only")
         scores, factor = self._normalized(queries)
         weights = np.zeros((len(queries), queries.n_features))
         weights[:, self.columns_] = self._base_weights(scores, queries) * factor * self.sign_
         return weights
 
     def get_state(self) -> State:
-        """The shared solution, what it was solved from, and the states of the base rankers."""
+        """Return everything learned, including the states of the base rankers."""
         solution = self.solution_
         own: State = {
             "columns": self.columns_,
@@ -173,8 +173,8 @@ class EnsembleRanker(LinearRanker):
         return nest(ensemble=own, preparer=self.preparer_.get_state(), **rankers)
 
     def set_state(self, state: State) -> Self:
-        """Take over a fitted ranker; `rankers` are fitted thereby too."""
-        # Copied out of the memory map: compiled code sees a read-only array as another type and would compile again.
+        """Restore everything learned, also in `rankers`."""
+        # Copied from the memory map: Numba would compile again for read-only arrays.
         own = {name: np.array(array) for name, array in unnest(state, "ensemble").items()}
         self.columns_, self.sign_, self.agreement_ = own["columns"], own["sign"], own["agreement"]
         self.solution_ = HingeSolution(own["w"], own["alpha"], own["eta"], float(own["residual"]), int(own["n_steps"]))
@@ -186,10 +186,8 @@ class EnsembleRanker(LinearRanker):
         return self
 
     def __sklearn_clone__(self) -> Self:
-        # The base rankers are given fitted; scikit-learn's own clone would forget what they learned.
+        # Base rankers are fitted by the caller; the default clone would return them unfitted.
         return type(self)(**self.get_params(deep=False))
-
-    # --- how ------------------------------------------------------------------------------------------------------
 
     def _check_settings(self, queries: QuerySet) -> None:
         for name, value in (("gamma", self.gamma), ("theta", self.theta)):
@@ -203,11 +201,11 @@ class EnsembleRanker(LinearRanker):
         if self.normalize not in get_args(Normalize):
             raise ParameterError(f"normalize must be 'minmax', 'standard' or 'none', got {self.normalize!r}")
         for i, ranker in enumerate(self.rankers or ()):
-            check_is_fitted(ranker, msg=f"rankers[{i}] is not fitted: fit it first, best on other queries than these")
+            check_is_fitted(ranker, msg=f"rankers[{i}] is not fitted: fit it first, preferably on other queries")
             if ranker.feature_names_ != queries.feature_names:
                 raise DataError(
-                    f"rankers[{i}] was fitted on other features than the ensemble: expected "
-                    f"{list(queries.feature_names)}, got {list(ranker.feature_names_)}"
+                    f"rankers[{i}] was fitted on features {list(ranker.feature_names_)}, the ensemble has "
+                    f"{list(queries.feature_names)}: fit both on the same features"
                 )
 
     def _find_columns(self, queries: QuerySet) -> NDArray[np.int64]:
@@ -218,27 +216,27 @@ class EnsembleRanker(LinearRanker):
         for column, i in zip(self.columns, found, strict=True):
             if not 0 <= i < queries.n_features:
                 raise ParameterError(
-                    f"columns names {column!r}, which is not among the {queries.n_features} features: "
+                    f"columns contains {column!r}, which is not one of the {queries.n_features} features: "
                     f"{', '.join(queries.feature_names)}"
                 )
         if not found and not self.rankers:
-            raise ParameterError("there is no base ranker: name columns, give rankers, or leave both out")
+            raise ParameterError("there is no base ranker: set columns or rankers, or leave both out")
         return np.array(found, dtype=np.int64)
 
     def _agreement(self, queries: QuerySet) -> Float64:
-        """How well each base ranker agrees with the grades of each query."""
+        """Return the agreement of each base ranker with the grades of each query."""
         scores, labels, offsets = self._base_scores(queries), self._labels(queries), np.array(queries.offsets)
         return agreement(scores, labels, offsets, theta=self.theta, delta=self.delta)
 
     def _labels(self, queries: QuerySet) -> NDArray[np.int8]:
-        """+1, 0, -1 of each candidate."""
+        """Return +1, 0 or -1 for each candidate: relevant, possibly relevant, irrelevant."""
         relevant = queries.grades.max() if self.relevant_from is None else self.relevant_from
         possible = queries.grades > 0 if self.possible_from is None else queries.grades >= self.possible_from
         labels = np.where(queries.grades >= relevant, 1, np.where(possible, 0, -1))
         return labels.astype(np.int8)
 
     def _base_scores(self, queries: QuerySet) -> Float64:
-        """One column per base ranker, higher is better."""
+        """Return one column of scores per base ranker; higher is better."""
         own = _columns_of(queries, self.columns_)
         scores = np.empty((queries.n_rows, len(self.sign_)))
         scores[:, : len(self.columns_)] = self.preparer_.transform(own.X, own)
@@ -248,11 +246,11 @@ class EnsembleRanker(LinearRanker):
         return scores
 
     def _normalized(self, queries: QuerySet) -> tuple[Float64, Float64]:
-        """Base scores made comparable, and the factor of each query and base ranker that did it."""
+        """Return the scaled base scores, and the factor of each query and base ranker."""
         return normalize(self._base_scores(queries), queries.offsets, self.normalize)
 
     def _base_weights(self, scores: Float64, queries: QuerySet) -> Float64:
-        """Weights of each query, for normalized scores."""
+        """Return the weights of each query, for normalized scores."""
         if self.gamma == 0:
             return np.tile(self.coef_, (len(queries), 1))
         shared = self.solution_
@@ -279,8 +277,7 @@ def _columns_of(queries: QuerySet, columns: NDArray[np.int64]) -> QuerySet:
 def _check_solved(residual: float) -> None:
     if not residual <= 1e-6:
         warnings.warn(
-            f"the weights miss the conditions of optimality by {residual:.1e} of a margin: are there extreme grades, "
-            "C or gamma?",
+            f"the weights are not optimal (residual {residual:.1e} of a margin): check for extreme grades, C or gamma",
             ConvergenceWarning,
             stacklevel=4,
         )

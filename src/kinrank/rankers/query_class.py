@@ -1,4 +1,4 @@
-"""QC: a classifier of query types and one model per type, the other way to treat queries differently."""
+"""QC: classify queries by type and rank each type with its own model (a baseline in Geng et al. 2008)."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ class QueryClassRanker(LocalRanker):
     Parameters
     ----------
     types : str, optional
-        The query column that holds the type of each training query. A logistic classifier learns to tell it from
-        the description. Where not given, types are found by k-means on the descriptions.
+        The query column with the type of each training query. A logistic classifier learns to predict it from the
+        description. Without it, types are found by k-means on the descriptions.
     n_types : int
-        How many types to find, where they are not given.
+        The number of types to find by k-means.
     given : bool
-        Whether queries to be ranked carry the column as well; then it is believed and nothing is classified.
+        Whether queries to be ranked have the column too. If so, it is used instead of the classifier.
     learner, describe, reference, prior, prior_strength, scale, missing
         As for `KnnRanker`.
     seed : int
-        Of k-means.
+        Seed for k-means.
 
     Attributes
     ----------
     types_ : array
-        The types, in the order of models.
+        The types, in the order of `models_`.
     models_ : list of Learner
-        One per type; a type without a pair is ranked by the global model.
+        One per type; the global model for a type without pairs.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class QueryClassRanker(LocalRanker):
     def _check_settings(self) -> None:
         super()._check_settings()
         if self.given and self.types is None:
-            raise ParameterError("given=True needs types=, the query column that holds the type")
+            raise ParameterError("given=True needs types=, the name of the query column with the types")
         if self.n_types < 1:
             raise ParameterError(f"n_types must be at least 1, got {self.n_types}")
 
@@ -93,7 +93,7 @@ class QueryClassRanker(LocalRanker):
         if self.types is None:
             found = KMeans(min(self.n_types, len(queries)), n_init=10, random_state=self.seed).fit(points)
             self.types_, labels = np.unique(found.labels_, return_inverse=True)
-            # The nearest center is the largest of center·point - |center|²/2: a linear classifier like the other.
+            # The nearest center has the largest center·point - |center|²/2, so this is a linear classifier too.
             centers = found.cluster_centers_[self.types_].astype(np.float64)
             self.directions_, self.biases_ = centers, -0.5 * np.einsum("ij,ij->i", centers, centers)
         else:
@@ -102,12 +102,12 @@ class QueryClassRanker(LocalRanker):
         self.models_ = self._learn_each(Neighborhoods.of_labels(labels, len(self.types_)))
 
     def classify(self, queries: QuerySet) -> NDArray[Any]:
-        """The type of each query, as the ranker sees it."""
+        """Return the type of each query: predicted, or from the column if ``given=True``."""
         queries = self._queries(queries)
         positions = self._positions(queries, self.points(queries))
         if (positions < 0).any():
             unknown = self._given_types(queries)[np.argmax(positions < 0)]
-            raise DataError(f"type {unknown.item()!r} was not in training; such queries are ranked by the global model")
+            raise DataError(f"unknown query type {unknown.item()!r}: the training queries have {self.types_.tolist()}")
         return self.types_[positions]
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
@@ -116,27 +116,29 @@ class QueryClassRanker(LocalRanker):
         ]
 
     def _positions(self, queries: QuerySet, points: Float32) -> NDArray[np.int64]:
-        """Where each query's type stands in `types_`; -1 for a type that was not in training."""
+        """Return the position of each query's type in `types_`; -1 if it was not in training."""
         if not self.given:
-            likeliest: NDArray[np.int64] = np.argmax(points @ self.directions_.T + self.biases_, axis=1)
-            return likeliest
+            predicted: NDArray[np.int64] = np.argmax(points @ self.directions_.T + self.biases_, axis=1)
+            return predicted
         types = self._given_types(queries)
         positions = np.searchsorted(self.types_, types).clip(max=len(self.types_) - 1)
         return np.where(self.types_[positions] == types, positions, -1)
 
     def _given_types(self, queries: QuerySet) -> NDArray[Any]:
         if self.types is None or self.types not in queries.query_columns:
-            raise DataError(f"the queries have no column {self.types!r}, only {sorted(queries.query_columns)}")
+            raise DataError(
+                f"the queries have no query column {self.types!r}: there are {sorted(queries.query_columns)}"
+            )
         return queries.query_columns[self.types]
 
     def get_state(self) -> State:
-        """Everything learned."""
+        """Return everything learned."""
         models = nest(**{f"model{i}": model.get_state() for i, model in enumerate(self.models_)})
         own = {"types": self.types_, "directions": self.directions_, "biases": self.biases_}
         return super().get_state() | models | own
 
     def set_state(self, state: State) -> Self:
-        """Take over everything learned."""
+        """Restore everything learned."""
         super().set_state(state)
         self.types_, self.directions_, self.biases_ = state["types"], state["directions"], state["biases"]
         self.models_ = [clone(self.learner_).set_state(unnest(state, f"model{i}")) for i in range(len(self.types_))]
@@ -144,7 +146,7 @@ class QueryClassRanker(LocalRanker):
 
 
 def _logistic(points: Float32, labels: NDArray[np.int64], n_types: int) -> tuple[Float64, Float64]:
-    """Directions and biases of a multinomial logistic classifier; one type needs none."""
+    """Fit a multinomial logistic classifier and return its directions and biases; zeros for a single type."""
     if n_types == 1:
         return np.zeros((1, points.shape[1])), np.zeros(1)
     fitted = LogisticRegression(max_iter=1000).fit(points, labels)

@@ -1,4 +1,4 @@
-"""The names of all rankers. A new one costs a file and a line here."""
+"""The names of all rankers. A new ranker takes one file and one line here."""
 
 from __future__ import annotations
 

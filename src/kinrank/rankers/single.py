@@ -1,4 +1,4 @@
-"""Single: one model for all queries, the baseline for every local method."""
+"""Single: one model for all queries, the baseline of all local methods."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class SingleRanker(LinearRanker):
         return np.tile(self.preparer_.raw_weights(self.learner_.coef_), (len(queries), 1))
 
     def get_state(self) -> State:
-        """Return the state of the learner and, for a linear one, of the preparer."""
+        """Return everything learned."""
         if self.learner_.allow_nan:
             return nest(learner=self.learner_.get_state())
         return nest(learner=self.learner_.get_state(), preparer=self.preparer_.get_state())
 
     def set_state(self, state: State) -> Self:
-        """Restore a fitted ranker."""
+        """Restore everything learned."""
         self.learner_ = make_learner(self.learner).set_state(unnest(state, "learner"))
         if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))

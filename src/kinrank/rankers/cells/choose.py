@@ -46,7 +46,7 @@ def choose_cells(
     prior_strengths: Sequence[float | None] = (None,),
     measure: Measure = NDCG @ 10,
 ) -> CellChoice:
-    """Fit with every number of cells and try every k and prior on judged queries that were not fitted on.
+    """Fit with every number of cells, and try every k and prior on judged queries that are not in training.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def choose_cells(
     queries
         Validation queries.
     n_cells
-        The numbers of cells to try; of equally good ones the smallest wins.
+        The numbers of cells to try. The smallest of equally good ones wins.
     n_neighbors, prior_strengths, measure
         See `choose_neighbors`.
 
@@ -69,7 +69,7 @@ def choose_cells(
     2
     """
     if not len(n_cells):
-        raise ParameterError("n_cells must be a list of numbers from 1, got none")
+        raise ParameterError("n_cells must be a list of whole numbers from 1, got []")
     fitted: dict[int, CellRanker] = {}
     found: dict[int, NeighborChoice] = {}
     for count in sorted(set(n_cells)):

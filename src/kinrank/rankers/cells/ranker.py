@@ -36,15 +36,15 @@ from kinrank.store import nest, unnest
 class CellRanker(NeighborRanker):
     """A model per query, learned from the nearest cells of judged queries.
 
-    Judged queries that are alike form a cell, and only the sum of their statistics is kept. Learning a local model from
+    Similar judged queries form a cell, and only the sum of their statistics is kept. Learning a local model from
     the nearest cells costs the same for any number of judged queries. `KnnRanker` keeps every judged query instead.
 
     Parameters
     ----------
     n_neighbors : int
-        How many judged queries to learn from: the nearest cells that hold so many, the last one in part.
+        How many judged queries to learn from: the nearest cells that hold this many, the last one in part.
     n_cells : int
-        Number of cells; a tenth of the judged queries costs no quality on the data we measured. See
+        The number of cells. A tenth of the number of judged queries lost no quality on the data we measured. See
         `kinrank.choose_cells`.
     radius : float, optional
         Learn from all cells within this distance instead.
@@ -138,9 +138,9 @@ class CellRanker(NeighborRanker):
         return CellPlan(self._rankrls(), preparer, describer, tree, state["usual_distances"])
 
     def set_cells(self, plan: CellPlan, cells: CellStatistics) -> Self:
-        """Become the ranker of cells that were summed according to a plan."""
+        """Use cells that were summed according to a plan, as if fitted on their queries."""
         if not cells.pairs.any():
-            raise DataError("in each query all grades are equal: there is nothing to learn an order from")
+            raise DataError("in every query all grades are equal, so there is no order to learn: judge more queries")
         self.learner_, self.preparer_, self.describer_ = plan.learner, plan.preparer, plan.describer
         self.tree_, self.usual_distances_ = plan.tree, plan.usual_distances
         self.index_ = make_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
@@ -155,12 +155,13 @@ class CellRanker(NeighborRanker):
         learner = make_learner(self.learner)
         if not isinstance(learner, RankRLS):
             raise ParameterError(
-                f"cells are sums that only RankRLS learns from, got learner={self.learner!r}: set learner='rankrls', "
-                "or use KnnRanker"
+                f"CellRanker needs RankRLS, the only learner that learns from sums, got learner={self.learner!r}: set "
+                "learner='rankrls', or use KnnRanker"
             )
         if learner.nonnegative or learner.lower_is_better:
             raise ParameterError(
-                "weights with a sign cannot be learned from cells: use KnnRanker, or leave the signs free"
+                "CellRanker cannot constrain the signs of weights: use KnnRanker, or a learner without nonnegative and "
+                "lower_is_better"
             )
         return learner
 
@@ -172,7 +173,7 @@ class CellRanker(NeighborRanker):
             return Neighborhoods.within(self.index_, points, self.radius)
         return nearest_cells(self.index_, self.training_set_.counts, points, n_neighbors or self.n_neighbors)
 
-    # --- judgments that come and go -------------------------------------------------------------------------------
+    # --- new judgments ----------------------------------------------------------------------------------------------
 
     def add(
         self,
@@ -186,8 +187,8 @@ class CellRanker(NeighborRanker):
     ) -> Self:
         """Learn from further judged queries without fitting again.
 
-        Scaling, description and cells stay as fitted. Cells do not remember their queries: one that is added twice
-        counts twice. Do not call this while another thread predicts.
+        Scaling, description and cells stay as fitted. Cells do not keep the ids of their queries, so a query that is
+        added twice counts twice. Do not call this while another thread predicts.
         """
         queries = self._queries(X, y, qid, group, query_vectors, query_text)
         return self._with_cells(self.plan_.sums([queries]))
@@ -202,17 +203,17 @@ class CellRanker(NeighborRanker):
         query_vectors: QueryVectors | None = None,
         query_text: QueryTexts | None = None,
     ) -> Self:
-        """Withdraw judged queries, given as they were learned: the same candidates and grades.
+        """Subtract judged queries, given with the same candidates and grades as they were learned.
 
-        What is left equals what the other queries alone would have given, up to rounding in float64. Cells do not
-        remember their queries, so the caller must know that these were learned.
+        The result equals learning from the other queries only, up to rounding in float64. Cells do not keep the ids of
+        their queries: the caller must make sure that these were learned.
         """
         queries = self._queries(X, y, qid, group, query_vectors, query_text)
         cell_of_query, _, each = self.plan_.locate(queries.replace(y=queries.grades))
         cells = self.training_set_.copy()
         cells.remove(cell_of_query, queries.qid, each)
         if not cells.counts.any():
-            raise DataError("cannot forget every judged query: nothing would be left to learn from")
+            raise DataError("cannot forget all judged queries: at least one must be left")
         return self._learn_from(cells)
 
     def fit_alike(
@@ -225,9 +226,9 @@ class CellRanker(NeighborRanker):
         query_vectors: QueryVectors | None = None,
         query_text: QueryTexts | None = None,
     ) -> Self:
-        """Return a new ranker of other judged queries, with the scaling, description and cells of this one.
+        """Return a new ranker fitted on other judged queries, with the scaling, description and cells of this one.
 
-        Such rankers can be combined by `merge`, wherever and whenever they were fitted.
+        Such rankers can be merged, on whatever machine they were fitted.
         """
         queries = self._queries(X, y, qid, group, query_vectors, query_text)
         other = copy(self)
@@ -235,16 +236,15 @@ class CellRanker(NeighborRanker):
         return other._with_cells(self.plan_.sums([queries]))
 
     def merge(self, other: Self) -> Self:
-        """Learn what another ranker has learned, by adding its cells to these.
+        """Add the cells of another ranker to these.
 
-        Both must have the same scaling, description and cells: one comes from the other by `fit_alike`, or both
-        from a third. A query that is in both counts twice.
+        Both must have the same scaling, description and cells; see `fit_alike`. A query that is in both counts twice.
         """
         check_is_fitted(self)
         check_is_fitted(other)
         if self.feature_names_ != other.feature_names_ or self.plan_.digest() != other.plan_.digest():
             raise ParameterError(
-                "only rankers with the same scaling, description and cells can be merged: make the second by "
+                "only rankers with the same scaling, description and cells can be merged: fit the second with "
                 "first.fit_alike(queries)"
             )
         return self._with_cells(other.training_set_)
@@ -260,12 +260,15 @@ class CellRanker(NeighborRanker):
         return self
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
-        """Return None: cells do not know their queries; but if some of these names a cell, return which."""
+        """Return which of these queries name a cell, or None if none does.
+
+        Cells do not keep the ids of their other queries.
+        """
         check_is_fitted(self)
         known = np.isin(queries.qid.astype(np.str_), self.qid_.astype(np.str_))
         return known if known.any() else None
 
-    # --- persistence ----------------------------------------------------------------------------------------------
+    # --- persistence ------------------------------------------------------------------------------------------------
 
     def get_state(self) -> State:
         """Return everything learned."""

@@ -1,7 +1,7 @@
-"""Judged queries remembered as cells: the summed statistics of queries that are alike.
+"""Cells: the summed statistics of similar judged queries.
 
-A local model is learned from the nearest cells, so it costs the same whether a cell stands for ten judged queries or
-for ten thousand.
+A local model is learned from the nearest cells, so it costs the same whether a cell holds ten judged queries or ten
+thousand.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from kinrank.rankers.local.training_sets import StatisticsTrainingSet
 
 
 class CellStatistics(StatisticsTrainingSet):
-    """The summed statistics of cells, in float64, so that what was added can be taken away again.
+    """The summed statistics of cells, in float64 so that queries can be subtracted again.
 
     Parameters
     ----------
     learner
-        RankRLS; whether it balances pairs or queries is settled when a query is added.
+        The learner. Its balance of pairs or queries is applied when a query is added.
     statistics
-        Of each cell.
+        The sums of each cell.
     counts
-        How many judged queries each cell holds.
+        The number of judged queries in each cell.
     names
-        A judged query of each cell, the nearest to its center, as text: what an explanation calls the cell.
-    nearness
-        How far that query is from the center.
+        The id of the judged query nearest to each cell's center, as text. It names the cell in explanations.
+    distances
+        The distance of that query from the center.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class CellStatistics(StatisticsTrainingSet):
         statistics: PairStatistics,
         counts: Float64,
         names: NDArray[np.str_],
-        nearness: Float64,
+        distances: Float64,
     ) -> None:
         super().__init__(learner, statistics)
         self._counts = counts
         self.names = names
-        self.nearness = nearness
+        self.distances = distances
 
     @classmethod
     def empty(cls, learner: RankRLS, n_cells: int, n_features: int) -> Self:
-        """Cells without a query."""
+        """Return cells without queries."""
         gram = np.zeros((n_cells, packed_size(n_features)))
         statistics = PairStatistics(gram, np.zeros((n_cells, n_features)), np.zeros(n_cells))
         names = np.array([f"cell {cell}" for cell in range(n_cells)])
@@ -62,39 +62,41 @@ class CellStatistics(StatisticsTrainingSet):
 
     @property
     def counts(self) -> Float64:
-        """How many judged queries each cell holds."""
+        """The number of judged queries in each cell."""
         return self._counts
 
     def pair_weights(self, index: Int64, weights: Float64 | None) -> Float64:
-        """What is balanced was balanced when it was added."""
+        """Return the weights of the cells; balance was applied when the queries were added."""
         return np.ones(len(index)) if weights is None else weights
 
     def prefix_sums(self, index: Int64, counts: Int64) -> PairStatistics:
-        """The sums over the nearest ``counts[i]`` queries: whole cells, and a part of the last."""
+        """Return the sums over the first ``counts[i]`` queries: whole cells, and a part of the last one."""
         shares = covering_shares(self.counts[index], counts)
         members, starts = np.tile(index, len(shares)), np.arange(len(shares) + 1) * len(index)
         return self.statistics.sums(members, starts, shares.ravel())
 
     def add(self, cells: Int64, distances: Float64, qid: NDArray[Any], each: PairStatistics) -> None:
-        """Take in queries, given their cells, how far they are from the centers, and their statistics."""
+        """Add queries, given their cells, their distances from the centers, and their statistics."""
         self._change(cells, each, 1.0)
         order = np.lexsort((distances, cells))
         first = order[np.append(True, np.diff(cells[order]) != 0)] if len(order) else order
         self._name(cells[first], qid[first].astype(np.str_), distances[first])
 
     def remove(self, cells: Int64, qid: NDArray[Any], each: PairStatistics) -> None:
-        """Take queries out again; where one of them named its cell, the cell goes by its number."""
+        """Remove queries. A cell that was named by one of them is named by its number."""
         lacking = np.flatnonzero(self.counts < np.bincount(cells, minlength=len(self.counts)))
         if len(lacking):
             query = qid[cells == lacking[0]][0].item()
-            raise DataError(f"query {query!r} cannot be forgotten: its cell holds fewer queries; was it ever added?")
+            raise DataError(
+                f"cannot forget query {query!r}: its cell holds fewer queries; give only queries that were added"
+            )
         self._change(cells, each, -1.0)
         own_name = np.isin(self.names, qid.astype(np.str_))
         self.names = np.where(own_name, [f"cell {cell}" for cell in range(len(self.names))], self.names)
-        self.nearness = np.where(own_name, np.inf, self.nearness)
+        self.distances = np.where(own_name, np.inf, self.distances)
 
     def merge(self, other: CellStatistics) -> None:
-        """Take in the cells of another memory, cell by cell."""
+        """Add other cells, cell by cell."""
         self.merge_packed(other.pack())
 
     def _sums(self) -> tuple[NDArray[Any], ...]:
@@ -105,54 +107,55 @@ class CellStatistics(StatisticsTrainingSet):
         gram, moment, pairs, counts = self._sums()
         _add_to_cells(cells, weights, each.gram, each.moment, each.pairs, gram, moment, pairs)
         np.add.at(counts, cells, sign)
-        emptied = counts[cells] == 0  # rounding must not outlive the last query of a cell
+        emptied = counts[cells] == 0  # leave no rounding errors in a cell without queries
         for sums in (gram, moment, pairs):
             sums[cells[emptied]] = 0.0
 
-    def _name(self, cells: Int64, names: NDArray[np.str_], nearness: Float64) -> None:
-        """Let cells go by these queries where they are nearer to the center."""
-        nearer = nearness < self.nearness[cells]
+    def _name(self, cells: Int64, names: NDArray[np.str_], distances: Float64) -> None:
+        """Name cells by these queries if they are nearer to the center."""
+        nearer = distances < self.distances[cells]
         self.names = self.names.astype(np.result_type(self.names, names), copy=False)
-        self.names[cells[nearer]], self.nearness[cells[nearer]] = names[nearer], nearness[nearer]
+        self.names[cells[nearer]], self.distances[cells[nearer]] = names[nearer], distances[nearer]
 
     def get_state(self) -> State:
-        """Sums, counts and names."""
-        own = {"counts": self.counts, "names": self.names, "nearness": self.nearness}
+        """Return the sums, counts and names."""
+        own = {"counts": self.counts, "names": self.names, "nearness": self.distances}
         return super().get_state() | own
 
     @classmethod
     def from_state(cls, learner: RankRLS, state: State) -> Self:
-        """What `get_state` gave."""
+        """Restore from the arrays of `get_state`."""
         statistics = PairStatistics.from_state(state)
         return cls(learner, statistics, state["counts"], state["names"], state["nearness"])
 
     def pack(self) -> State:
-        """The cells that hold a query, and which they are: what a part of the data has to say."""
+        """Return the state of the cells that hold queries, and their numbers."""
         held = np.flatnonzero(self.counts)
         return {name: array[held] for name, array in self.get_state().items()} | {"cells": held}
 
     def merge_packed(self, state: State) -> None:
-        """Take in what `pack` gave."""
+        """Add the cells that `pack` returned."""
         cells = state["cells"]
-        mine = dict(zip(("gram", "moment", "pairs", "counts"), self._sums(), strict=True))
-        for name, sums in mine.items():
+        for name, sums in zip(("gram", "moment", "pairs", "counts"), self._sums(), strict=True):
             sums[cells] += state[name]
         self._name(cells, state["names"], state["nearness"])
 
     def copy(self) -> Self:
-        """Cells that can be changed without changing these, nor the folder they may lie in."""
+        """Return a copy that can change independently of this one and of a memory-mapped model folder."""
         return self.from_state(self.learner, {name: np.array(array) for name, array in self.get_state().items()})
 
 
 def covering_shares(counts: Float64, wanted: Int64) -> Float64:
-    """What part of each cell, nearest first, is needed for so many queries: 1 or 0, and a share of the last.
+    """Return the share of each cell, nearest first, that is needed to cover a number of queries.
+
+    Cells count entirely or not at all, except the last one needed.
 
     Parameters
     ----------
     counts
-        Queries of each cell, one row of cells or several.
+        The number of queries in each cell; one row of cells or several.
     wanted
-        How many queries; one row of the answer for each.
+        The numbers of queries; the result has one row for each.
 
     Examples
     --------
@@ -166,16 +169,16 @@ def covering_shares(counts: Float64, wanted: Int64) -> Float64:
 
 
 def nearest_cells(index: NeighborIndex, counts: Float64, points: Float32, n_neighbors: int) -> Neighborhoods:
-    """The cells nearest to each point that together hold `n_neighbors` queries; the last counts in part."""
+    """Return the cells nearest to each point that together hold `n_neighbors` queries; the last counts in part."""
     n_cells = len(counts)
     wanted = min(n_neighbors, int(counts.sum()))
-    asked = min(n_cells, 4 + int(2 * wanted * n_cells / max(counts.sum(), 1)))
+    n_nearest = min(n_cells, 4 + int(2 * wanted * n_cells / max(counts.sum(), 1)))
     while True:
-        distances, cells = index.query(points, asked)
+        distances, cells = index.query(points, n_nearest)
         held = counts[cells]
-        if asked == n_cells or held.sum(axis=1).min() >= wanted:
+        if n_nearest == n_cells or held.sum(axis=1).min() >= wanted:
             break
-        asked = min(n_cells, 2 * asked)
+        n_nearest = min(n_cells, 2 * n_nearest)
     shares = covering_shares(held, np.full(len(points), wanted))
     used = shares > 0
     starts = np.append(0, np.cumsum(used.sum(axis=1)))
@@ -184,7 +187,7 @@ def nearest_cells(index: NeighborIndex, counts: Float64, points: Float32, n_neig
 
 @numba.njit(cache=True, nogil=True)
 def _add_to_cells(cells, weights, gram, moment, pairs, grams, moments, all_pairs):  # type: ignore[no-untyped-def]  # pragma: no cover
-    """Query after query, so that a sum does not depend on how the queries were cut into parts."""
+    """Add query by query, so that a sum does not depend on how the queries are split into parts."""
     for q in range(len(cells)):
         cell, weight = cells[q], weights[q]
         for a in range(gram.shape[1]):

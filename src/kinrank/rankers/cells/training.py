@@ -1,7 +1,7 @@
-"""Cells from judged queries of any number: a sample settles the scales and the cells, one pass sums the statistics.
+"""Learn cells from any number of judged queries: scales and cells from a sample, then sums in one pass.
 
-The data come as numbered blocks. Each block is summed by itself, and the sums are added in the order of block
-numbers, always in the same grouping; so the bytes of the result depend on the data and nothing else.
+The data come as numbered blocks. Each block is summed separately, and the sums are added in the order of block
+numbers, always in the same grouping, so the bytes of the result depend only on the data.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from kinrank.rankers.local.base import unit_moments
 from kinrank.store import nest
 
 SAMPLE_ROWS = 1 << 20
-"""Rows that scales and descriptions are fitted on at most: 193 MB at 46 features."""
+"""Maximum number of rows that scales and descriptions are fitted on: 193 MB with 46 features."""
 
 POINTS_PER_CELL = 32
-"""Queries that the centers are found from, for each cell."""
+"""Number of queries per cell that the centers are fitted on."""
 
 FAN_IN = 16
-"""Sums that are added up before the result goes into the next level."""
+"""Number of sums that are merged into one sum of the next level."""
 
-_QUERIES_AT_ONCE = 1024  # their statistics stay in the cache: 4.6 MB at 46 features
-_USUAL = 1000  # queries that say how far from its center a query usually is
+_QUERIES_AT_ONCE = 1024  # their statistics fit into the cache: 4.6 MB with 46 features
+_USUAL = 1000  # number of queries to sample distances from
 
 
 @dataclass(frozen=True, eq=False)
 class CellPlan:
-    """What is settled before the pass over all queries: how they are prepared, described and grouped.
+    """How queries are prepared, described and assigned to cells; fixed before the pass over all queries.
 
     Attributes
     ----------
     learner, preparer, describer, tree
-        What learns, what scales the features, what makes a query a point, what finds a point's cell.
+        The learner of local models, the scaling of features, the description of queries, and the cells.
     usual_distances : float64 array
-        How far some of the queries are from the center of their cell, ascending.
+        Sampled distances of queries from the center of their cell, ascending.
     """
 
     learner: RankRLS
@@ -61,34 +61,34 @@ class CellPlan:
     usual_distances: Float64
 
     def points(self, queries: QuerySet) -> Float32:
-        """Queries as points."""
+        """Return the queries as points."""
         return self.describer.transform(queries)
 
     def locate(self, queries: QuerySet) -> tuple[Int64, Float64, PairStatistics]:
-        """The cell of each query, how far it is from the center, and its statistics."""
+        """Return the cell of each query, its distance from the center, and its statistics."""
         return *self.tree.assign(self.points(queries)), PairStatistics.from_queries(self.preparer.apply(queries))
 
     def sums(self, parts: Iterable[QuerySet]) -> CellStatistics:
-        """The cells of some queries, read part by part."""
-        memory = CellStatistics.empty(self.learner, len(self.tree), len(self.preparer.center_))
-        with threadpool_limits(1):  # several threads of BLAS may add in another order
+        """Return the cells of some queries, which are read part by part."""
+        sums = CellStatistics.empty(self.learner, len(self.tree), len(self.preparer.center_))
+        with threadpool_limits(1):  # several BLAS threads may add in another order
             for part in parts:
                 for start in range(0, len(part), _QUERIES_AT_ONCE):
                     queries = part[start : start + _QUERIES_AT_ONCE]
                     queries = queries.replace(y=queries.grades)
                     cells, distances, each = self.locate(queries)
-                    memory.add(cells, distances, queries.qid, each)
-        return memory
+                    sums.add(cells, distances, queries.qid, each)
+        return sums
 
     def digest(self) -> str:
-        """Differs where sums made by one plan must not be added to those of another."""
+        """Return a digest that two plans share only if their sums may be added."""
         seen = hashlib.sha256(repr(self.learner).encode())
         for name, array in sorted(self.get_state().items()):
             seen.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
         return seen.hexdigest()
 
     def get_state(self) -> State:
-        """As plain arrays."""
+        """Return plain arrays to save."""
         parts = nest(
             preparer=self.preparer.get_state(), describer=self.describer.get_state(), tree=self.tree.get_state()
         )
@@ -96,9 +96,10 @@ class CellPlan:
 
 
 def rows_per_block(n_cells: int, n_features: int) -> int:
-    """How many rows make a block whose sums are at most an eighth of its own size: half a second up to 1,000 cells.
+    """Return the number of rows of a block, large enough that its sums take at most an eighth of its size.
 
-    C cells of D (D + 3) / 2 float64 numbers against rows of D float32 numbers.
+    The sums are C cells of D (D + 3) / 2 float64 numbers; a row is D float32 numbers. With up to 1,000 cells a block
+    takes half a second.
 
     Examples
     --------
@@ -111,12 +112,12 @@ def rows_per_block(n_cells: int, n_features: int) -> int:
 def plan_cells(
     blocks: Blocks, n_cells: int, learner: RankRLS, preparer: Preparer, describer: Describer, executor: Executor
 ) -> CellPlan:
-    """Fit preparer and describer on a sample of the queries, and find the cells of their descriptions."""
+    """Fit the preparer, the describer and the cells on a sample of the queries."""
     sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-    picked = map_ordered(executor, BlockSampler(blocks, sample, preparer), sample.blocks)
-    queries = QuerySet.concat(list(chain.from_iterable(picked)))
+    sampled = map_ordered(executor, BlockSampler(blocks, sample, preparer), sample.blocks)
+    queries = QuerySet.concat(list(chain.from_iterable(sampled)))
     targets = None
-    with threadpool_limits(1):  # several threads of BLAS may add in another order
+    with threadpool_limits(1):  # several BLAS threads may add in another order
         preparer.fit(queries)
         if describer.needs_targets:
             targets = unit_moments(preparer.apply(queries))
@@ -135,50 +136,50 @@ def plan_cells(
 
 @dataclass(frozen=True, eq=False)
 class BlockSampler:
-    """The queries of a block that are in a sample."""
+    """Reads the queries of a block that are in a sample."""
 
     blocks: Blocks
     sample: Sample
     preparer: Preparer
 
     def __call__(self, block: int) -> list[QuerySet]:
-        """Read the block and pick; a bad row is found here, where it is known which block it is in."""
-        picked = self.sample.select(self.blocks.read(block))
+        """Return the sampled queries. They are checked here so that an error can name the block."""
+        sampled = self.sample.select(self.blocks.read(block))
         with self.blocks.error_context(block):
-            for part in picked:
+            for part in sampled:
                 self.preparer.check(part.X, part)
-        return picked
+        return sampled
 
 
 @dataclass(frozen=True, eq=False)
 class BlockDescriber:
-    """The points of the queries of a block that are in a sample."""
+    """Describes the queries of a block that are in a sample."""
 
     sampler: BlockSampler
     describer: Describer
 
     def __call__(self, block: int) -> list[Float32]:
-        """Read the block, pick and describe."""
-        return [self.describer.transform(picked) for picked in self.sampler(block)]
+        """Return the points of the sampled queries."""
+        return [self.describer.transform(part) for part in self.sampler(block)]
 
 
 @dataclass(frozen=True, eq=False)
 class BlockSummer:
-    """The cells of one block."""
+    """Sums the cells of a block."""
 
     plan: CellPlan
     blocks: Blocks
 
     def __call__(self, block: int) -> CellStatistics:
-        """Read the block and sum."""
+        """Return the sums."""
         with self.blocks.error_context(block):
             return self.plan.sums(self.blocks.read(block))
 
 
 def merge_all(parts: Iterable[CellStatistics]) -> CellStatistics:
-    """The sum of many cells, in a tree that depends on their number alone: `FAN_IN` at a time, level by level.
+    """Merge the cells of many parts in a tree with `FAN_IN` children per node.
 
-    Only one running sum is held for each level.
+    The order of additions depends only on the number of parts. One running sum per level is kept in memory.
     """
     levels: list[tuple[CellStatistics, int] | None] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""How queries are grouped into clusters, and what each cluster's model weighs for a query: one class per mode."""
+"""The modes of `ClusterRanker`: how queries are clustered, and how the clusters' models are weighted."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kinrank.errors import DataError
 from kinrank.measure import AP
 from kinrank.rankers.cluster.query_scores import divergences, normalized
 
-_RESTARTS = 3  # of k-means; the best is kept
+_RESTARTS = 3  # of k-means
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What `ClusterRanker` was told and a mode needs to know."""
+    """The settings of `ClusterRanker` that a mode needs."""
 
     n_clusters: int
     top: int
@@ -37,117 +37,124 @@ class ClusterSettings:
 
 @dataclass(frozen=True, eq=False)
 class ScoredQueries:
-    """Queries with prepared features, and what the global model and the reference (or the former again) score them."""
+    """Queries with prepared features, and their scores by the global model and by the reference.
+
+    Without a reference, both scores are those of the global model.
+    """
 
     queries: QuerySet
-    by_global: Float64
-    by_reference: Float64
+    global_scores: Float64
+    reference_scores: Float64
 
     def top_means(self, table: NDArray[np.float32], top: int) -> Float64:
-        """The mean of `table`, one row per candidate, over the `top` best of each query by the global model."""
-        with_score = np.column_stack([table, self.by_global.astype(np.float32)])
+        """Return the mean of `table`, one row per candidate, over the best `top` candidates of each query."""
+        with_score = np.column_stack([table, self.global_scores.astype(np.float32)])
         means: Float64 = statistics(with_score, self.queries.offsets, table.shape[1], top)[:, 0, :-1]
         return means
 
 
 class ClusterMode(ABC):
-    """Groups judged queries, then says for any query what each group's model weighs."""
+    """Clusters judged queries, and weights the clusters' models for any query."""
 
     needs_reference: ClassVar[bool] = True
 
     centers: Float64
-    """The clusters as points."""
+    """The center of each cluster."""
 
     def __init__(self, settings: ClusterSettings) -> None:
         self.settings = settings
 
     @abstractmethod
     def group(self, judged: ScoredQueries) -> Int64:
-        """The cluster of each judged query; every cluster from 0 to the highest has at least one."""
+        """Return the cluster of each judged query, numbered from 0 without gaps."""
+
+    def learn(self, judged: ScoredQueries, labels: Int64, coef: Float64) -> None:  # noqa: B027 - most need nothing
+        """Learn from the clusters' models, whose weights are the rows of `coef`."""
 
     @abstractmethod
-    def weights(self, seen: ScoredQueries, coef: Float64) -> Float64:
-        """weight_i(q) of Eq. 1, shape (queries, clusters); each row sums to 1."""
+    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:
+        """Return weight_i(q) of Eq. 1, shape (queries, clusters); each row sums to 1."""
 
     def get_state(self) -> State:
-        """What was learned."""
+        """Return everything learned."""
         return {"centers": self.centers}
 
     def set_state(self, state: State) -> Self:
-        """Take over what was learned."""
+        """Restore everything learned."""
         self.centers = state["centers"]
         return self
 
 
 class Naive(ClusterMode):
-    """The nearest cluster's model alone (Algorithm 1).
+    """Use only the nearest cluster's model (Algorithm 1).
 
-    K-means over relevant documents; a query belongs to the cluster with most of its own (the first where two have as
-    many), and a cluster is then the mean of its queries' relevant documents. A query without relevant documents
-    joins the cluster nearest to it, as a query to be ranked would. A cluster that no query belongs to is dropped.
+    Relevant documents are clustered by k-means. A query belongs to the cluster with most of its relevant documents
+    (the first such cluster), and the center of a cluster is the mean of its queries' relevant documents. A query
+    without relevant documents joins the nearest cluster, as a query to be ranked does. Clusters without queries are
+    dropped.
     """
 
     needs_reference = False
 
     def group(self, judged: ScoredQueries) -> Int64:
-        """By the majority of relevant documents."""
+        """Cluster queries by the majority of their relevant documents."""
         queries = judged.queries
         relevant = queries.grades >= self.settings.relevant_from
         if not relevant.any():
             raise DataError(
-                f"no candidate has a grade of {self.settings.relevant_from:g} or more, so there is nothing to cluster: "
-                "set relevant_from= to the lowest grade that is relevant"
+                f"no candidate has a grade of {self.settings.relevant_from:g} or more: set relevant_from= to the "
+                "lowest grade that is relevant"
             )
         documents, owner = queries.X[relevant], queries.query_of_row[relevant]
         votes = np.zeros((len(queries), self.settings.n_clusters), dtype=np.int64)
         np.add.at(votes, (owner, _k_means(documents, self.settings)), 1)
         voting = votes.any(axis=1)
         labels = np.empty(len(queries), dtype=np.int64)
-        labels[voting] = _closed_up(votes[voting].argmax(axis=1))
+        labels[voting] = _without_gaps(votes[voting].argmax(axis=1))
         self.centers = _means(documents, labels[owner])
         if not voting.all():
             labels[~voting] = self.nearest(self._points(judged)[~voting])
         return labels
 
-    def weights(self, seen: ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
-        """1 for the nearest cluster, 0 for the others."""
-        return self.only(self.nearest(self._points(seen)))
+    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
+        """Return 1 for the nearest cluster and 0 for the others."""
+        return self.one_hot(self.nearest(self._points(scored)))
 
     def relevant_only(self, judged: ScoredQueries) -> Float64:
-        """The same where judged queries are described by their relevant documents, if they have any."""
+        """Return the weights if judged queries are described by their relevant documents, if they have any."""
         queries = judged.queries
         relevant = queries.grades >= self.settings.relevant_from
         points, owner = self._points(judged), queries.query_of_row[relevant]
         known = np.unique(owner)
         points[known] = _means(queries.X[relevant], np.searchsorted(known, owner))
-        return self.only(self.nearest(points))
+        return self.one_hot(self.nearest(points))
 
     def nearest(self, points: Float64) -> Int64:
-        """The cluster nearest to each point."""
+        """Return the cluster nearest to each point."""
         nearest: Int64 = cdist(points, self.centers).argmin(axis=1)
         return nearest
 
-    def only(self, labels: Int64) -> Float64:
-        """All weight on one cluster each."""
+    def one_hot(self, labels: Int64) -> Float64:
+        """Return weights of 1 for the given clusters and 0 for the others."""
         return np.eye(len(self.centers))[labels]
 
-    def _points(self, seen: ScoredQueries) -> Float64:
-        return seen.top_means(seen.queries.X, self.settings.top)
+    def _points(self, scored: ScoredQueries) -> Float64:
+        return scored.top_means(scored.queries.X, self.settings.top)
 
 
 class Select(Naive):
-    """Clusters as in `Naive`; each model weighs what it reached on queries where it departs as far from the reference.
+    """Clusters as in `Naive`, with models weighted by their quality on queries of similar divergence (Algorithm 2).
 
-    Algorithm 2: with δ_i(q) the divergence of model i from the reference on q (Eq. 2), the weight of cluster i is the
-    sum of the average precisions of its model on its `n_neighbors` judged queries nearest to q by |δ_i(q) - δ_i(q')|,
-    without those farther from q than half of all judged queries are. Judged queries without a relevant document
-    have no average precision and take no part.
+    δ_i(q) is the divergence of model i from the reference on q (Eq. 2). The weight of cluster i is the sum of the
+    average precisions of its model on its `n_neighbors` judged queries nearest to q by |δ_i(q) - δ_i(q')|, without
+    those whose distance is above the median over all judged queries. Judged queries without a relevant document have
+    no average precision and are left out.
     """
 
     needs_reference = True
 
     def learn(self, judged: ScoredQueries, labels: Int64, coef: Float64) -> None:
-        """δ and average precision of each judged query by its own cluster's model, a row of `coef`."""
+        """Compute δ and the average precision of each judged query by its own cluster's model."""
         queries = judged.queries
         scores = np.einsum("ij,ij->i", queries.X, coef[labels][queries.query_of_row])
         measure = AP(relevant_from=self.settings.relevant_from, no_relevant="skip")
@@ -155,82 +162,83 @@ class Select(Naive):
         judged_by_cluster = np.argsort(labels, kind="stable")
         kept = judged_by_cluster[np.isfinite(precision[judged_by_cluster])]
         self.labels, self.precision = labels[kept], precision[kept]
-        self.divergence = divergences(scores[:, None], judged.by_reference, queries.offsets)[kept, 0]
+        self.divergence = divergences(scores[:, None], judged.reference_scores, queries.offsets)[kept, 0]
 
-    def weights(self, seen: ScoredQueries, coef: Float64) -> Float64:
-        """Summed average precisions, divided by their sum over clusters."""
-        divergence = divergences(seen.queries.X @ coef.T, seen.by_reference, seen.queries.offsets)
-        away = np.abs(divergence[:, self.labels] - self.divergence)
-        limit = np.median(away, axis=1, keepdims=True)
+    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:
+        """Return the summed average precisions, divided by their sum over clusters."""
+        queries = scored.queries
+        divergence = divergences(queries.X @ coef.T, scored.reference_scores, queries.offsets)
+        distance = np.abs(divergence[:, self.labels] - self.divergence)
+        limit = np.median(distance, axis=1, keepdims=True)
         bounds = np.searchsorted(self.labels, np.arange(len(coef) + 1))
         sums = np.zeros(divergence.shape)
         for cluster in np.flatnonzero(np.diff(bounds)):
             own = slice(bounds[cluster], bounds[cluster + 1])
             k = min(self.settings.n_neighbors, own.stop - own.start)
-            near = np.argpartition(away[:, own], k - 1, axis=1)[:, :k]
-            relevant = np.take_along_axis(away[:, own], near, axis=1) <= limit
-            sums[:, cluster] = (self.precision[own][near] * relevant).sum(axis=1)
-        # Above 0: the nearest judged query of all is within the median, and has a relevant document.
+            near = np.argpartition(distance[:, own], k - 1, axis=1)[:, :k]
+            within = np.take_along_axis(distance[:, own], near, axis=1) <= limit
+            sums[:, cluster] = (self.precision[own][near] * within).sum(axis=1)
+        # The sum is positive: the nearest judged query is within the median and has a relevant document.
         weights: Float64 = sums / sums.sum(axis=1, keepdims=True)
         return weights
 
     def get_state(self) -> State:
-        """The clusters' means, and what their models reached."""
-        reached = {"labels": self.labels, "precision": self.precision, "divergence": self.divergence}
-        return super().get_state() | reached
+        """Return the centers, and the quality of the clusters' models."""
+        quality = {"labels": self.labels, "precision": self.precision, "divergence": self.divergence}
+        return super().get_state() | quality
 
     def set_state(self, state: State) -> Self:
-        """Take them over."""
+        """Restore everything learned."""
         self.labels, self.precision, self.divergence = state["labels"], state["precision"], state["divergence"]
         return super().set_state(state)
 
 
 class Transform(ClusterMode):
-    """Queries as points of two numbers; every model weighs, less with distance (Algorithm 3).
+    """Clusters of queries by two mean scores; all models count, nearer clusters more (Algorithm 3).
 
-    The numbers are the means, over the `top` best documents by the global model, of the scores of the reference and
-    of the global model, both from 0 to 1 within the query. The weights are the softmax of minus the distances to the
-    clusters' means.
+    The two numbers are the means of the reference score and of the global model's score over the best `top` documents
+    by the global model, both scaled to 0 to 1 within the query. The weights are the softmax of the negative distances
+    to the centers.
     """
 
     def group(self, judged: ScoredQueries) -> Int64:
-        """By k-means."""
+        """Cluster queries by k-means."""
         points = self._points(judged)
-        labels = _closed_up(_k_means(points, self.settings))
+        labels = _without_gaps(_k_means(points, self.settings))
         self.centers = _means(points, labels)
         return labels
 
-    def weights(self, seen: ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
-        """Softmax of minus the distances."""
-        weights: Float64 = softmax(-cdist(self._points(seen), self.centers), axis=1)
+    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
+        """Return the softmax of the negative distances."""
+        weights: Float64 = softmax(-cdist(self._points(scored), self.centers), axis=1)
         return weights
 
-    def _points(self, seen: ScoredQueries) -> Float64:
-        both = np.column_stack([seen.by_reference, seen.by_global])
-        return seen.top_means(normalized(both, seen.queries.offsets).astype(np.float32), self.settings.top)
+    def _points(self, scored: ScoredQueries) -> Float64:
+        both = np.column_stack([scored.reference_scores, scored.global_scores])
+        return scored.top_means(normalized(both, scored.queries.offsets).astype(np.float32), self.settings.top)
 
 
 MODES: dict[str, type[ClusterMode]] = {"naive": Naive, "select": Select, "transform": Transform}
 
 
 def _k_means(points: NDArray[np.floating], settings: ClusterSettings) -> Int64:
-    """The cluster of each point; fewer clusters than asked for where there are fewer points."""
+    """Return the cluster of each point. There are at most as many clusters as points."""
     k_means = KMeans(min(settings.n_clusters, len(points)), n_init=_RESTARTS, random_state=settings.seed)
     with warnings.catch_warnings():
-        # Fewer distinct points than clusters: some stay empty and are dropped.
+        # With fewer distinct points than clusters, some clusters stay empty and are dropped.
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels: Int64 = k_means.fit_predict(points).astype(np.int64)
     return labels
 
 
-def _closed_up(labels: Int64) -> Int64:
-    """Numbers without gaps."""
-    closed: Int64 = np.unique(labels, return_inverse=True)[1]
-    return closed
+def _without_gaps(labels: Int64) -> Int64:
+    """Renumber labels from 0 without gaps."""
+    renumbered: Int64 = np.unique(labels, return_inverse=True)[1]
+    return renumbered
 
 
 def _means(values: NDArray[np.floating], labels: Int64) -> Float64:
-    """The mean of the rows of each label; labels have no gaps."""
+    """Return the mean of the rows of each label. Labels have no gaps."""
     sums = np.zeros((labels.max(initial=-1) + 1, values.shape[1]))
     np.add.at(sums, labels, values)
     means: Float64 = sums / np.bincount(labels)[:, None]

@@ -1,4 +1,4 @@
-"""Scores of one query made comparable with those of another: from 0 to 1, and as distributions."""
+"""Scores made comparable between queries: scaled to 0 to 1, and as distributions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from kinrank.arrays import Float64, Int64
 
 
 def normalized(scores: Float64, offsets: Int64) -> Float64:
-    """Scores from 0, a query's lowest, to 1, its highest; 0 where all are equal.
+    """Scale scores within each query to the range 0 to 1; equal scores become 0.
 
     Parameters
     ----------
     scores
         One column per model.
     offsets
-        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``; none is without rows.
+        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``. Every query has rows.
 
     Examples
     --------
@@ -31,11 +31,10 @@ def normalized(scores: Float64, offsets: Int64) -> Float64:
 
 
 def divergences(scores: Float64, reference: Float64, offsets: Int64) -> Float64:
-    """How far each model departs from a reference on each query.
+    """Return the Kullback-Leibler divergence of each model from a reference on each query (the paper's Eq. 2).
 
-    δ_i(q) = Σ_d p_i(d) log(p_i(d) / p_b(d)), the Kullback-Leibler divergence of Eq. 2 (METHODS: section 3), where p_i
-    and p_b are the softmax over q's documents of the scores of model i and of the reference, first brought from 0
-    to 1 within the query: so units do not matter.
+    δ_i(q) = Σ_d p_i(d) log(p_i(d) / p_b(d)), where p_i and p_b are the softmax over q's documents of the scores of
+    model i and of the reference, both scaled to 0 to 1 within the query so that units do not matter.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ def divergences(scores: Float64, reference: Float64, offsets: Int64) -> Float64:
     reference
         One score per row.
     offsets
-        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``; none is without rows.
+        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``. Every query has rows.
 
     Returns
     -------
@@ -62,7 +61,7 @@ def divergences(scores: Float64, reference: Float64, offsets: Int64) -> Float64:
 
 
 def _log_softmax(scores: Float64, offsets: Int64) -> Float64:
-    """Over each query; scores lie between 0 and 1, so nothing overflows."""
+    """Return the log softmax within each query. Scores are between 0 and 1, so nothing overflows."""
     total = np.log(np.add.reduceat(np.exp(scores), offsets[:-1], axis=0))
     logs: Float64 = scores - np.repeat(total, np.diff(offsets), axis=0)
     return logs

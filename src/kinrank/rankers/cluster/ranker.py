@@ -18,58 +18,58 @@ from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.parallel import Serial, current_executor
 from kinrank.rankers.base import LinearRanker
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.cluster.modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries, Select
+from kinrank.rankers.cluster.modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries
 from kinrank.rankers.local.base import Prior, check_prior, coefficients
 from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, make_training_set
 from kinrank.store import nest, unnest
 
 Mode = Literal["naive", "select", "transform"]
 
-_QUERIES_AT_ONCE = 64  # mode="select" compares each with every judged query: few at once stay in the cache
+_QUERIES_AT_ONCE = 64  # mode="select" compares each with all judged queries; small blocks fit into the cache
 
 
 class ClusterRanker(LinearRanker):
     """One linear model per cluster of judged queries; a query is scored by a mixture of them.
 
-    score(q, d) = Σ_i weight_i(q) s_i(d)   (METHODS: section 3, Eq. 1). The modes differ in what a cluster is and how
-    the weights, which we make sum to 1, are found; see `kinrank.rankers.cluster.modes` for each.
+    score(q, d) = Σ_i weight_i(q) s_i(d) (the paper's Eq. 1), with weights that sum to 1. The modes differ in how
+    queries are clustered and how the weights are computed; see `kinrank.rankers.cluster.modes`.
 
     Parameters
     ----------
     n_clusters : int
-        How many clusters to look for; fewer are kept where fewer are found. With one the ranker is `SingleRanker`.
+        The maximum number of clusters; empty clusters are dropped. With one cluster the ranker equals `SingleRanker`.
     mode : {"naive", "select", "transform"}
-        ``"naive"`` clusters relevant documents and ranks by the model of the nearest cluster alone. ``"select"``
-        weighs the models of the same clusters by the average precision they reached on judged queries where they
-        depart as far from the reference. ``"transform"`` clusters queries by how high their best documents score, and
-        weighs all models, less with distance.
+        ``"naive"`` clusters relevant documents and uses only the model of the nearest cluster. ``"select"`` uses the
+        same clusters, and weights each model by its average precision on judged queries on which it diverges about as
+        much from the reference. ``"transform"`` clusters queries by the scores of their best documents, and weights
+        all models, nearer clusters more.
     reference : str or int, optional
-        The feature that ranks the candidates today (BM25 in the paper); ``"select"`` and ``"transform"`` need it.
+        The feature that ranks the candidates now (BM25 in the paper). Required for ``"select"`` and ``"transform"``.
     learner : {"ranksvm", "rankrls"} or LinearLearner
-        What learns the global model and those of the clusters.
+        Learner of the global model and of the clusters' models.
     top : int
-        t, how many of its best documents by the global model describe a query.
+        t: a query is described by its best t documents according to the global model.
     n_neighbors : int
-        k of ``"select"``: the judged queries of each cluster that vouch for its model.
+        k of ``"select"``: how many judged queries of each cluster decide the weight of its model.
     relevant_from : float
         The lowest grade that is relevant.
     prior : {"none", "global"}
-        What the models are pulled to: 0 as in the paper, or the global model, which makes small clusters safe.
+        What the models are shrunk to: 0 as in the paper, or the global model, which makes small clusters safe.
     prior_strength : float
-        How much, beside the learner's own penalty λ.
+        Strength of the shrinkage to the global model, in addition to the learner's own penalty λ.
     scale, missing
-        How features are prepared; see `SingleRanker`. Distances between documents are between prepared ones.
+        How features are prepared; see `SingleRanker`. Clusters are found on prepared features.
     seed : int
-        For k-means.
+        Seed for k-means.
 
     Attributes
     ----------
     labels_ : int64 array of shape (judged queries,)
         The cluster of each judged query.
     coef_ : float64 array of shape (clusters, features)
-        The models, for prepared features. A cluster without a pair to learn from has the global one.
+        The weights of each cluster's model, for prepared features; those of the global model if a cluster has no pairs.
     global_coef_ : float64 array of shape (features,)
-        The model of all queries.
+        The weights of the global model.
 
     Examples
     --------
@@ -116,36 +116,36 @@ class ClusterRanker(LinearRanker):
     def cluster_weights(
         self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
     ) -> Float64:
-        """weight_i(q), what each cluster's model weighs for each query: shape (queries, clusters), rows sum to 1."""
+        """Return weight_i(q), the weight of each cluster's model: shape (queries, clusters), rows sum to 1."""
         return self._cluster_weights(self.preparer_.apply(self._queries(X, None, qid, group)))
 
     def local_scores(
         self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
     ) -> Float64:
-        """s_i(d), the scores of every cluster's model: shape (clusters, rows), in the caller's row order.
+        """Return s_i(d), the scores by each cluster's model: shape (clusters, rows), in the caller's row order.
 
-        What the oracles of `kinrank.measure.oracle` choose from.
+        The oracles of `kinrank.measure.oracle` choose among them.
         """
         queries = self._queries(X, None, qid, group)
         scores = self.coef_ @ self.preparer_.transform(queries.X, queries).T
         return scores if queries is X else np.array([queries.in_caller_order(row) for row in scores])
 
     def predict_relevant_only(self, judged: QuerySet) -> Float64:
-        """Scores of judged queries that are described by their relevant documents: the paper's RelevantOnly.
+        """Score judged queries, describing them by their relevant documents: the paper's RelevantOnly.
 
-        An oracle: it says what ``mode="naive"`` would reach if the relevant documents were known. A query without
-        any is described as usual.
+        This is an oracle: the quality of ``mode="naive"`` if the relevant documents were known. A query without
+        relevant documents is described as usual.
         """
         queries = self._queries(judged)
         if type(self.mode_) is not Naive:
-            raise ParameterError(f"RelevantOnly is an analysis of mode='naive', this is mode={self.mode!r}")
+            raise ParameterError(f"predict_relevant_only needs mode='naive', got mode={self.mode!r}")
         prepared = self.preparer_.apply(queries)
-        return _mixed(prepared, self.mode_.relevant_only(self._scored(prepared)) @ self.coef_)
+        return _score(prepared, self.mode_.relevant_only(self._scored(prepared)) @ self.coef_)
 
     def _fit(self, queries: QuerySet) -> None:
         learner = make_learner(self.learner)
         self._check_settings(learner)
-        self._open(queries.feature_names)
+        self._make_mode(queries.feature_names)
         self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
         prepared = self.preparer_.apply(queries)
         training_set = make_training_set(learner, prepared)
@@ -158,37 +158,32 @@ class ClusterRanker(LinearRanker):
         learn = _ClusterLearner(training_set, self.labels_, shrinkage)
         for position, weights in current_executor(Serial()).map_unordered(learn, with_pairs.tolist()):
             self.coef_[with_pairs[position]] = weights
-        if isinstance(self.mode_, Select):
-            self.mode_.learn(judged, self.labels_, self.coef_)
+        self.mode_.learn(judged, self.labels_, self.coef_)
 
     def _check_settings(self, learner: Learner) -> None:
         if not isinstance(learner, LinearLearner):
-            raise ParameterError(
-                f"the models of clusters are linear: learner must be 'ranksvm' or 'rankrls', got {learner!r}"
-            )
+            raise ParameterError(f"learner must be linear, such as 'ranksvm' or 'rankrls', got {learner!r}")
         for name, value in (("n_clusters", self.n_clusters), ("top", self.top), ("n_neighbors", self.n_neighbors)):
             if value < 1:
                 raise ParameterError(f"{name} must be at least 1, got {value}")
         check_prior(self.prior, self.prior_strength)
 
-    def _open(self, feature_names: tuple[str, ...]) -> None:
-        """The mode, not yet fitted, and the reference column."""
+    def _make_mode(self, feature_names: tuple[str, ...]) -> None:
+        """Set the mode, unfitted, and the reference column."""
         if self.mode not in MODES:
             raise ParameterError(f"mode must be one of {', '.join(map(repr, MODES))}, got {self.mode!r}")
-        made = MODES[self.mode]
-        if made.needs_reference and self.reference is None:
-            raise ParameterError(
-                f"mode={self.mode!r} compares with a reference: give reference=, the feature that holds its score"
-            )
+        cls = MODES[self.mode]
+        if cls.needs_reference and self.reference is None:
+            raise ParameterError(f"mode={self.mode!r} needs reference=, the feature that ranks the candidates now")
         settings = ClusterSettings(self.n_clusters, self.top, self.n_neighbors, self.relevant_from, self.seed)
-        self.mode_: ClusterMode = made(settings)
+        self.mode_: ClusterMode = cls(settings)
         self.reference_ = None if self.reference is None else feature_position(self.reference, feature_names)
 
     def _scored(self, prepared: QuerySet) -> ScoredQueries:
-        by_global = prepared.X @ self.global_coef_
-        # Preparing keeps the order of a column, so the reference may be read after missing scores are filled.
-        by_reference = by_global if self.reference_ is None else prepared.X[:, self.reference_].astype(np.float64)
-        return ScoredQueries(prepared, by_global, by_reference)
+        scores = prepared.X @ self.global_coef_
+        # Preparation keeps the order within a column, so the prepared column can serve as reference.
+        reference = scores if self.reference_ is None else prepared.X[:, self.reference_].astype(np.float64)
+        return ScoredQueries(prepared, scores, reference)
 
     def _cluster_weights(self, prepared: QuerySet) -> Float64:
         blocks = [prepared[first : first + _QUERIES_AT_ONCE] for first in range(0, len(prepared), _QUERIES_AT_ONCE)]
@@ -196,19 +191,19 @@ class ClusterRanker(LinearRanker):
 
     def _predict(self, queries: QuerySet) -> Float64:
         prepared = self.preparer_.apply(queries)
-        return _mixed(prepared, self._cluster_weights(prepared) @ self.coef_)
+        return _score(prepared, self._cluster_weights(prepared) @ self.coef_)
 
     def _weights(self, queries: QuerySet) -> Float64:
         return self.preparer_.raw_weights(self._cluster_weights(self.preparer_.apply(queries)) @ self.coef_)
 
     def get_state(self) -> State:
-        """Everything learned."""
+        """Return everything learned."""
         models = {"local": self.coef_, "global": self.global_coef_, "labels": self.labels_}
         return nest(preparer=self.preparer_.get_state(), models=models, mode=self.mode_.get_state())
 
     def set_state(self, state: State) -> Self:
-        """Take over everything learned."""
-        self._open(self.feature_names_)
+        """Restore everything learned."""
+        self._make_mode(self.feature_names_)
         self.preparer_ = Preparer(self.scale, self.missing).set_state(unnest(state, "preparer"))
         models = unnest(state, "models")
         self.coef_, self.global_coef_, self.labels_ = models["local"], models["global"], models["labels"]
@@ -218,7 +213,7 @@ class ClusterRanker(LinearRanker):
 
 @dataclass(frozen=True, eq=False)
 class _ClusterLearner:
-    """The weights of one cluster's model."""
+    """Learns the weights of one cluster's model."""
 
     training_set: TrainingSet
     labels: Int64
@@ -229,7 +224,7 @@ class _ClusterLearner:
         return coefficients(self.training_set.learn(members, np.ones(len(members)), self.shrinkage))
 
 
-def _mixed(prepared: QuerySet, weights: Float64) -> Float64:
-    """Eq. 1 as one weight vector per query: the models are linear, so mixing them is mixing their weights."""
+def _score(prepared: QuerySet, weights: Float64) -> Float64:
+    """Score by one weight vector per query: a mixture of linear models is linear (Eq. 1)."""
     scores: Float64 = np.einsum("ij,ij->i", prepared.X, weights[prepared.query_of_row])
     return scores

@@ -1,4 +1,4 @@
-"""How much each of several rankings counts, by what they did on judged queries they had not seen."""
+"""Blend several rankings by their quality on held-out queries."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from kinrank.describe.within_query import standardize
 from kinrank.measure import NDCG, Measure
 
 STEPS = 10
-# Trees tie, and judgments often lie sorted by grade: documents that tie share the mean of their places.
+# Trees give equal scores, and judgments are often sorted by grade: ties get the mean of their ranks.
 MEASURE = NDCG(ties="average") @ 10
 
 
 def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
-    """Each ranking's scores with mean 0 and deviation 1 in every query, so that shares mean something."""
+    """Standardize each column of scores to mean 0 and standard deviation 1 within each query."""
     return np.column_stack([standardize(column, queries.offsets) for column in scores.T])
 
 
 def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) -> tuple[Float64, float]:
-    """The shares, adding up to 1 in steps of a tenth, under which the summed rankings measure best, and how well.
+    """Return the shares of the best blend, and its quality. Shares are multiples of 0.1 that sum to 1.
 
-    Among equals the one with most of the last ranking wins: it stands for what is given up last.
+    Of equally good blends, the one with the largest share of the last ranking wins.
 
     Parameters
     ----------
     scores
-        Standardized scores, a column per ranking.
+        Standardized scores, one column per ranking.
     queries
-        Judged queries that none of the rankings had seen.
+        Judged queries that none of the rankings was learned from.
 
     Examples
     --------
@@ -41,14 +41,14 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     """
     best, quality = np.zeros(scores.shape[1]), -np.inf
     for shares in _simplex(scores.shape[1]):
-        reached = measure.mean(scores @ shares, queries.grades, queries.offsets)
-        if reached > quality:
-            best, quality = shares, reached
+        value = measure.mean(scores @ shares, queries.grades, queries.offsets)
+        if value > quality:
+            best, quality = shares, value
     return best, float(quality)
 
 
 def _simplex(count: int) -> list[Float64]:
-    """All shares of `count` rankings in steps, most of the last first."""
+    """Return all shares of `count` rankings, sorted by decreasing share of the last."""
     first = [steps for steps in product(range(STEPS + 1), repeat=count - 1) if sum(steps) <= STEPS]
     first.sort(key=sum)
     return [np.array([*steps, STEPS - sum(steps)]) / STEPS for steps in first]

@@ -1,4 +1,4 @@
-"""Scores that a judged query gets from models that have seen neither it nor its group."""
+"""Cross-fitting: score judged queries with models that have seen neither them nor their group."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kinrank.learn.pairs import JudgedPairs
 
 
 def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
-    """The fold of each query; None where the queries are too few for every fold to have something to learn from."""
-    # By position, not by id: how queries are called must not change what is learned.
+    """Return the fold of each query, or None if there are too few queries or groups for cross-fitting."""
+    # By position, not by id, so that query ids do not affect the result.
     together = np.arange(len(queries)) if group is None else queries.query_columns[group]
     if len(np.unique(together)) < 2 * n_folds:
         return None
     try:
         fold = fold_of_query(queries, n_folds, group=together, seed=seed)
-    except DataError:  # one group is most of the queries
+    except DataError:  # one group has most of the queries
         return None
     pairs = np.bincount(fold, JudgedPairs.from_queries(queries).pairs, n_folds)
     return fold if np.count_nonzero(pairs) > 1 else None
@@ -32,7 +32,7 @@ def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) 
 def out_of_fold(
     queries: QuerySet, fold: Int64, score: Callable[[QuerySet, QuerySet, int], Float64], width: int
 ) -> Float64:
-    """What ``score(seen, held_out, fold)`` says of the held-out rows, for every fold, put together.
+    """Return the scores of all rows, those of each fold from ``score(seen, held_out, fold)``.
 
     Examples
     --------
@@ -50,6 +50,6 @@ def out_of_fold(
 
 
 def rows_of(queries: QuerySet, chosen: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows belong to the chosen queries."""
+    """Return which rows belong to the chosen queries."""
     rows: NDArray[np.bool_] = np.repeat(chosen, queries.sizes)
     return rows

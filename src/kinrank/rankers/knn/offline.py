@@ -1,4 +1,4 @@
-"""Models learned in advance, one per judged query, and how a new query finds its own (Geng et al. 2008, 3.3)."""
+"""Models learned in advance, one per judged query, and the choice among them (Geng et al. 2008, 3.3)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from kinrank.store import nest, unnest
 
 
 class OfflineModels:
-    """The local model h_i of every judged query i, and whose judgments each was learned from.
+    """The local model h_i of every judged query i, and the neighbors it was learned from.
 
     Parameters
     ----------
     models
-        h_i.
+        h_i, the models.
     near
-        N(q_i).
+        N(q_i), the neighbors that each model was learned from.
     pairs
         |S_q|, the number of pairs of each judged query.
     """
@@ -36,33 +36,34 @@ class OfflineModels:
         self.pairs = pairs
 
     @cached_property
-    def _taught(self) -> csr_array:
-        """Inverted sets: for each judged query the models it taught.
+    def _models_by_query(self) -> csr_array:
+        """For each judged query, the models learned from it.
 
-        Finding the largest overlap then costs k lists, not a scan over m sets of k.
+        This inverted index makes the largest overlap cost k lists instead of a scan over m sets of k.
         """
         n = len(self.models)
         sets = csr_array((np.ones(len(self.near.members), np.int8), self.near.members, self.near.starts), shape=(n, n))
         return sets.T.tocsr()
 
     def most_overlapping(self, neighbors: Int64) -> int:
-        """i* of Eq. 1: the model that shares most pairs with S_N(q), the first of equals; -1 where none shares any."""
+        """Return i* of Eq. 1: the first model that shares most pairs with S_N(q), or -1 if none shares any."""
         shared = self.overlaps(neighbors)
         best = int(np.argmax(shared))
         return best if shared[best] > 0 else -1
 
     def overlaps(self, neighbors: Int64) -> Float64:
-        """|S_N(q_i) ∩ S_N(q)| for every i, counted in pairs."""
+        """Return |S_N(q_i) ∩ S_N(q)|, counted in pairs, for every i."""
         shared = np.zeros(len(self.models))
-        _count(neighbors, self.pairs, self._taught.indices, self._taught.indptr, shared)
+        models = self._models_by_query
+        _count_pairs(neighbors, self.pairs, models.indices, models.indptr, shared)
         return shared
 
     def neighbors_of(self, model: int) -> Int64:
-        """The judged queries that a model was learned from."""
+        """Return the judged queries that a model was learned from."""
         return self.near.members[self.near.starts[model] : self.near.starts[model + 1]]
 
     def get_state(self) -> State:
-        """As plain arrays."""
+        """Return plain arrays to save."""
         near = self.near
         sets: State = {"members": near.members, "starts": near.starts, "distances": near.distances, "pairs": self.pairs}
         if isinstance(self.models[0], LinearLearner):
@@ -71,7 +72,7 @@ class OfflineModels:
 
     @classmethod
     def from_state(cls, learner: Learner, state: State) -> Self:
-        """What `get_state` gave, for models of one kind of learner."""
+        """Restore from the arrays of `get_state`."""
         if "coef" in state:
             models = [learner.with_weights(coef) for coef in state["coef"] if isinstance(learner, LinearLearner)]
         else:
@@ -80,15 +81,15 @@ class OfflineModels:
 
 
 @numba.njit(cache=True, nogil=True)
-def _count(neighbors, pairs, models_of, starts, shared):  # type: ignore[no-untyped-def]
-    """Add the pairs of each neighbor to every model it taught."""
+def _count_pairs(neighbors, pairs, models_of, starts, shared):  # type: ignore[no-untyped-def]
+    """Add the pairs of each neighbor to every model learned from it."""
     for neighbor in neighbors:
         for at in range(starts[neighbor], starts[neighbor + 1]):
             shared[models_of[at]] += pairs[neighbor]
 
 
 def change_ratio(first: NDArray[np.int64], second: NDArray[np.int64], pairs: Float64) -> float:
-    """γ = (p1 + p2 - 2Δ) / min(p1, p2): how different two training sets are (Geng et al. 2008, 3.3.4).
+    """Return γ = (p1 + p2 - 2Δ) / min(p1, p2), how much two training sets differ (Geng et al. 2008, 3.3.4).
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def change_ratio(first: NDArray[np.int64], second: NDArray[np.int64], pairs: Flo
 
 
 def loss_difference_bound(ratio: float, penalty: float, radius: float) -> float:
-    """Theorem 1 for RankSVM: no pair's loss differs by more than κ²/λ · γ between two models.
+    """Return Theorem 1's bound for RankSVM: no pair's loss differs by more than κ²/λ · γ between two models.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def loss_difference_bound(ratio: float, penalty: float, radius: float) -> float:
     penalty
         λ.
     radius
-        κ: no difference of two candidates' feature vectors is longer.
+        κ, the largest norm of a difference of two candidates' feature vectors.
 
     Examples
     --------

@@ -37,7 +37,7 @@ class NeighborChoice:
     quality
         The measure of every (k, strength) tried.
     single
-        The measure of the global model on the same queries. If it is above the best, no local model gains.
+        The measure of the global model on the same queries. If it is above the best, local models do not help.
     n_queries
         How many queries have a value of the measure.
     """
@@ -49,11 +49,11 @@ class NeighborChoice:
     n_queries: int
 
     def apply(self, ranker: R) -> R:
-        """Set the choice on a fitted ranker, which needs no new fit."""
+        """Set the choice on a ranker and return it. A fitted ranker need not be fitted again."""
         strength = {} if self.prior_strength is None else {"prior_strength": self.prior_strength}
         prior = "none" if self.prior_strength is None else "global"
-        set_up: R = ranker.set_params(n_neighbors=self.n_neighbors, prior=prior, **strength)
-        return set_up
+        changed: R = ranker.set_params(n_neighbors=self.n_neighbors, prior=prior, **strength)
+        return changed
 
 
 def choose_neighbors(
@@ -95,10 +95,10 @@ def choose_neighbors(
     uniform = ranker.neighbor_weights == "uniform" and ranker.radius is None
     if not isinstance(training_set, StatisticsTrainingSet) or not ranker.learns_online or not uniform:
         raise ParameterError(
-            "choose_neighbors needs mode='online', learner='rankrls', uniform neighbor_weights and no radius"
+            "choose_neighbors needs mode='online', learner='rankrls', neighbor_weights='uniform' and radius=None"
         )
     if not len(n_neighbors) or min(n_neighbors) < 1:
-        raise ParameterError(f"n_neighbors must be a list of numbers from 1, got {list(n_neighbors)}")
+        raise ParameterError(f"n_neighbors must be a list of whole numbers from 1, got {list(n_neighbors)}")
     ranker.check_features(queries.feature_names)
     counts = np.unique(np.minimum(n_neighbors, int(training_set.counts.sum())))
     target = coefficients(ranker.global_)
@@ -111,7 +111,7 @@ def choose_neighbors(
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """Scores a block of validation queries under every setting."""
+    """Scores a block of validation queries with every setting."""
 
     ranker: NeighborRanker
     training_set: StatisticsTrainingSet

@@ -1,4 +1,4 @@
-"""Why a query is ranked as it is."""
+"""Explanations: why a query is ranked as it is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Explanation:
 
     @property
     def shares(self) -> dict[str, float]:
-        """How much each ingredient contributes to the order; empty if there is only one."""
+        """The share of each ingredient of the ranker in the scores; empty if there is only one."""
         return {}
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Sets of judged queries, one per query: ragged, so that a radius serves as well as a count."""
+"""The neighbors of many queries in flat arrays; the number of neighbors can differ between queries."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from kinrank.neighbors import NeighborIndex, neighbor_weights
 
 @dataclass(frozen=True, eq=False)
 class Neighborhoods:
-    """Judged queries near some points.
+    """Sets of judged queries (or cells), one set per point.
 
     Attributes
     ----------
     members : int64 array
-        Their positions, set after set, nearest first.
+        The positions of all sets, one set after the other, nearest first.
     starts : int64 array
         Set i is ``members[starts[i]:starts[i + 1]]``.
     distances : float64 array
-        How far each is.
+        The distance of each member from its point.
     shares : float64 array, or None
-        What part of each belongs to the set: less than 1 for the last of a set of cells. None for all of each.
+        The fraction of each member that belongs to the set, below 1 only for the last cell of a set. None if all
+        members belong entirely.
     """
 
     members: Int64
@@ -35,26 +36,26 @@ class Neighborhoods:
 
     @classmethod
     def nearest(cls, index: NeighborIndex, points: Float32, k: int) -> Neighborhoods:
-        """The k nearest of each point."""
+        """Return the k nearest neighbors of each point."""
         distances, members = index.query(points, k)
         return cls(members.ravel(), np.arange(len(points) + 1) * k, distances.ravel())
 
     @classmethod
     def within(cls, index: NeighborIndex, points: Float32, radius: float) -> Neighborhoods:
-        """All within a radius of each point."""
+        """Return all neighbors within a radius of each point."""
         distances, members, starts = index.query_radius(points, radius)
         return cls(members, starts, distances)
 
     @classmethod
     def of_labels(cls, labels: Int64, n_labels: int) -> Neighborhoods:
-        """One set per label: the positions that carry it."""
+        """Return one set per label: the positions that have it."""
         members = np.argsort(labels, kind="stable")
         starts = np.searchsorted(labels[members], np.arange(n_labels + 1))
         return cls(members, starts, np.zeros(len(members)))
 
     @classmethod
     def concat(cls, parts: Iterable[Neighborhoods]) -> Neighborhoods:
-        """The sets of several, one after the other."""
+        """Concatenate the sets of several parts."""
         every = list(parts)
         sizes = np.concatenate([np.diff(part.starts) for part in every])
         return cls(
@@ -64,18 +65,21 @@ class Neighborhoods:
         )
 
     def weights(self, kind: str, radius: float | None) -> Float64:
-        """What each member weighs: by distance, against the farthest of its set or the radius, and by its share."""
+        """Return the weight of each member.
+
+        It depends on the distance, relative to the farthest member of the set or to the radius, and on the share.
+        """
         if self.shares is not None:
             each = [neighbor_weights(distances, kind) for _, distances in self]
             return np.concatenate(each) * self.shares if each else self.shares
         if radius is not None:
-            # One more at distance 0, taken off again: the rule for neighbors that all weigh nothing is for a set, and
-            # these are many; sets without weight are ranked globally.
+            # neighbor_weights treats its input as one set and replaces weights that are all 0. These are many sets,
+            # so a member at distance 0 is added and dropped again. Sets without weight use the global model.
             return neighbor_weights(np.append(self.distances, 0.0), kind, radius)[:-1]
         return neighbor_weights(self.distances.reshape(len(self), -1), kind).ravel()
 
     def totals(self, values: Float64) -> Float64:
-        """The sum over each set of one value per member; exactly 0 where all are."""
+        """Return the sum of one value per member over each set; exactly 0 if all values are 0."""
         running = np.append(0.0, np.cumsum(values))
         sums: Float64 = running[self.starts[1:]] - running[self.starts[:-1]]
         return sums
@@ -84,5 +88,5 @@ class Neighborhoods:
         return len(self.starts) - 1
 
     def __iter__(self) -> Iterator[tuple[Int64, Float64]]:
-        """Members and distances of each set."""
+        """Yield the members and distances of each set."""
         return ((self.members[a:b], self.distances[a:b]) for a, b in pairwise(self.starts.tolist()))
