@@ -1,5 +1,3 @@
-"""ATVTRanker's own promises: its identities, its objective, its stopping rule, its settings."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -32,7 +30,7 @@ MAKERS = {
 
 
 def own_scales(n_queries: int = 60, seed: int = 0) -> tuple[QuerySet, QuerySet]:
-    """Queries with one order and grades on a scale of their own; the same with grades on one scale, to measure by."""
+    """Return queries whose grades have a scale per query, and the same queries graded on one scale."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_queries, 12, 4))
     ideal = X @ np.array([1.0, -1.0, 0.5, 0.0])
@@ -56,29 +54,29 @@ def test_estimator_checks(estimator: ATVTRanker, check: Any) -> None:
 
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_infinite_penalties_are_the_plain_trees(p: Any, weighted: bool) -> None:
-    world = linear_queries()
-    plain = BoostedTrees(n_trees=40, n_threads=1).fit(world.X, world.grades.astype(float))
-    ranker = ATVTRanker(FEW_TREES, p=p, alpha_penalty=np.inf, beta_penalty=np.inf, weighted=weighted).fit(world)
-    np.testing.assert_array_equal(ranker.predict(world), plain.predict(world.X))
+def test_infinite_penalties_equal_plain_trees(p: Any, weighted: bool) -> None:
+    queries = linear_queries()
+    plain = BoostedTrees(n_trees=40, n_threads=1).fit(queries.X, queries.grades.astype(float))
+    ranker = ATVTRanker(FEW_TREES, p=p, alpha_penalty=np.inf, beta_penalty=np.inf, weighted=weighted).fit(queries)
+    np.testing.assert_array_equal(ranker.predict(queries), plain.predict(queries.X))
     assert set(ranker.alpha_) == {1.0}
     assert set(ranker.beta_) == {0.0}
 
 
 @pytest.mark.parametrize("settings", [{"alpha_penalty": np.inf, "beta_penalty": np.inf}, {"n_rounds": 0}])
-def test_infinite_penalties_or_no_round_are_plain_kernel_ridge(settings: dict[str, Any]) -> None:
-    world = linear_queries()
-    X = Preparer().fit(world).transform(world.X)
-    plain = KernelRidge().fit(X, world.grades.astype(float))
-    ranker = ATVTRanker("kernel-ridge", **settings).fit(world)
-    np.testing.assert_array_equal(ranker.predict(world), plain.predict(X))
+def test_infinite_penalties_or_no_rounds_equal_plain_kernel_ridge(settings: dict[str, Any]) -> None:
+    queries = linear_queries()
+    X = Preparer().fit(queries).transform(queries.X)
+    plain = KernelRidge().fit(X, queries.grades.astype(float))
+    ranker = ATVTRanker("kernel-ridge", **settings).fit(queries)
+    np.testing.assert_array_equal(ranker.predict(queries), plain.predict(X))
 
 
 @pytest.mark.parametrize("p", [1, 2])
 @pytest.mark.parametrize("penalties", [(0.01, 0.01), (1.0, 10.0), (10.0, 1.0), (100.0, 0.1)])
 @pytest.mark.parametrize("n_landmarks", [50, 1000])
-def test_the_objective_never_rises_where_both_steps_are_exact(p: Any, penalties: Any, n_landmarks: int) -> None:
-    world, _ = own_scales(25)
+def test_objective_never_increases_if_both_steps_are_exact(p: Any, penalties: Any, n_landmarks: int) -> None:
+    queries, _ = own_scales(25)
     ranker = ATVTRanker(
         KernelRidge(n_landmarks=n_landmarks),
         p=p,
@@ -86,14 +84,14 @@ def test_the_objective_never_rises_where_both_steps_are_exact(p: Any, penalties:
         beta_penalty=penalties[1],
         n_rounds=12,
         tol=0.0,
-    ).fit(world)
+    ).fit(queries)
     assert len(ranker.objective_) == 25
     assert np.all(np.diff(ranker.objective_) <= 1e-9 * ranker.objective_[0])
     assert ranker.objective_[-1] < 0.9 * ranker.objective_[0]
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_the_line_step_never_raises_the_objective_of_trees(weighted: bool) -> None:
+def test_line_step_never_increases_the_objective_of_trees(weighted: bool) -> None:
     ranker = ATVTRanker(FEW_TREES, weighted=weighted, tol=0.0).fit(own_scales()[0])
     after_h, after_line = ranker.objective_[:-1:2], ranker.objective_[1::2]
     assert len(after_line) == 3
@@ -101,66 +99,66 @@ def test_the_line_step_never_raises_the_objective_of_trees(weighted: bool) -> No
 
 
 @pytest.mark.parametrize("learner", [FEW_TREES, KernelRidge()], ids=["trees", "kernel ridge"])
-def test_scales_of_their_own_are_seen_through(learner: Regressor) -> None:
-    """Grades that differ between queries in level and width only: the plain learner is misled, aTVT is not."""
-    world, _ = own_scales()
+def test_different_scales_of_grades_do_not_mislead(learner: Regressor) -> None:
+    # Grades differ between queries only in level and spread. That misleads the plain learner.
+    queries, _ = own_scales()
     _, test = own_scales(seed=1)
     free = {"alpha_penalty": 1.0, "beta_penalty": 0.01, "n_rounds": 10}
-    plain = ATVTRanker(learner, n_rounds=0).fit(world).predict(test)
-    better = ATVTRanker(learner, **free).fit(world).predict(test)
+    plain = ATVTRanker(learner, n_rounds=0).fit(queries).predict(test)
+    better = ATVTRanker(learner, **free).fit(queries).predict(test)
     lost = [1.0 - (NDCG @ 10).mean(scores, test.grades, test.offsets) for scores in (plain, better)]
     assert lost[1] < 0.5 * lost[0]
 
 
-def test_alpha_and_beta_show_each_query_its_scale() -> None:
+def test_beta_recovers_the_level_of_each_query() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 15, 2))
     level = rng.uniform(-3.0, 3.0, 40)
     grades = X[..., 0] + level[:, None]
-    world = QuerySet.from_arrays(X.reshape(-1, 2), grades.ravel(), group=np.full(40, 15))
-    ranker = ATVTRanker("kernel-ridge", alpha_penalty=10.0, beta_penalty=0.01, n_rounds=20).fit(world)
+    queries = QuerySet.from_arrays(X.reshape(-1, 2), grades.ravel(), group=np.full(40, 15))
+    ranker = ATVTRanker("kernel-ridge", alpha_penalty=10.0, beta_penalty=0.01, n_rounds=20).fit(queries)
     assert np.corrcoef(ranker.beta_, level)[0, 1] > 0.98
     assert np.all(np.abs(ranker.alpha_ - 1.0) < 0.5)
 
 
-def test_stops_where_nothing_changes() -> None:
-    world = linear_queries()
-    patient = ATVTRanker("kernel-ridge", n_rounds=200, tol=1e-4).fit(world)
+def test_fit_stops_when_nothing_changes() -> None:
+    queries = linear_queries()
+    patient = ATVTRanker("kernel-ridge", n_rounds=200, tol=1e-4).fit(queries)
     assert 1 < patient.n_rounds_ < 200
-    assert ATVTRanker("kernel-ridge", n_rounds=200, tol=10.0).fit(world).n_rounds_ == 1
-    assert ATVTRanker("kernel-ridge", n_rounds=7, tol=0.0).fit(world).n_rounds_ == 7
+    assert ATVTRanker("kernel-ridge", n_rounds=200, tol=10.0).fit(queries).n_rounds_ == 1
+    assert ATVTRanker("kernel-ridge", n_rounds=7, tol=0.0).fit(queries).n_rounds_ == 7
 
 
-def test_weights_matter_where_alpha_moves() -> None:
-    world, _ = own_scales()
-    weighted, plain = (ATVTRanker("kernel-ridge", weighted=w).fit(world) for w in (True, False))
+def test_weighting_matters_if_alpha_changes() -> None:
+    queries, _ = own_scales()
+    weighted, plain = (ATVTRanker("kernel-ridge", weighted=w).fit(queries) for w in (True, False))
     assert weighted.alpha_.std() > 0.1
-    assert not np.allclose(weighted.predict(world), plain.predict(world), atol=1e-3)
+    assert not np.allclose(weighted.predict(queries), plain.predict(queries), atol=1e-3)
 
 
-def test_cross_validation_takes_the_best_setting() -> None:
-    world = linear_queries()
-    ranker = ATVTRanker("kernel-ridge", alpha_penalty="cv", beta_penalty=3.0, n_rounds=1).fit(world)
+def test_cross_validation_chooses_the_best_setting() -> None:
+    queries = linear_queries()
+    ranker = ATVTRanker("kernel-ridge", alpha_penalty="cv", beta_penalty=3.0, n_rounds=1).fit(queries)
     assert ranker.cv_scores_[:, 0].tolist() == [np.inf, 100.0, 10.0, 1.0]
     assert set(ranker.cv_scores_[:, 1]) == {3.0}
     assert ranker.alpha_penalty_ == ranker.cv_scores_[np.argmax(ranker.cv_scores_[:, 2]), 0]
     assert ranker.beta_penalty_ == 3.0
-    chosen = ATVTRanker("kernel-ridge", alpha_penalty=ranker.alpha_penalty_, beta_penalty=3.0, n_rounds=1).fit(world)
-    np.testing.assert_array_equal(ranker.predict(world), chosen.predict(world))
+    chosen = ATVTRanker("kernel-ridge", alpha_penalty=ranker.alpha_penalty_, beta_penalty=3.0, n_rounds=1).fit(queries)
+    np.testing.assert_array_equal(ranker.predict(queries), chosen.predict(queries))
 
 
-def test_cross_validation_moves_lines_where_that_pays() -> None:
-    world, _ = own_scales(30)
-    raised = world.replace(y=world.grades - world.grades.min())
+def test_cross_validation_chooses_a_finite_penalty_if_it_helps() -> None:
+    queries, _ = own_scales(30)
+    raised = queries.replace(y=queries.grades - queries.grades.min())
     ranker = ATVTRanker("kernel-ridge", alpha_penalty=np.inf, beta_penalty="cv").fit(raised)
     assert ranker.beta_penalty_ < np.inf
 
 
-def test_trees_keep_the_contract_with_missing_features() -> None:
-    world = linear_queries()
-    X = world.X.copy()
+def test_missing_features_are_read_by_trees_or_filled() -> None:
+    queries = linear_queries()
+    X = queries.X.copy()
     X[::3, 1] = np.nan
-    holes = world.replace(X=X)
+    holes = queries.replace(X=X)
     assert np.isfinite(ATVTRanker(FEW_TREES).fit(holes).predict(holes)).all()
     with pytest.raises(DataError, match=r"'f2' is missing \(NaN\) in candidate 1 of query 'q0'"):
         ATVTRanker("kernel-ridge").fit(holes)
@@ -168,7 +166,7 @@ def test_trees_keep_the_contract_with_missing_features() -> None:
 
 
 @pytest.mark.parametrize("name", ["lightgbm", "kernel-ridge"])
-def test_what_was_found_is_saved(name: str, tmp_path: Path) -> None:
+def test_fitted_attributes_are_saved(name: str, tmp_path: Path) -> None:
     ranker = ATVTRanker(name, alpha_penalty=np.inf, beta_penalty="cv", n_rounds=1).fit(linear_queries())
     ranker.save(tmp_path / "model")
     twin = kinrank.load(tmp_path / "model")
@@ -178,17 +176,17 @@ def test_what_was_found_is_saved(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(twin.predict(linear_queries()), ranker.predict(linear_queries()))
 
 
-def test_settings_are_checked() -> None:
-    world = linear_queries(5)
+def test_invalid_settings_raise() -> None:
+    queries = linear_queries(5)
     with pytest.raises(ParameterError, match="p must be 1 or 2, got 3"):
-        ATVTRanker("kernel-ridge", p=3).fit(world)  # type: ignore[arg-type]
+        ATVTRanker("kernel-ridge", p=3).fit(queries)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="alpha_penalty must be a number or 'cv', got 'auto'"):
-        ATVTRanker("kernel-ridge", alpha_penalty="auto").fit(world)  # type: ignore[arg-type]
+        ATVTRanker("kernel-ridge", alpha_penalty="auto").fit(queries)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="n_rounds must be 0 or more, got -1"):
-        ATVTRanker("kernel-ridge", n_rounds=-1).fit(world)
+        ATVTRanker("kernel-ridge", n_rounds=-1).fit(queries)
     with pytest.raises(ParameterError, match="unknown regressor 'svm': choose one of 'lightgbm', 'kernel-ridge'"):
-        ATVTRanker("svm").fit(world)
+        ATVTRanker("svm").fit(queries)
     with pytest.raises(ParameterError, match="n_landmarks must be at least 1, got 0"):
-        ATVTRanker(KernelRidge(n_landmarks=0)).fit(world)
+        ATVTRanker(KernelRidge(n_landmarks=0)).fit(queries)
     with pytest.raises(ParameterError, match="gamma must be positive, got 0"):
-        ATVTRanker(KernelRidge(gamma=0)).fit(world)
+        ATVTRanker(KernelRidge(gamma=0)).fit(queries)

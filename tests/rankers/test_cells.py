@@ -1,5 +1,3 @@
-"""KnnRanker with cells: identities with exact KNN, partial cells, learning, forgetting, merging."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -33,13 +31,13 @@ SETTINGS = [
 ]
 
 
-def worlds() -> tuple[QuerySet, QuerySet]:
+def train_and_test() -> tuple[QuerySet, QuerySet]:
     return linear_queries(50), linear_queries(20, seed=1)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_a_cell_per_query_is_exact_knn(settings: dict[str, object]) -> None:
-    train, test = worlds()
+def test_one_cell_per_query_equals_exact_knn(settings: dict[str, object]) -> None:
+    train, test = train_and_test()
     exact, cells = KnnRanker(9, **settings).fit(train), CellRanker(9, n_cells=len(train), **settings).fit(train)
     np.testing.assert_allclose(cells.weights(test), exact.weights(test), atol=1e-6)
     np.testing.assert_allclose(cells.predict(test), exact.predict(test), atol=1e-5)
@@ -47,21 +45,21 @@ def test_a_cell_per_query_is_exact_knn(settings: dict[str, object]) -> None:
 
 @pytest.mark.parametrize("n_cells", [1, 2, 7, 50])
 @pytest.mark.parametrize("settings", SETTINGS[2:4], ids=str)
-def test_all_neighbors_equal_single_whatever_the_cells(n_cells: int, settings: dict[str, object]) -> None:
-    train, test = worlds()
+def test_all_neighbors_equal_single_for_any_number_of_cells(n_cells: int, settings: dict[str, object]) -> None:
+    train, test = train_and_test()
     single = SingleRanker(settings.get("learner", "rankrls")).fit(train)
     cells = CellRanker(10**6, n_cells=n_cells, **settings).fit(train)
     np.testing.assert_allclose(cells.weights(test), single.weights(test), atol=1e-6)
 
 
-def test_cells_solve_the_two_camps() -> None:
+def test_cells_rank_two_camps_perfectly() -> None:
     camps = make_two_camps(n_queries=60, seed=0)
     assert CellRanker(12, n_cells=4).fit(camps[:40]).score(camps[40:]) == pytest.approx(1.0)
 
 
-def test_the_last_cell_counts_in_part() -> None:
-    """By hand: sum the nearest cells, and of the last as much as is needed for k."""
-    train, test = worlds()
+def test_last_cell_counts_in_part() -> None:
+    # The expected weights come from the nearest cells, and from the part of the last that is needed for k.
+    train, test = train_and_test()
     ranker = CellRanker(13, n_cells=6).fit(train)
     prepared = ranker.preparer_.apply(train)
     own, _ = ranker.tree_.assign(ranker.points(train))
@@ -81,7 +79,7 @@ def test_the_last_cell_counts_in_part() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 40))
-def test_shares_cover_what_was_asked_for_nearest_first(counts: list[int], wanted: int) -> None:
+def test_shares_cover_the_wanted_number_nearest_first(counts: list[int], wanted: int) -> None:
     held = np.array(counts, dtype=float)
     shares = covering_shares(held, np.array([wanted]))[0]
     assert (shares * held).sum() == pytest.approx(min(wanted, held.sum()))
@@ -90,8 +88,8 @@ def test_shares_cover_what_was_asked_for_nearest_first(counts: list[int], wanted
     assert np.count_nonzero((some > 0) & (some < 1)) <= 1
 
 
-def test_a_radius_takes_whole_cells() -> None:
-    train, test = worlds()
+def test_radius_takes_whole_cells() -> None:
+    train, test = train_and_test()
     np.testing.assert_allclose(
         CellRanker(radius=1e6, n_cells=5).fit(train).weights(test),
         SingleRanker("rankrls").fit(train).weights(test),
@@ -102,49 +100,49 @@ def test_a_radius_takes_whole_cells() -> None:
 
 
 @pytest.mark.parametrize("settings", SETTINGS[:4], ids=str)
-def test_merging_equals_the_union_and_forgetting_the_rest(settings: dict[str, object]) -> None:
-    world, test = linear_queries(60), linear_queries(10, seed=1)
-    first = CellRanker(15, n_cells=8, **settings).fit(world[:30])
-    second = first.fit_alike(world[30:])
-    union = first.fit_alike(world)
+def test_merge_equals_fit_on_union_and_forget_equals_fit_on_rest(settings: dict[str, object]) -> None:
+    queries, test = linear_queries(60), linear_queries(10, seed=1)
+    first = CellRanker(15, n_cells=8, **settings).fit(queries[:30])
+    second = first.fit_alike(queries[30:])
+    union = first.fit_alike(queries)
     alone, other = first.weights(test), second.weights(test)
     first.merge(second)
     np.testing.assert_allclose(first.weights(test), union.weights(test), atol=1e-6)
     assert first.training_set_.counts.tolist() == union.training_set_.counts.tolist()
     np.testing.assert_array_equal(second.weights(test), other)
-    first.forget(world[30:])
+    first.forget(queries[30:])
     np.testing.assert_allclose(first.weights(test), alone, atol=1e-6)
-    rest = first.fit_alike(world[5:30])
-    first.forget(world[:5])
+    rest = first.fit_alike(queries[5:30])
+    first.forget(queries[:5])
     np.testing.assert_allclose(first.weights(test), rest.weights(test), atol=1e-6)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 39))
-def test_adding_and_forgetting_leave_nothing_behind(seed: int, n: int) -> None:
-    world, test = linear_queries(40, seed=seed), linear_queries(5, seed=seed + 1)
-    ranker = CellRanker(7, n_cells=5).fit(world)
+def test_add_then_forget_restores_the_ranker(seed: int, n: int) -> None:
+    queries, test = linear_queries(40, seed=seed), linear_queries(5, seed=seed + 1)
+    ranker = CellRanker(7, n_cells=5).fit(queries)
     before = ranker.weights(test)
     new = linear_queries(n, seed=seed + 2)
     new = new.replace(qid=np.array([f"new {qid}" for qid in new.qid]))
     ranker.add(new).forget(new)
     np.testing.assert_allclose(ranker.weights(test), before, atol=1e-6)
-    assert ranker.training_set_.counts.sum() == len(world)
+    assert ranker.training_set_.counts.sum() == len(queries)
     assert not any("new" in name for name in ranker.qid_)
 
 
-def test_a_loaded_model_can_learn_and_its_folder_stays(tmp_path: Path) -> None:
-    world, test = linear_queries(60), linear_queries(10, seed=1)
-    ranker = CellRanker(15, n_cells=8).fit(world[:30])
+def test_loaded_model_can_change_without_changing_its_folder(tmp_path: Path) -> None:
+    queries, test = linear_queries(60), linear_queries(10, seed=1)
+    ranker = CellRanker(15, n_cells=8).fit(queries[:30])
     ranker.save(tmp_path / "model")
     loaded = kinrank.load(tmp_path / "model")
     assert isinstance(loaded, CellRanker)
-    loaded.add(world[30:]).merge(ranker.fit_alike(world[:3]))
+    loaded.add(queries[30:]).merge(ranker.fit_alike(queries[:3]))
     np.testing.assert_array_equal(kinrank.load(tmp_path / "model").weights(test), ranker.weights(test))
     assert loaded.training_set_.counts.sum() == 63
 
 
 def test_explanations_name_a_query_of_each_cell() -> None:
-    train, test = worlds()
+    train, test = train_and_test()
     ranker = CellRanker(20, n_cells=6).fit(train)
     first, *_ = ranker.explain(test)
     assert set(first.neighbors) <= set(train.qid)
@@ -159,8 +157,8 @@ def test_explanations_name_a_query_of_each_cell() -> None:
     assert ranker.explain(test.replace(X=test.X + 1000.0))[0].unusual == 1.0
 
 
-def test_every_k_in_one_pass_equals_each_k_alone() -> None:
-    train, test = worlds()
+def test_choosing_k_in_one_pass_equals_trying_each_k() -> None:
+    train, test = train_and_test()
     ranker = CellRanker(5, n_cells=6).fit(train)
     choice = choose_neighbors(ranker, test, [3, 10, 33, 999], prior_strengths=[None, 0.5])
     assert {k for k, _ in choice.quality} == {3, 10, 33, 50}
@@ -169,7 +167,7 @@ def test_every_k_in_one_pass_equals_each_k_alone() -> None:
         assert quality == pytest.approx(ranker.set_params(n_neighbors=k, **prior).score(test), abs=1e-9)
 
 
-def test_cells_are_chosen_by_validation() -> None:
+def test_number_of_cells_is_chosen_by_validation() -> None:
     queries = make_intents(400, 100, n_features=8, n_docs=15, spread=1.0)
     choice = choose_cells(CellRanker(), queries[:400], queries[400:], [1, 20, 40], [50, 100])
     assert choice.quality.keys() == {1, 20, 40}
@@ -179,8 +177,8 @@ def test_cells_are_chosen_by_validation() -> None:
         choose_cells(CellRanker(), queries[:400], queries[400:], [], [50])
 
 
-def test_sums_do_not_depend_on_the_parts_of_a_block() -> None:
-    train, _ = worlds()
+def test_sums_do_not_depend_on_the_split_of_a_block() -> None:
+    train, _ = train_and_test()
     plan = CellRanker(n_cells=6).fit(train).plan_
     whole = plan.sums([train]).get_state()
     parts = plan.sums([train[:1], train[1:20], train[20:]]).get_state()
@@ -189,14 +187,14 @@ def test_sums_do_not_depend_on_the_parts_of_a_block() -> None:
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, FAN_IN, FAN_IN + 1, 3 * FAN_IN, FAN_IN**2 + FAN_IN + 1])
-def test_the_tree_of_sums_is_that_of_adding_level_by_level(n_parts: int) -> None:
+def test_parts_are_merged_level_by_level(n_parts: int) -> None:
     rng = np.random.default_rng(0)
     learner = RankRLS()
 
     def part() -> CellStatistics:
-        memory = CellStatistics.empty(learner, 2, 1)
-        memory.statistics.gram[:] = rng.standard_normal((2, 1))
-        return memory
+        cells = CellStatistics.empty(learner, 2, 1)
+        cells.statistics.gram[:] = rng.standard_normal((2, 1))
+        return cells
 
     parts = [part() for _ in range(n_parts)]
     level = [each.copy() for each in parts]
@@ -209,8 +207,8 @@ def test_the_tree_of_sums_is_that_of_adding_level_by_level(n_parts: int) -> None
     np.testing.assert_array_equal(merge_all(parts).statistics.gram, level[0].statistics.gram)
 
 
-def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scales from some queries, centers from more of them, sums from all."""
+def test_cells_are_planned_on_a_sample_of_larger_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Scales come from some queries, centers from more, sums from all.
     monkeypatch.setattr(cell_training, "SAMPLE_ROWS", 500)
     queries = make_intents(600, 100, n_features=8, n_docs=15, spread=1.0)
     train, test = queries[:600], queries[600:]
@@ -228,16 +226,19 @@ def test_a_sample_serves_where_there_is_more_data(monkeypatch: pytest.MonkeyPatc
     ("settings", "message"),
     [
         ({"n_cells": 0}, "n_cells must be a whole number from 1, got 0"),
-        ({"n_cells": 4, "learner": "ranksvm"}, "only RankRLS learns from"),
+        (
+            {"n_cells": 4, "learner": "ranksvm"},
+            "CellRanker needs RankRLS, .* got learner='ranksvm'",
+        ),
     ],
 )
-def test_settings_that_make_no_sense(settings: dict[str, object], message: str) -> None:
+def test_invalid_settings_raise(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         CellRanker(**settings).fit(linear_queries())
 
 
-def test_changes_that_make_no_sense_raise_and_change_nothing() -> None:
-    train, _ = worlds()
+def test_invalid_changes_raise_and_change_nothing() -> None:
+    train, _ = train_and_test()
     cells = CellRanker(5, n_cells=4).fit(train)
     with pytest.raises(ParameterError, match="the same scaling, description and cells"):
         cells.merge(CellRanker(5, n_cells=4).fit(train[:30]))

@@ -1,5 +1,3 @@
-"""ClusterRanker: identities, faithfulness to the paper, what happens to odd clusters and queries."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -43,7 +41,7 @@ def unit(scores: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("check", ranker_checks(), ids=lambda check: check.__name__)
 @pytest.mark.parametrize("mode", ["select", "transform"])
-def test_contract_of_the_modes_that_are_no_default(mode: Mode, check: RankerCheck) -> None:
+def test_contract_of_other_modes(mode: Mode, check: RankerCheck) -> None:
     check(partial(ClusterRanker, 3, mode=mode, reference=0))
 
 
@@ -59,14 +57,14 @@ def test_one_cluster_equals_single(mode: Mode, learner: RankRLS | RankSVM, prior
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_strong_pull_equals_single(mode: Mode) -> None:
+def test_strong_prior_equals_single(mode: Mode) -> None:
     train, test = linear_queries(50), linear_queries(20, seed=1)
     ranker = make(5, mode=mode, prior="global", prior_strength=1e9).fit(train)
     np.testing.assert_allclose(ranker.predict(test), SingleRanker("rankrls").fit(train).predict(test), atol=1e-5)
 
 
 @pytest.mark.parametrize("learner", ["rankrls", "ranksvm"])
-def test_naive_solves_the_two_camps(learner: str) -> None:
+def test_naive_ranks_two_camps_perfectly(learner: str) -> None:
     camps = make_two_camps(n_queries=60, seed=0)
     ranker = ClusterRanker(2, learner=learner).fit(camps[:40])
     assert ranker.score(camps[40:]) == pytest.approx(1.0)
@@ -75,7 +73,6 @@ def test_naive_solves_the_two_camps(learner: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_score_is_the_weighted_sum_of_local_scores(mode: Mode) -> None:
-    """Eq. 1."""
     train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(mode=mode).fit(train)
     weights = ranker.cluster_weights(test)
@@ -85,7 +82,7 @@ def test_score_is_the_weighted_sum_of_local_scores(mode: Mode) -> None:
     np.testing.assert_allclose(ranker.predict(test), mixed, atol=1e-9)
 
 
-def test_naive_is_algorithm_1() -> None:
+def test_naive_follows_algorithm_1() -> None:
     train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(scale="none", top=3).fit(train)
     centers = []
@@ -102,7 +99,7 @@ def test_naive_is_algorithm_1() -> None:
 
 
 @pytest.mark.parametrize("n_neighbors", [1, 4, 1000])
-def test_select_is_algorithm_2(n_neighbors: int) -> None:
+def test_select_follows_algorithm_2(n_neighbors: int) -> None:
     train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(mode="select", scale="none", n_neighbors=n_neighbors).fit(train)
 
@@ -112,17 +109,17 @@ def test_select_is_algorithm_2(n_neighbors: int) -> None:
 
     clusters = range(len(ranker.coef_))
     for query, weights in zip(test, ranker.cluster_weights(test), strict=True):
-        away: list[list[tuple[float, float]]] = [[] for _ in clusters]
+        near: list[list[tuple[float, float]]] = [[] for _ in clusters]
         for judged, label in zip(train, ranker.labels_, strict=True):
             if (judged.grades >= 1).any():
                 precision = AP.mean(judged.X @ ranker.coef_[label], judged.grades, judged.offsets)
-                away[label].append((abs(delta(query, label) - delta(judged, label)), precision))
-        limit = np.median([distance for own in away for distance, _ in own])
-        sums = [sum(ap for distance, ap in sorted(own)[:n_neighbors] if distance <= limit + 1e-9) for own in away]
+                near[label].append((abs(delta(query, label) - delta(judged, label)), precision))
+        limit = np.median([distance for own in near for distance, _ in own])
+        sums = [sum(ap for distance, ap in sorted(own)[:n_neighbors] if distance <= limit + 1e-9) for own in near]
         np.testing.assert_allclose(weights, np.array(sums) / sum(sums), atol=1e-6)
 
 
-def test_transform_is_algorithm_3() -> None:
+def test_transform_follows_algorithm_3() -> None:
     train, test = linear_queries(60), linear_queries(20, seed=1)
     ranker = make(mode="transform", scale="none", top=3).fit(train)
 
@@ -139,7 +136,7 @@ def test_transform_is_algorithm_3() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000))
-def test_divergence_is_scipys_and_blind_to_units(seed: int) -> None:
+def test_divergence_equals_scipy_and_ignores_units(seed: int) -> None:
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 8, 5))])
     scores, reference = rng.standard_normal((offsets[-1], 3)), rng.standard_normal(offsets[-1])
@@ -157,52 +154,52 @@ def test_equal_scores_are_normalized_to_zero() -> None:
 
 @pytest.mark.parametrize("mode", ["select", "transform"])
 def test_units_of_the_reference_do_not_matter(mode: Mode) -> None:
-    world = linear_queries(60)
+    queries = linear_queries(60)
     units = np.array([1000.0, 1.0, 1.0, 1.0, 1.0], dtype=np.float32)
-    there = make(mode=mode).fit(world).predict(world)
-    scaled = world.replace(X=world.X * units)
-    np.testing.assert_allclose(make(mode=mode).fit(scaled).predict(scaled), there, atol=1e-3)
+    expected = make(mode=mode).fit(queries).predict(queries)
+    scaled = queries.replace(X=queries.X * units)
+    np.testing.assert_allclose(make(mode=mode).fit(scaled).predict(scaled), expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_same_seed_gives_the_same_model(mode: Mode) -> None:
-    world = linear_queries(60)
-    first, second = (make(mode=mode, seed=3).fit(world) for _ in range(2))
+def test_same_seed_gives_same_model(mode: Mode) -> None:
+    queries = linear_queries(60)
+    first, second = (make(mode=mode, seed=3).fit(queries) for _ in range(2))
     np.testing.assert_array_equal(first.labels_, second.labels_)
-    np.testing.assert_array_equal(first.predict(world), second.predict(world))
+    np.testing.assert_array_equal(first.predict(queries), second.predict(queries))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_judged_query_has_a_cluster_with_or_without_relevant_documents(mode: Mode) -> None:
-    world = linear_queries(60)
-    y = np.where(world.query_of_row % 3 == 0, world.grades * 0.4, world.grades)
-    ranker = make(mode=mode, relevant_from=1).fit(world.replace(y=y))
+def test_every_judged_query_has_a_cluster(mode: Mode) -> None:
+    queries = linear_queries(60)
+    y = np.where(queries.query_of_row % 3 == 0, queries.grades * 0.4, queries.grades)
+    ranker = make(mode=mode, relevant_from=1).fit(queries.replace(y=y))
     assert sorted(set(ranker.labels_)) == list(range(len(ranker.coef_)))
     assert len(ranker.labels_) == 60
-    assert np.isfinite(ranker.predict(world)).all()
+    assert np.isfinite(ranker.predict(queries)).all()
 
 
-def test_a_query_without_relevant_documents_joins_as_one_to_be_ranked() -> None:
-    world = linear_queries(60)
-    y = np.where(world.query_of_row == 7, 0.5 * (world.grades > 0), world.grades)
-    ranker = make(top=3).fit(world.replace(y=y))
-    assert ranker.cluster_weights(world[7:8])[0, ranker.labels_[7]] == 1.0
+def test_judged_query_without_relevant_documents_joins_the_nearest_cluster() -> None:
+    queries = linear_queries(60)
+    y = np.where(queries.query_of_row == 7, 0.5 * (queries.grades > 0), queries.grades)
+    ranker = make(top=3).fit(queries.replace(y=y))
+    assert ranker.cluster_weights(queries[7:8])[0, ranker.labels_[7]] == 1.0
 
 
-def test_queries_without_relevant_documents_vouch_for_no_model() -> None:
-    world = linear_queries(60)
-    y = np.where(world.query_of_row % 3 == 0, 0.0, world.grades)
-    ranker = make(mode="select").fit(world.replace(y=y))
+def test_select_ignores_queries_without_relevant_documents() -> None:
+    queries = linear_queries(60)
+    y = np.where(queries.query_of_row % 3 == 0, 0.0, queries.grades)
+    ranker = make(mode="select").fit(queries.replace(y=y))
     assert isinstance(ranker.mode_, Select)
-    assert len(ranker.mode_.precision) == np.count_nonzero(np.add.reduceat(y >= 1, world.offsets[:-1]))
+    assert len(ranker.mode_.precision) == np.count_nonzero(np.add.reduceat(y >= 1, queries.offsets[:-1]))
     assert (ranker.mode_.precision > 0).all()
 
 
-def test_a_cluster_without_pairs_is_ranked_by_the_global_model() -> None:
-    """The far query has only relevant documents, so its cluster has no order to learn."""
-    world = linear_queries(30)
+def test_cluster_without_pairs_uses_the_global_model() -> None:
+    # The far query has only relevant documents, so its cluster has no pairs.
+    queries = linear_queries(30)
     far = QuerySet.from_arrays(np.full((4, 5), 50.0) + np.arange(4)[:, None], y=[1, 1, 1, 1], qid=["far"] * 4)
-    ranker = make(2, scale="none").fit(QuerySet.concat([world, far]))
+    ranker = make(2, scale="none").fit(QuerySet.concat([queries, far]))
     alone = ranker.labels_[-1]
     assert np.count_nonzero(ranker.labels_ == alone) == 1
     np.testing.assert_array_equal(ranker.coef_[alone], ranker.global_coef_)
@@ -210,7 +207,7 @@ def test_a_cluster_without_pairs_is_ranked_by_the_global_model() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_more_clusters_than_there_are_to_find(mode: Mode) -> None:
+def test_more_clusters_than_distinct_points_are_dropped(mode: Mode) -> None:
     camps = make_two_camps(n_queries=4, n_docs=3)
     twins = QuerySet.concat([camps.replace(qid=np.arange(4) + shift) for shift in (0, 10, 20)])
     ranker = make(50, mode=mode).fit(twins)
@@ -218,37 +215,37 @@ def test_more_clusters_than_there_are_to_find(mode: Mode) -> None:
     assert np.isfinite(ranker.predict(twins)).all()
 
 
-def test_no_relevant_document_is_an_error_that_says_what_to_set() -> None:
-    world = linear_queries()
-    low = world.replace(y=world.grades * 0.1)
+def test_no_relevant_document_raises() -> None:
+    queries = linear_queries()
+    low = queries.replace(y=queries.grades * 0.1)
     with pytest.raises(DataError, match=r"no candidate has a grade of 1 or more.*relevant_from="):
         make().fit(low)
-    assert make(relevant_from=0.1).fit(low).score(world) > 0.85
+    assert make(relevant_from=0.1).fit(low).score(queries) > 0.85
 
 
-def test_a_model_that_is_loaded_explains_itself(tmp_path: Path) -> None:
-    world = linear_queries()
-    ranker = make(mode="select", reference=world.feature_names[1]).fit(world)
+def test_loaded_model_has_same_cluster_weights(tmp_path: Path) -> None:
+    queries = linear_queries()
+    ranker = make(mode="select", reference=queries.feature_names[1]).fit(queries)
     ranker.save(tmp_path / "model")
     twin = kinrank.load(tmp_path / "model")
     assert isinstance(twin, ClusterRanker)
-    np.testing.assert_array_equal(twin.cluster_weights(world), ranker.cluster_weights(world))
+    np.testing.assert_array_equal(twin.cluster_weights(queries), ranker.cluster_weights(queries))
     np.testing.assert_array_equal(twin.labels_, ranker.labels_)
 
 
-def test_local_scores_come_in_the_callers_row_order() -> None:
-    world = linear_queries()
-    ranker = make().fit(world)
-    shuffled = np.random.default_rng(0).permutation(world.n_rows)
-    ids = world.qid[world.query_of_row]
-    back = ranker.local_scores(world.X[shuffled], qid=ids[shuffled])
-    np.testing.assert_allclose(back, ranker.local_scores(world)[:, shuffled], atol=1e-6)
+def test_local_scores_are_in_the_callers_row_order() -> None:
+    queries = linear_queries()
+    ranker = make().fit(queries)
+    shuffled = np.random.default_rng(0).permutation(queries.n_rows)
+    ids = queries.qid[queries.query_of_row]
+    of_shuffled = ranker.local_scores(queries.X[shuffled], qid=ids[shuffled])
+    np.testing.assert_allclose(of_shuffled, ranker.local_scores(queries)[:, shuffled], atol=1e-6)
 
 
-def test_oracles_are_in_order_where_the_choice_of_model_matters() -> None:
-    world = make_intents(300, 100, n_docs=20, n_features=10, spread=1.0, revealed=0.3)
-    test = world[300:]
-    ranker = ClusterRanker(6, learner="rankrls", relevant_from=2).fit(world[:300])
+def test_oracles_beat_naive_in_order() -> None:
+    queries = make_intents(300, 100, n_docs=20, n_features=10, spread=1.0, revealed=0.3)
+    test = queries[300:]
+    ranker = ClusterRanker(6, learner="rankrls", relevant_from=2).fit(queries[:300])
     measure = AP(relevant_from=2)
 
     def quality(scores: np.ndarray) -> np.ndarray:
@@ -261,30 +258,30 @@ def test_oracles_are_in_order_where_the_choice_of_model_matters() -> None:
     assert naive.mean() < relevant_only.mean() < bound.mean()
 
 
-def test_relevant_only_needs_relevant_documents_and_naive() -> None:
-    world = linear_queries()
+def test_relevant_only_needs_judgments_and_mode_naive() -> None:
+    queries = linear_queries()
     with pytest.raises(DataError, match="not judged"):
-        make().fit(world).predict_relevant_only(world.replace(y=None))
-    with pytest.raises(ParameterError, match="an analysis of mode='naive', this is mode='select'"):
-        make(mode="select").fit(world).predict_relevant_only(world)
+        make().fit(queries).predict_relevant_only(queries.replace(y=None))
+    with pytest.raises(ParameterError, match="predict_relevant_only needs mode='naive', got mode='select'"):
+        make(mode="select").fit(queries).predict_relevant_only(queries)
 
 
-def test_relevant_only_without_relevant_documents_is_naive() -> None:
-    world = linear_queries()
-    ranker = make().fit(world)
-    nothing = world.replace(y=np.zeros(world.n_rows, dtype=np.float32))
-    np.testing.assert_array_equal(ranker.predict_relevant_only(nothing), ranker.predict(world))
+def test_relevant_only_without_relevant_documents_equals_naive() -> None:
+    queries = linear_queries()
+    ranker = make().fit(queries)
+    nothing = queries.replace(y=np.zeros(queries.n_rows, dtype=np.float32))
+    np.testing.assert_array_equal(ranker.predict_relevant_only(nothing), ranker.predict(queries))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
-    world = linear_queries()
-    X = world.X.copy()
+    queries = linear_queries()
+    X = queries.X.copy()
     X[::7, 0] = np.nan
     with pytest.raises(DataError, match=r"is missing \(NaN\) in candidate 1 of query"):
-        make(mode=mode).fit(world.replace(X=X))
-    ranker = make(mode=mode, missing="mean").fit(world.replace(X=X))
-    assert np.isfinite(ranker.predict(world.replace(X=X))).all()
+        make(mode=mode).fit(queries.replace(X=X))
+    ranker = make(mode=mode, missing="mean").fit(queries.replace(X=X))
+    assert np.isfinite(ranker.predict(queries.replace(X=X))).all()
 
 
 @pytest.mark.parametrize(
@@ -300,9 +297,9 @@ def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
         ({"n_neighbors": 0}, "n_neighbors must be at least 1, got 0"),
         ({"prior": "local"}, "prior must be 'none' or 'global', got 'local'"),
         ({"prior_strength": 0}, "prior_strength must be positive"),
-        ({"learner": "lambdamart"}, r"learner must be 'ranksvm' or 'rankrls', got LambdaMART\(\)"),
+        ({"learner": "lambdamart"}, r"learner must be linear, such as 'ranksvm' or 'rankrls', got LambdaMART\(\)"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(params: dict[str, object], message: str) -> None:
+def test_invalid_settings_raise(params: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         ClusterRanker(**({"reference": 0} | params)).fit(linear_queries())

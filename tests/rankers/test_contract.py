@@ -1,4 +1,4 @@
-"""Every registered ranker keeps the contract, with its default settings and with those listed here."""
+"""Runs the check suite on every registered ranker, with default settings and with the settings listed here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
     "single rankrls": partial(SingleRanker, "rankrls"),
     "single unscaled": partial(SingleRanker, "ranksvm", scale="none", missing="zero"),
     "single lambdamart": partial(SingleRanker, LambdaMART(n_trees=30)),
-    # With the default k these small worlds are all one neighborhood; only few neighbors show a local ranker at work.
+    # With the default k all queries are neighbors; a smaller k tests local models.
     "knn online": partial(KnnRanker, 9),
     "knn offline-1": partial(KnnRanker, 9, mode="offline-1"),
     "knn offline-2": partial(KnnRanker, 9, mode="offline-2"),

@@ -1,5 +1,3 @@
-"""EnsembleRanker's own promises."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -26,7 +24,7 @@ from kinrank.rankers.ensemble import EnsembleRanker
 
 
 def of_rankers(second: str = "ranksvm") -> EnsembleRanker:
-    """A column and two fitted rankers."""
+    """Return an ensemble of a column and two fitted rankers."""
     other = linear_queries(30, seed=7)
     rankers = [SingleRanker("rankrls").fit(other), SingleRanker(second).fit(other)]
     return EnsembleRanker(0.5, columns=["f1"], rankers=rankers)
@@ -48,8 +46,8 @@ def test_contract(make: partial[EnsembleRanker], check: RankerCheck) -> None:
     check(make)
 
 
-def test_agreement_is_the_trace_of_the_papers_matrices() -> None:
-    """Eqs. 5 and 6 written out, with ties."""
+def test_agreement_equals_the_trace_in_the_paper() -> None:
+    # Eqs. 5 and 6 written out, with ties.
     rng = np.random.default_rng(0)
     theta, delta = 0.3, 0.7
     for _ in range(20):
@@ -67,7 +65,7 @@ def test_agreement_is_the_trace_of_the_papers_matrices() -> None:
         np.testing.assert_allclose(got[0], expected, atol=1e-12)
 
 
-def test_smoothness_is_that_of_the_normalised_laplacian() -> None:
+def test_smoothness_uses_the_normalized_laplacian() -> None:
     G = np.random.default_rng(0).standard_normal((40, 6))
     S = kneighbors_graph(G, 5).toarray()
     S = np.maximum(S, S.T)
@@ -77,9 +75,9 @@ def test_smoothness_is_that_of_the_normalised_laplacian() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 30])
-def test_smoothness_is_never_negative_and_does_not_ask_for_order(rows: int) -> None:
+def test_smoothness_is_nonnegative_and_ignores_row_order(rows: int) -> None:
     rng = np.random.default_rng(rows)
-    G = rng.integers(0, 3, (rows, 4)).astype(float)  # many documents are equally near
+    G = rng.integers(0, 3, (rows, 4)).astype(float)  # many documents have equal distances
     matrix = smoothness(G, 5)
     assert np.linalg.eigvalsh(matrix).min() >= -1e-10
     np.testing.assert_allclose(smoothness(G[rng.permutation(rows)], 5), matrix, atol=1e-10)
@@ -88,7 +86,7 @@ def test_smoothness_is_never_negative_and_does_not_ask_for_order(rows: int) -> N
 @pytest.mark.parametrize(
     ("how", "expected"), [("minmax", [0, 0.25, 1]), ("standard", [-0.980581, -0.392232, 1.372813]), ("none", [1, 2, 5])]
 )
-def test_scores_are_made_comparable_in_each_query(how, expected) -> None:
+def test_scores_are_normalized_within_each_query(how, expected) -> None:
     scores = np.array([[1.0, 7.0], [2.0, 7.0], [5.0, 7.0], [3.0, 1.0]])
     got, factor = normalize(scores, np.array([0, 3, 4]), how)
     np.testing.assert_allclose(got[:3, 0], expected, atol=1e-6)
@@ -98,9 +96,9 @@ def test_scores_are_made_comparable_in_each_query(how, expected) -> None:
 
 
 @pytest.mark.parametrize("n_queries", [5, 63, 500])
-def test_without_gamma_each_query_has_the_shared_weights(n_queries: int) -> None:
-    world, new = linear_queries(n_queries), linear_queries(20, seed=1)
-    ranker = EnsembleRanker().fit(world)
+def test_without_gamma_all_queries_share_the_weights(n_queries: int) -> None:
+    queries, new = linear_queries(n_queries), linear_queries(20, seed=1)
+    ranker = EnsembleRanker().fit(queries)
     scores, _ = normalize(new.X.astype(float), new.offsets, "minmax")
     cold = np.zeros(5), np.zeros(len(ranker.agreement_)), np.zeros(5)
     for start in (cold, ranker.solution_[:3]):
@@ -108,44 +106,44 @@ def test_without_gamma_each_query_has_the_shared_weights(n_queries: int) -> None
         np.testing.assert_allclose(weights, np.tile(ranker.coef_, (20, 1)), atol=1e-8)
 
 
-def test_a_small_gamma_is_nearly_none() -> None:
-    world = linear_queries()
+def test_small_gamma_changes_little() -> None:
+    queries = linear_queries()
     np.testing.assert_allclose(
-        EnsembleRanker(1e-9).fit(world).predict(world), EnsembleRanker().fit(world).predict(world), atol=1e-6
+        EnsembleRanker(1e-9).fit(queries).predict(queries), EnsembleRanker().fit(queries).predict(queries), atol=1e-6
     )
 
 
 def test_gamma_makes_weights_differ_between_queries() -> None:
-    world = linear_queries()
-    weights = EnsembleRanker(5.0, normalize="none").fit(world).weights(world)
+    queries = linear_queries()
+    weights = EnsembleRanker(5.0, normalize="none").fit(queries).weights(queries)
     assert np.ptp(weights, axis=0).max() > 1e-3
-    assert np.ptp(EnsembleRanker(0.0, normalize="none").fit(world).weights(world), axis=0).max() == 0
+    assert np.ptp(EnsembleRanker(0.0, normalize="none").fit(queries).weights(queries), axis=0).max() == 0
 
 
-def test_weights_of_a_query_minimise_the_papers_objective() -> None:
-    world = linear_queries()
-    ranker = EnsembleRanker(2.0, normalize="none", orient=False).fit(world)
-    for query in world[:5]:
+def test_query_weights_minimize_the_objective_in_the_paper() -> None:
+    queries = linear_queries()
+    ranker = EnsembleRanker(2.0, normalize="none", orient=False).fit(queries)
+    for query in queries[:5]:
         Q = np.eye(5) + 2.0 * smoothness(query.X.astype(float), 5)
         np.testing.assert_allclose(ranker.weights(query)[0], solve_hinge_qp(Q, ranker.agreement_).w, atol=1e-8)
 
 
 def test_units_of_a_base_ranker_do_not_matter() -> None:
-    world = linear_queries()
+    queries = linear_queries()
     units = np.array([1.0, 1e4, 1e-3, 10.0, 1.0], dtype=np.float32)
-    there = EnsembleRanker(0.5).fit(world).predict(world)
-    scaled = world.replace(X=world.X * units + 3.0 * units)
-    np.testing.assert_allclose(EnsembleRanker(0.5).fit(scaled).predict(scaled), there, atol=1e-3)
+    expected = EnsembleRanker(0.5).fit(queries).predict(queries)
+    scaled = queries.replace(X=queries.X * units + 3.0 * units)
+    np.testing.assert_allclose(EnsembleRanker(0.5).fit(scaled).predict(scaled), expected, atol=1e-3)
 
 
-def test_a_ranker_that_is_wrong_is_turned_round_or_left_out() -> None:
-    world = linear_queries()  # its last two features are better when lower
-    turned = EnsembleRanker().fit(world)
-    assert turned.sign_.tolist() == [1, 1, turned.sign_[2], -1, -1]
-    assert np.all(turned.weights(world)[:, 4] <= 0)
-    given = EnsembleRanker(orient=False).fit(world)
-    assert np.all(given.coef_[3:] == 0)
-    assert turned.score(world) > given.score(world)
+def test_wrong_base_ranker_is_reversed_or_gets_no_weight() -> None:
+    queries = linear_queries()  # its last two features are better when lower
+    oriented = EnsembleRanker().fit(queries)
+    assert oriented.sign_.tolist() == [1, 1, oriented.sign_[2], -1, -1]
+    assert np.all(oriented.weights(queries)[:, 4] <= 0)
+    as_given = EnsembleRanker(orient=False).fit(queries)
+    assert np.all(as_given.coef_[3:] == 0)
+    assert oriented.score(queries) > as_given.score(queries)
 
 
 def test_grades_become_labels() -> None:
@@ -155,37 +153,37 @@ def test_grades_become_labels() -> None:
     assert EnsembleRanker(relevant_from=2, possible_from=2)._labels(queries).tolist() == [-1, -1, 1, 1]
 
 
-def test_queries_that_say_nothing_are_left_out() -> None:
+def test_queries_without_agreement_are_left_out() -> None:
     X = np.array([[1.0], [2.0], [1.0], [2.0], [3.0], [3.0]])
     queries = QuerySet.from_arrays(X, y=[1, 2, 0, 1, 2, 0], group=[2, 2, 2])
-    ranker = EnsembleRanker().fit(queries)  # the second has no relevant document, in the third all scores are equal
+    ranker = EnsembleRanker().fit(queries)  # query 2 has no relevant document, query 3 equal scores
     assert ranker.agreement_.tolist() == [[0.25]]
 
 
-def test_rankers_are_saved_inside(tmp_path: Path) -> None:
-    world = linear_queries()
-    ranker = of_rankers("lambdamart").fit(world)
+def test_base_rankers_are_saved_with_the_ensemble(tmp_path: Path) -> None:
+    queries = linear_queries()
+    ranker = of_rankers("lambdamart").fit(queries)
     ranker.save(tmp_path / "model")
     loaded = kinrank.load(tmp_path / "model")
     assert isinstance(loaded, EnsembleRanker)
-    np.testing.assert_array_equal(loaded.predict(world), ranker.predict(world))
-    np.testing.assert_array_equal(loaded.fit(world).predict(world), ranker.predict(world))
+    np.testing.assert_array_equal(loaded.predict(queries), ranker.predict(queries))
+    np.testing.assert_array_equal(loaded.fit(queries).predict(queries), ranker.predict(queries))
 
 
-def test_an_ensemble_of_rankers_has_no_weights() -> None:
-    with pytest.raises(ParameterError, match="has no weights: its model is not linear"):
+def test_weights_of_an_ensemble_of_rankers_raise() -> None:
+    with pytest.raises(ParameterError, match="no weights for features because rankers= are combined"):
         of_rankers().fit(linear_queries()).weights(linear_queries())
 
 
-def test_clone_keeps_what_the_rankers_learned() -> None:
-    world = linear_queries()
+def test_clone_keeps_base_rankers_fitted() -> None:
+    queries = linear_queries()
     twin = clone(of_rankers())
-    assert twin.fit(world).score(world) > 0.9
+    assert twin.fit(queries).score(queries) > 0.9
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        clone(EnsembleRanker().fit(world)).predict(world)
+        clone(EnsembleRanker().fit(queries)).predict(queries)
 
 
-def test_rankers_must_be_fitted_on_the_same_features() -> None:
+def test_base_rankers_that_do_not_fit_raise() -> None:
     with pytest.raises(NotFittedError, match=r"rankers\[0\] is not fitted: fit it first"):
         EnsembleRanker(rankers=[SingleRanker()]).fit(linear_queries())
     other = SingleRanker("rankrls").fit(linear_queries(n_features=4))
@@ -207,24 +205,24 @@ def test_rankers_must_be_fitted_on_the_same_features() -> None:
         ({"columns": []}, "there is no base ranker"),
     ],
 )
-def test_settings_without_sense_are_refused(settings: dict[str, object], message: str) -> None:
+def test_invalid_settings_raise(settings: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         EnsembleRanker(**settings).fit(linear_queries())
 
 
-def test_missing_scores_name_query_and_ranker() -> None:
+def test_missing_score_raises() -> None:
     with pytest.raises(DataError, match=r"'f1' is missing \(NaN\) in candidate 1"):
         EnsembleRanker().fit([[np.nan, 1.0], [1.0, 0.0]], [0, 1], group=[2])
 
 
-def test_no_ranker_that_agrees_is_said() -> None:
+def test_no_agreeing_base_ranker_warns() -> None:
     with pytest.warns(UserWarning, match="no base ranker agrees with the grades"):
         EnsembleRanker(orient=False).fit([[1.0], [0.0]], [0, 1], group=[2])
 
 
 @pytest.mark.data("letor/OHSUMED-25")
-def test_the_rankers_of_ohsumed(data_dir: Path) -> None:
-    """Constant and equal columns, ties, raw scores: everything the paper's own data has."""
+def test_ohsumed_base_rankers(data_dir: Path) -> None:
+    # The data of the paper has constant columns, equal columns, ties and raw scores.
     parts = [read_letor(data_dir / "letor" / "OHSUMED-25" / f"S{part}.txt.xz") for part in (1, 2, 3, 5)]
     ranker = EnsembleRanker(0.5).fit(QuerySet.concat(parts[:3]))
     assert ranker.agreement_.shape == (60, 25)  # three of 63 queries have no document of grade 2

@@ -1,5 +1,3 @@
-"""KnnRanker: identities, faithfulness to the paper, learning and forgetting."""
-
 from __future__ import annotations
 
 import sys
@@ -28,7 +26,7 @@ MODES: list[Mode] = ["online", "offline-1", "offline-2"]
 TIGHT = RankSVM(tol=1e-10)
 
 
-def worlds() -> tuple[QuerySet, QuerySet]:
+def train_and_test() -> tuple[QuerySet, QuerySet]:
     return linear_queries(50), linear_queries(20, seed=1)
 
 
@@ -36,7 +34,7 @@ def worlds() -> tuple[QuerySet, QuerySet]:
 @pytest.mark.parametrize("learner", [RankRLS(), RankRLS(balance="queries"), TIGHT], ids=["rls", "rls queries", "svm"])
 @pytest.mark.parametrize("mode", MODES)
 def test_all_neighbors_equal_single(mode: Mode, learner: RankRLS | RankSVM, prior: str) -> None:
-    train, test = worlds()
+    train, test = train_and_test()
     single = SingleRanker(learner).fit(train)
     local = KnnRanker(len(train), mode=mode, learner=learner, prior=prior).fit(train)
     np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
@@ -45,35 +43,35 @@ def test_all_neighbors_equal_single(mode: Mode, learner: RankRLS | RankSVM, prio
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("learner", ["rankrls", "ranksvm"])
-def test_every_mode_solves_the_two_camps(mode: Mode, learner: str) -> None:
+def test_every_mode_ranks_two_camps_perfectly(mode: Mode, learner: str) -> None:
     camps = make_two_camps(n_queries=60, seed=0)
     ranker = KnnRanker(12, mode=mode, learner=learner).fit(camps[:40])
     assert ranker.score(camps[40:]) == pytest.approx(1.0)
     assert SingleRanker("rankrls").fit(camps[:40]).score(camps[40:]) < 0.9
 
 
-def test_local_trees_nearly_solve_the_two_camps() -> None:
-    """Steps instead of a line: a few close documents stay tied."""
+def test_local_trees_rank_two_camps_almost_perfectly() -> None:
+    # Trees score in steps, so a few documents with close values stay tied.
     camps = make_two_camps(n_queries=60, seed=0)
     learner = LambdaMART(n_trees=20, min_rows_in_leaf=5)
     assert KnnRanker(12, learner=learner).fit(camps[:40]).score(camps[40:]) > 0.98
 
 
-def test_radius_of_everything_equals_single() -> None:
-    train, test = worlds()
+def test_huge_radius_equals_single() -> None:
+    train, test = train_and_test()
     single, local = SingleRanker("rankrls").fit(train), KnnRanker(radius=1e6).fit(train)
     np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
 
 
-def test_nothing_within_the_radius_is_ranked_globally() -> None:
-    train, test = worlds()
+def test_query_without_neighbors_in_radius_is_ranked_globally() -> None:
+    train, test = train_and_test()
     single, local = SingleRanker("rankrls").fit(train), KnnRanker(radius=1e-9).fit(train)
     np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_one_query_at_a_time_equals_batch(mode: Mode) -> None:
-    train, test = worlds()
+    train, test = train_and_test()
     ranker = KnnRanker(7, mode=mode).fit(train)
     np.testing.assert_allclose(
         ranker.predict(test), np.concatenate([ranker.predict(query) for query in test]), atol=1e-6
@@ -81,7 +79,7 @@ def test_one_query_at_a_time_equals_batch(mode: Mode) -> None:
 
 
 def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
-    """A ranker fitted on other queries with the scaling and description of this one."""
+    """Return a ranker fitted on other queries with the scaling and description of this one."""
     twin = KnnRanker(**ranker.get_params(deep=False)).fit(queries)
     twin.preparer_, twin.describer_ = ranker.preparer_, ranker.describer_
     twin.training_set_ = type(ranker.training_set_).of(twin.learner_, twin.preparer_.apply(queries))
@@ -91,39 +89,37 @@ def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("learner", ["rankrls", TIGHT, LambdaMART(n_trees=5)], ids=["rls", "svm", "trees"])
-def test_adding_equals_refitting_and_removing_equals_never_having_added(
-    mode: Mode, learner: str | RankSVM | LambdaMART
-) -> None:
-    world, test = linear_queries(30), linear_queries(10, seed=1)
+def test_add_equals_refit_and_remove_undoes_add(mode: Mode, learner: str | RankSVM | LambdaMART) -> None:
+    queries, test = linear_queries(30), linear_queries(10, seed=1)
     if isinstance(learner, LambdaMART) and mode != "online":
-        world = world[:12]
-    known, new = world[:8], world[8:]
+        queries = queries[:12]
+    known, new = queries[:8], queries[8:]
     prior = "none" if isinstance(learner, LambdaMART) else "global"
     ranker = KnnRanker(5, mode=mode, learner=learner, prior=prior).fit(known)
     before = ranker.predict(test)
     ranker.add(new)
-    assert ranker.qid_.tolist() == world.qid.tolist()
+    assert ranker.qid_.tolist() == queries.qid.tolist()
     if not isinstance(learner, LambdaMART):
-        np.testing.assert_allclose(ranker.predict(test), frozen_refit(ranker, world).predict(test), atol=1e-6)
+        np.testing.assert_allclose(ranker.predict(test), frozen_refit(ranker, queries).predict(test), atol=1e-6)
     ranker.remove(new.qid)
     np.testing.assert_allclose(ranker.predict(test), before, atol=1e-6)
 
 
-def test_adding_what_is_known_and_removing_what_is_not() -> None:
-    world = linear_queries()
-    ranker = KnnRanker(5).fit(world)
+def test_adding_known_or_removing_unknown_queries_raises() -> None:
+    queries = linear_queries()
+    ranker = KnnRanker(5).fit(queries)
     with pytest.raises(DataError, match="query 'q0' is known already"):
-        ranker.add(world[:1])
+        ranker.add(queries[:1])
     with pytest.raises(DataError, match="query 'nobody' is not among the 40 judged queries"):
         ranker.remove(["q1", "nobody"])
     with pytest.raises(DataError, match="cannot remove every judged query"):
-        ranker.remove(world.qid)
+        ranker.remove(queries.qid)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
 @settings(max_examples=25, deadline=None)
-def test_offline_1_takes_the_largest_overlap_in_pairs(seed: int, k: int) -> None:
-    """Eq. 1 by brute force: sets of pairs, intersected."""
+def test_offline_1_uses_the_model_that_shares_most_pairs(seed: int, k: int) -> None:
+    # Eq. 1 by brute force, with sets of pairs.
     train, test = linear_queries(15, seed=seed), linear_queries(5, seed=seed + 1)
     ranker = KnnRanker(k, mode="offline-1").fit(train)
     assert ranker.offline_ is not None
@@ -140,8 +136,8 @@ def test_offline_1_takes_the_largest_overlap_in_pairs(seed: int, k: int) -> None
         assert shared[chosen] == max(shared)
 
 
-def test_offline_2_takes_the_nearest() -> None:
-    train, test = worlds()
+def test_offline_2_uses_the_model_of_the_nearest_query() -> None:
+    train, test = train_and_test()
     ranker = KnnRanker(7, mode="offline-2").fit(train)
     nearest = ranker.index_.query(ranker.points(test), 1)[1][:, 0]
     assert ranker.offline_ is not None
@@ -149,9 +145,8 @@ def test_offline_2_takes_the_nearest() -> None:
         np.testing.assert_allclose(weights, ranker.preparer_.raw_weights(ranker.offline_.models[model].coef_))
 
 
-def test_local_model_is_the_model_of_the_neighbors() -> None:
-    """KNN Online by hand: find k neighbors, learn from them alone, rank."""
-    train, test = worlds()
+def test_local_model_is_learned_from_the_neighbors() -> None:
+    train, test = train_and_test()
     ranker = KnnRanker(9).fit(train)
     prepared = ranker.preparer_.apply(train)
     for query in test:
@@ -160,15 +155,15 @@ def test_local_model_is_the_model_of_the_neighbors() -> None:
         np.testing.assert_allclose(ranker.predict(query), expected, atol=1e-6)
 
 
-def test_a_kernel_lets_far_neighbors_count_less() -> None:
-    train, test = worlds()
+def test_kernel_changes_the_scores() -> None:
+    train, test = train_and_test()
     uniform = KnnRanker(30).fit(train)
     kernel = KnnRanker(30, neighbor_weights="gaussian").fit(train)
     assert np.abs(uniform.predict(test) - kernel.predict(test)).max() > 1e-3
 
 
-def test_query_vectors_by_id_or_by_row() -> None:
-    train, test = worlds()
+def test_query_vectors_are_given_by_id_or_by_row() -> None:
+    train, test = train_and_test()
     rng = np.random.default_rng(0)
     vectors = {qid: rng.standard_normal(4) for qid in np.concatenate([train.qid, test.qid]).tolist()}
     ranker = KnnRanker(7, describe="mean+text").fit(train, query_vectors=vectors)
@@ -181,8 +176,8 @@ def test_query_vectors_by_id_or_by_row() -> None:
         ranker.predict(test, query_vectors={})
 
 
-def test_every_k_in_one_pass_equals_each_k_alone() -> None:
-    train, test = worlds()
+def test_choosing_k_in_one_pass_equals_trying_each_k() -> None:
+    train, test = train_and_test()
     ranker = KnnRanker(5).fit(train)
     choice = choose_neighbors(ranker, test, [3, 10, 50, 999], prior_strengths=[None, 0.5])
     assert {k for k, _ in choice.quality} == {3, 10, 50}
@@ -194,14 +189,14 @@ def test_every_k_in_one_pass_equals_each_k_alone() -> None:
     assert choice.apply(ranker).score(test) == pytest.approx(max(choice.quality.values()), abs=1e-9)
 
 
-def test_choosing_needs_additive_statistics() -> None:
-    train, test = worlds()
+def test_choosing_k_without_rankrls_raises() -> None:
+    train, test = train_and_test()
     with pytest.raises(ParameterError, match="needs mode='online', learner='rankrls'"):
         choose_neighbors(KnnRanker(5, learner="ranksvm").fit(train), test, [3])
 
 
 def test_explanation_names_neighbors_and_weights() -> None:
-    train, test = worlds()
+    train, test = train_and_test()
     ranker = KnnRanker(7).fit(train)
     first, *_ = ranker.explain(test)
     assert first.qid == "q0"
@@ -216,8 +211,8 @@ def test_explanation_names_neighbors_and_weights() -> None:
     assert 0.0 <= first.unusual < 1.0
 
 
-def test_offline_models_are_saved(tmp_path: Path) -> None:
-    train, test = worlds()
+def test_offline_models_are_saved_and_loaded(tmp_path: Path) -> None:
+    train, test = train_and_test()
     for learner in ("rankrls", LambdaMART(n_trees=2)):
         ranker = KnnRanker(7, mode="offline-1", learner=learner).fit(train[:12])
         ranker.save(tmp_path / "model")
@@ -232,8 +227,8 @@ def test_change_ratio_is_zero_for_equal_sets_and_bounds_the_loss() -> None:
     assert loss_difference_bound(0.25, penalty=0.5, radius=2.0) == pytest.approx(2.0)
 
 
-def test_a_refused_addition_changes_nothing() -> None:
-    train, test = worlds()
+def test_add_that_raises_changes_nothing() -> None:
+    train, test = train_and_test()
     ranker = KnnRanker(5).fit(train)
     before = ranker.predict(test)
     new = test.replace(qid=np.array([f"new {qid}" for qid in test.qid]))
@@ -248,16 +243,16 @@ def test_a_refused_addition_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_far_from_everything_is_ranked_globally(mode: Mode) -> None:
-    train, test = worlds()
+def test_query_far_from_all_others_is_ranked_globally(mode: Mode) -> None:
+    train, test = train_and_test()
     far = test.replace(X=test.X + 1000.0)
     ranker = KnnRanker(radius=2.0, mode=mode).fit(train)
     np.testing.assert_allclose(ranker.predict(far), SingleRanker("rankrls").fit(train).predict(far), atol=1e-3)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_neighbors_without_a_pair_teach_nothing(mode: Mode) -> None:
-    train, test = worlds()
+def test_query_whose_neighbors_have_no_pairs_is_ranked_globally(mode: Mode) -> None:
+    train, test = train_and_test()
     flat = train.replace(y=np.where(train.query_of_row < 40, 1.0, train.grades).astype(np.float32))
     ranker = KnnRanker(1, mode=mode).fit(flat)
     weights = ranker.weights(test)
@@ -268,8 +263,8 @@ def test_neighbors_without_a_pair_teach_nothing(mode: Mode) -> None:
     assert choice.quality[1, None] == pytest.approx(KnnRanker(1).fit(flat).score(test), abs=1e-9)
 
 
-def test_mode_may_change_where_the_models_are_there() -> None:
-    train, test = worlds()
+def test_mode_can_change_after_fit_if_the_models_exist() -> None:
+    train, test = train_and_test()
     offline = KnnRanker(7, mode="offline-1").fit(train)
     online = KnnRanker(7).fit(train)
     np.testing.assert_allclose(offline.set_params(mode="online").predict(test), online.predict(test))
@@ -277,8 +272,8 @@ def test_mode_may_change_where_the_models_are_there() -> None:
         online.set_params(mode="offline-2").predict(test)
 
 
-def test_an_offline_explanation_names_the_teachers_of_the_model() -> None:
-    train, test = worlds()
+def test_offline_explanation_names_the_neighbors_of_the_model() -> None:
+    train, test = train_and_test()
     ranker = KnnRanker(7, mode="offline-2").fit(train)
     chosen = ranker.offline_choice(ranker.points(test))
     for explanation, model in zip(ranker.explain(test), chosen, strict=True):
@@ -286,23 +281,23 @@ def test_an_offline_explanation_names_the_teachers_of_the_model() -> None:
         assert np.all(np.diff(explanation.distances) >= 0)
 
 
-def test_choosing_refuses_what_it_cannot_answer() -> None:
-    train, test = worlds()
-    with pytest.raises(ParameterError, match="no radius"):
+def test_choosing_k_with_unsupported_input_raises() -> None:
+    train, test = train_and_test()
+    with pytest.raises(ParameterError, match="neighbor_weights='uniform' and radius=None"):
         choose_neighbors(KnnRanker(radius=1.0).fit(train), test, [3])
-    with pytest.raises(ParameterError, match="numbers from 1"):
+    with pytest.raises(ParameterError, match=r"n_neighbors must be a list of whole numbers from 1, got \[0, 5\]"):
         choose_neighbors(KnnRanker(3).fit(train), test, [0, 5])
     with pytest.raises(DataError, match="another order"):
         choose_neighbors(KnnRanker(3).fit(train), test.replace(feature_names=test.feature_names[::-1]), [3])
 
 
-def test_trees_cannot_be_pulled() -> None:
+def test_prior_with_trees_raises() -> None:
     with pytest.raises(ParameterError, match="this learner has none"):
         KnnRanker(3, learner="lambdamart", prior="global").fit(linear_queries())
 
 
-def test_all_cores_by_either_name() -> None:
-    train, test = worlds()
+def test_n_jobs_does_not_change_the_scores() -> None:
+    train, test = train_and_test()
     one, every = (KnnRanker(7, mode="offline-2", n_jobs=n).fit(train).predict(test) for n in (1, -1))
     np.testing.assert_array_equal(one, every)
     with pytest.raises(ParameterError, match="n_jobs must be at least 1"):
@@ -319,12 +314,12 @@ def test_all_cores_by_either_name() -> None:
         ({"prior": "global", "prior_strength": 0.0}, r"prior_strength must be positive, got 0\.0"),
     ],
 )
-def test_settings_that_make_no_sense(settings_: dict[str, object], message: str) -> None:
+def test_invalid_settings_raise(settings_: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         KnnRanker(**settings_).fit(linear_queries())
 
 
-def test_online_mode_has_no_models_in_advance() -> None:
+def test_offline_choice_in_online_mode_raises() -> None:
     ranker = KnnRanker(5).fit(linear_queries())
     with pytest.raises(ParameterError, match="there are no models in advance"):
         ranker.offline_choice(ranker.index_.points_)
@@ -332,9 +327,11 @@ def test_online_mode_has_no_models_in_advance() -> None:
 
 @pytest.mark.parametrize("first", ["exact", "faiss-ivf"])
 @pytest.mark.parametrize("then", ["exact", "faiss-ivf"])
-def test_what_auto_chose_comes_back(first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it would choose now: FAISS came since, or judgments that were added crossed the limit."""
-    train, test = worlds()
+def test_automatically_chosen_index_is_restored(
+    first: str, then: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # "auto" may choose differently now, because FAISS was installed or queries were added.
+    train, test = train_and_test()
     monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: first)
     ranker = KnnRanker(7).fit(train)
     ranker.save(tmp_path / "model")
@@ -345,10 +342,8 @@ def test_what_auto_chose_comes_back(first: str, then: str, tmp_path: Path, monke
         np.testing.assert_array_equal(other.predict(test), ranker.predict(test))
 
 
-def test_an_automatic_index_of_faiss_is_a_scan_where_faiss_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train, test = worlds()
+def test_automatic_faiss_index_is_exact_if_faiss_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train, test = train_and_test()
     monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: "faiss-ivf")
     KnnRanker(7).fit(train).save(tmp_path / "model")
     monkeypatch.undo()

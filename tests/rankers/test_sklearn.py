@@ -53,27 +53,27 @@ def metadata_routing() -> Iterator[None]:
 
 @pytest.mark.usefixtures("metadata_routing")
 def test_grid_search_does_not_split_queries() -> None:
-    world = linear_queries(30)
-    ids = world.qid[world.query_of_row]
+    queries = linear_queries(30)
+    ids = queries.qid[queries.query_of_row]
     ranker = SingleRanker(RankRLS()).set_fit_request(qid=True).set_score_request(qid=True)
     search = GridSearchCV(ranker, {"learner__penalty": [1e-2, 1e6]}, cv=GroupKFold(3))
-    search.fit(world.X, world.y, qid=ids, groups=ids)
+    search.fit(queries.X, queries.y, qid=ids, groups=ids)
     assert search.best_score_ == max(search.cv_results_["mean_test_score"])
     assert np.all(search.cv_results_["mean_test_score"] > 0.85)
-    assert len(search.predict(world.X[:10])) == 10
+    assert len(search.predict(queries.X[:10])) == 10
 
 
 @pytest.mark.usefixtures("metadata_routing")
 def test_cross_validation_scores_are_ndcg() -> None:
-    world = linear_queries(30)
-    ids = world.qid[world.query_of_row]
+    queries = linear_queries(30)
+    ids = queries.qid[queries.query_of_row]
     ranker = SingleRanker("rankrls").set_fit_request(qid=True).set_score_request(qid=True)
-    scores = cross_val_score(ranker, world.X, world.y, cv=GroupKFold(3), params={"qid": ids, "groups": ids})
+    scores = cross_val_score(ranker, queries.X, queries.y, cv=GroupKFold(3), params={"qid": ids, "groups": ids})
     assert scores.shape == (3,)
     assert np.all(scores > 0.9)
 
 
-def test_clone_is_not_fitted() -> None:
+def test_clone_is_unfitted() -> None:
     ranker = SingleRanker(RankRLS(penalty=0.5)).fit(linear_queries())
     copy = clone(ranker)
     assert copy.learner.penalty == 0.5
@@ -82,6 +82,6 @@ def test_clone_is_not_fitted() -> None:
 
 
 def test_fit_without_query_ids_warns() -> None:
-    world = linear_queries(1)
+    queries = linear_queries(1)
     with pytest.warns(UserWarning, match="candidates of one query"):
-        SingleRanker("rankrls").fit(world.X, world.y)
+        SingleRanker("rankrls").fit(queries.X, queries.y)

@@ -1,5 +1,3 @@
-"""Model folders: what is damaged, foreign or newer is refused, always."""
-
 from __future__ import annotations
 
 import json
@@ -24,8 +22,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_thousand_damaged_folders(model: Path, tmp_path: Path) -> None:
-    """Flipped bytes, cut files, missing files, wrong versions: each refused with a clear error, none loaded."""
+def test_damaged_folders_raise(model: Path, tmp_path: Path) -> None:
+    # A thousand times: a flipped bit, a truncated file, a missing file or a newer format.
     rng = np.random.default_rng(0)
     names = sorted(file.name for file in model.iterdir())
     for case in range(1000):
@@ -48,14 +46,14 @@ def test_a_thousand_damaged_folders(model: Path, tmp_path: Path) -> None:
         shutil.rmtree(broken)
 
 
-def test_newer_format_says_upgrade(model: Path, tmp_path: Path) -> None:
+def test_newer_format_raises(model: Path, tmp_path: Path) -> None:
     newer = shutil.copytree(model, tmp_path / "newer")
     _reseal(newer, format=2)
     with pytest.raises(NewerFormatError, match="format 2, this kinrank reads up to 1: upgrade"):
         kinrank.load(newer)
 
 
-def test_foreign_folders_are_refused(tmp_path: Path) -> None:
+def test_foreign_folders_raise(tmp_path: Path) -> None:
     with pytest.raises(ForeignFolderError, match=r"no manifest\.json"):
         kinrank.load(tmp_path)
     linear_queries().save(tmp_path / "queries")
@@ -63,7 +61,7 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
         kinrank.load(tmp_path / "queries")
 
 
-def test_unknown_ranker_is_refused(model: Path, tmp_path: Path) -> None:
+def test_unknown_ranker_raises(model: Path, tmp_path: Path) -> None:
     other = shutil.copytree(model, tmp_path / "other")
     meta = json.loads((other / folder.MANIFEST).read_bytes())["meta"]
     _reseal(other, meta=meta | {"ranker": "os.system"})
@@ -71,14 +69,14 @@ def test_unknown_ranker_is_refused(model: Path, tmp_path: Path) -> None:
         kinrank.load(other)
 
 
-def test_saving_over_something_else_is_refused(tmp_path: Path) -> None:
+def test_saving_over_a_foreign_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(ForeignFolderError, match=r"no manifest\.json"):
         SingleRanker("rankrls").fit(linear_queries()).save(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_saving_again_replaces(tmp_path: Path) -> None:
+def test_saving_again_replaces_the_model(tmp_path: Path) -> None:
     first, second = SingleRanker("rankrls"), SingleRanker(RankRLS(penalty=5.0))
     first.fit(linear_queries()).save(tmp_path / "model")
     second.fit(linear_queries()).save(tmp_path / "model")
@@ -88,7 +86,7 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
 
 
-def test_saving_over_a_link_replaces_what_it_points_to(tmp_path: Path) -> None:
+def test_saving_over_a_link_replaces_its_target(tmp_path: Path) -> None:
     ranker = SingleRanker("rankrls").fit(linear_queries())
     ranker.save(tmp_path / "v1")
     (tmp_path / "current").symlink_to(tmp_path / "v1")
@@ -102,7 +100,7 @@ def test_arrays_are_memory_mapped(model: Path) -> None:
     assert isinstance(ranker.get_state()["preparer.center"], np.memmap)
 
 
-def test_settings_that_cannot_be_saved_say_so(tmp_path: Path) -> None:
+def test_settings_that_cannot_be_saved_raise(tmp_path: Path) -> None:
     class Mine(RankRLS):
         pass
 
@@ -112,7 +110,7 @@ def test_settings_that_cannot_be_saved_say_so(tmp_path: Path) -> None:
 
 
 def _reseal(path: Path, **changes: object) -> None:
-    """Change a manifest and make its checksum right again, as only another kinrank would."""
+    """Change a manifest and update its checksum."""
     manifest = json.loads((path / folder.MANIFEST).read_bytes()) | changes
     manifest["sha256"] = folder._checksum(manifest)
     (path / folder.MANIFEST).write_bytes(folder._dump(manifest))

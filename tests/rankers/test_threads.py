@@ -1,5 +1,3 @@
-"""The bytes of a model of cells do not depend on how many threads BLAS has."""
-
 from __future__ import annotations
 
 import os
@@ -11,7 +9,7 @@ import pytest
 
 FITTING = """
 import sys
-from kinrank import CellRanker, KnnRanker
+from kinrank import CellRanker
 from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 queries = make_intents(3000, 0, n_docs=8, n_features=60, spread=1.0)
@@ -20,7 +18,7 @@ CellRanker(60, n_cells=12, describe=Describer("summaries", n_components=20)).fit
 
 
 @pytest.mark.slow
-def test_threads_of_blas_change_no_byte(tmp_path: Path) -> None:
+def test_blas_threads_do_not_change_the_model_bytes(tmp_path: Path) -> None:
     models = []
     for threads in ("1", "2"):
         counts = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
