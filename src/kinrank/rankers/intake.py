@@ -99,7 +99,7 @@ class QueryInput(BaseEstimator):
                     stacklevel=4,
                 )
             group = [len(rows)]
-        names = getattr(self, "feature_names_in_", None)
+        names = getattr(self, "feature_names_in_", None) if fitting else self.feature_names_
         return QuerySet.from_arrays(rows, grades, qid=qid, group=group, feature_names=names)
 
     def _check_query_set(self, queries: QuerySet, fitting: bool) -> None:
