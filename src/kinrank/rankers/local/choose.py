@@ -33,7 +33,7 @@ class NeighborChoice:
     n_neighbors
         The best k.
     prior_strength
-        The best strength of the pull to the global model; None for no prior.
+        The best strength of the shrinkage to the global model; None for no prior.
     quality
         The measure of every (k, strength) tried.
     single
