@@ -65,10 +65,13 @@ def test_compare_tests_every_pair_on_folds_and_prints_json(kinrank, judged: Quer
     ("args", "message"),
     [
         (("single()",), "'single()' must be fitted: add --train DATA or --folds N"),
-        (("single",), "'single' names a ranker, and something lies at that path: write './single' or 'single()'"),
+        (
+            ("single",),
+            "'single' is both a ranker and a path: write './single' for the path or 'single()' for the ranker",
+        ),
         (("single()", "--train", "test"), "20 of 20 test queries were seen in training"),
         (("single()", "--train", "train.parquet", "--folds", 2), "--train and --folds cannot be combined"),
-        (("svmrank", "--folds", 2), "'svmrank' is neither a model folder, a run file nor the name of a ranker"),
+        (("svmrank", "--folds", 2), "'svmrank' is not a model folder, a run file or a ranker"),
         (("single(penalty=1)", "--folds", 2), "cannot read ranker 'single(penalty=1)'"),
     ],
 )

@@ -89,9 +89,9 @@ def test_paths_are_shortened_to_their_last_part_if_unique(report: Run, workdir: 
     ("args", "message"),
     [
         (["test", "./single"], "a report needs at least two entrants"),
-        (["test", "./single", "nobody"], "'nobody' is neither a model folder"),
+        (["test", "./single", "nobody"], "'nobody' is not a model folder"),
         (["test", "./single", "./knn", "--measure", "XDCG"], "XDCG"),
-        (["test", "./single", "./knn", "--names", "title"], "no query column 'title'"),
+        (["test", "./single", "./knn", "--names", "title"], "no query column 'title' for the names of queries"),
         (["test", "./single", "knn(n_neighbors=5)x", "--train", "train.parquet"], "cannot read ranker"),
         (["nowhere", "./single", "./knn"], "nowhere: no such file or folder"),
         (

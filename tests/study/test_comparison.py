@@ -28,7 +28,7 @@ def entrants(camps: tuple[QuerySet, QuerySet], *names: str):
     return [evaluate_entrant(name, test, MEASURES, train=train) for name in names]
 
 
-def test_each_entrant_is_measured_and_timed(camps):
+def test_entrant_has_quality_and_cost(camps):
     knn = entrants(camps, "knn(n_neighbors=5)")[0]
     train, test = camps
     expected = KnnRanker(5).fit(train).predict(test)
@@ -41,7 +41,7 @@ def test_each_entrant_is_measured_and_timed(camps):
     assert (knn.origin, knn.settings["n_neighbors"], knn.ranker is not None) == ("ranker", 5, True)
 
 
-def test_differences_are_the_librarys_tests_and_corrected_together(camps):
+def test_differences_are_holm_corrected_together(camps):
     single, knn, wide = entrants(camps, "single", "knn(n_neighbors=5)", "knn(n_neighbors=39)")
     comparison = compare(camps[1], [single, knn, wide])
     assert len(comparison.differences) == 4
@@ -54,7 +54,7 @@ def test_differences_are_the_librarys_tests_and_corrected_together(camps):
     assert comparison.difference(knn.name, AP).paired.wins == 10
 
 
-def test_every_pair_on_request_and_the_baseline_comes_first(camps):
+def test_all_pairs_and_another_baseline(camps):
     three = entrants(camps, "single", "knn(n_neighbors=5)", "knn(n_neighbors=39)")
     comparison = compare(camps[1], three, baseline=three[1].name, pairs="all")
     assert comparison.baseline is three[1]
@@ -66,7 +66,7 @@ def test_every_pair_on_request_and_the_baseline_comes_first(camps):
     assert comparison.difference("single", AP).paired.mean_difference < 0
 
 
-def test_a_saved_model_and_its_run_are_the_ranker(camps, tmp_path: Path):
+def test_saved_model_and_its_run_give_the_same_values(camps, tmp_path: Path):
     train, test = camps
     ranker = SingleRanker("rankrls").fit(train)
     ranker.save(tmp_path / "model")
@@ -78,7 +78,7 @@ def test_a_saved_model_and_its_run_are_the_ranker(camps, tmp_path: Path):
     assert run.coverage.unjudged_top == 0
 
 
-def test_what_a_run_lacks_and_brings_is_counted(camps, tmp_path: Path):
+def test_coverage_counts_missing_and_unknown_documents(camps, tmp_path: Path):
     test = camps[1]
     run = run_from_scores(test, np.arange(test.n_rows, dtype=float))
     lines = [f"{q} Q0 {d} 1 {s} t" for q, d, s in zip(run.qid, run.doc_id, run.score, strict=True)][1:]
@@ -90,16 +90,16 @@ def test_what_a_run_lacks_and_brings_is_counted(camps, tmp_path: Path):
     assert coverage.unjudged_top == pytest.approx(5 / 200)
 
 
-def test_what_makes_no_sense_is_refused(camps, tmp_path: Path):
+def test_wrong_input_raises(camps, tmp_path: Path):
     train, test = camps
-    with pytest.raises(ParameterError, match="neither a model folder, a run file nor the name of a ranker"):
+    with pytest.raises(ParameterError, match="'svmrank' is not a model folder, a run file or a ranker"):
         origin_of("svmrank")
-    with pytest.raises(ParameterError, match="must be fitted: give the training queries"):
+    with pytest.raises(ParameterError, match="'single' must be fitted: pass train="):
         evaluate_entrant("single", test, MEASURES)
     single = fit_and_evaluate("single", SingleRanker("rankrls"), train, test, MEASURES)
-    with pytest.raises(ParameterError, match="of different names"):
+    with pytest.raises(ParameterError, match="at least one entrant, each with a different name"):
         compare(test, [single, single])
-    with pytest.raises(ParameterError, match="baseline 'knn' is no entrant"):
+    with pytest.raises(ParameterError, match="baseline 'knn' is not an entrant"):
         compare(test, [single], baseline="knn")
     with pytest.raises(ParameterError, match="was not compared with"):
         compare(test, [single]).difference("single", AP, "knn")

@@ -24,7 +24,7 @@ def queries() -> QuerySet:
 
 
 def planted(queries: QuerySet, **columns: object) -> QuerySet:
-    """The last twenty queries; the first of them is made like query 3 in some respect."""
+    """Return the last twenty queries, with new values in some columns of the first."""
     test = queries[20:]
     changed = {name: test.query_columns[name].copy() for name in test.query_columns}
     for name, value in columns.items():
@@ -40,12 +40,12 @@ def found(train: QuerySet, test: QuerySet, group: str | None = None) -> dict[str
     }
 
 
-def test_nothing_is_found_where_nothing_leaks(queries: QuerySet):
+def test_no_leaks(queries: QuerySet):
     assert found(queries[:20], queries[20:], "topic") == {"seen": set(), "near": set()}
     assert near_duplicate_warning([find_leaks(queries[:20], queries[20:])]) is None
 
 
-def test_the_same_id_text_group_and_rows_are_seen(queries: QuerySet):
+def test_same_id_text_group_or_rows_are_seen(queries: QuerySet):
     train = queries[:20]
     renamed = queries[20:].replace(qid=np.append([3], np.arange(100, 119)))
     assert found(train, renamed)["seen"] == {(0, 3, "id")}
@@ -58,7 +58,7 @@ def test_the_same_id_text_group_and_rows_are_seen(queries: QuerySet):
     assert found(train.replace(query_columns={}), copied)["seen"] == {(20, 3, "rows")}
 
 
-def test_the_same_words_a_close_vector_shared_rows_and_documents_are_near(queries: QuerySet):
+def test_same_words_close_vector_shared_rows_or_documents_are_near(queries: QuerySet):
     train = queries[:20]
     assert found(train, planted(queries, text="3 number query 3"))["near"] == {(0, 3, "words")}
     close = train.query_columns["vector"][3] * 2 + 0.01
@@ -73,7 +73,7 @@ def test_the_same_words_a_close_vector_shared_rows_and_documents_are_near(querie
     assert found(train, same)["near"] == {(0, 3, "relevant documents")}
 
 
-def test_the_vector_of_every_query_is_looked_at():
+def test_vectors_are_compared_in_batches():
     made = make_intents(12_000, 0, n_docs=2, n_features=5)
     vectors = np.random.default_rng(0).standard_normal((12_000, 32)).astype(np.float32)
     known = np.random.default_rng(1).permutation(6000)
@@ -83,7 +83,7 @@ def test_the_vector_of_every_query_is_looked_at():
     assert near == set(enumerate(known.tolist()))
 
 
-def test_rows_that_many_queries_share_prove_nothing(queries: QuerySet):
+def test_common_rows_are_ignored(queries: QuerySet):
     empty = make_intents(300, 0, n_docs=5, n_features=6)
     X = empty.X.copy()
     X[:] = np.tile(np.eye(6, dtype=np.float32)[:5], (300, 1))
@@ -91,10 +91,10 @@ def test_rows_that_many_queries_share_prove_nothing(queries: QuerySet):
     assert found(blank[:200], blank[200:]) == {"seen": set(), "near": set()}
 
 
-def test_a_copy_is_seen_also_where_most_of_its_rows_are_those_of_many_queries():
+def test_copy_with_mostly_common_rows_is_seen():
     made = make_intents(300, 0, n_docs=5, n_features=6)
     X = made.X.copy().reshape(300, 5, 6)
-    X[:, 1:] = np.eye(6, dtype=np.float32)[:4]  # every query has these four, and one row of its own
+    X[:, 1:] = np.eye(6, dtype=np.float32)[:4]  # four rows are in every query, one is unique
     queries = made.replace(X=X.reshape(-1, 6), doc_id=None)
     train, test = queries[:200], queries[200:]
     assert found(train, test) == {"seen": set(), "near": set()}
@@ -103,11 +103,11 @@ def test_a_copy_is_seen_also_where_most_of_its_rows_are_those_of_many_queries():
     assert found(train, copied)["seen"] == {(100, 3, "rows")}
 
 
-def test_the_message_says_how_many_how_and_which(queries: QuerySet):
+def test_messages_have_counts_and_an_example(queries: QuerySet):
     train, test = queries[:20], planted(queries, text="query number 3", topic=0)
     report = find_leaks(train, test, group="topic")
     with pytest.raises(
-        LeakError, match=r"1 of 20 .*in training: 1, the same text: 1\); for example query 20 is query 3"
+        LeakError, match=r"1 of 20 .*same group: 1, same text: 1\); for example, test query 20 is training query 3"
     ):
         report.raise_if_seen(train, test)
     near = find_leaks(train, planted(queries, text="3 number query"))
@@ -120,7 +120,7 @@ def test_the_message_says_how_many_how_and_which(queries: QuerySet):
     st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=6),
     st.lists(st.sets(st.integers(0, 12)), min_size=1, max_size=6),
 )
-def test_most_alike_is_the_largest_jaccard(one: list[set[int]], other: list[set[int]]):
+def test_most_similar_has_the_largest_jaccard(one: list[set[int]], other: list[set[int]]):
     def items(sets: list[set[int]]) -> Items:
         pairs = [(query, item) for query, some in enumerate(sets) for item in some for _ in range(2)]
         query, item = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -136,7 +136,7 @@ def test_most_alike_is_the_largest_jaccard(one: list[set[int]], other: list[set[
 
 
 @pytest.mark.data("text/msrd")
-def test_a_planted_duplicate_and_a_planted_movie_leak_in_msrd_are_caught(data_dir: Path):
+def test_planted_leaks_in_msrd_are_found(data_dir: Path):
     parts = msrd()
     train, test = parts["train"], parts["test"]
     assert find_leaks(train, test, group="movie").seen == ()
@@ -149,9 +149,9 @@ def test_a_planted_duplicate_and_a_planted_movie_leak_in_msrd_are_caught(data_di
     family = np.flatnonzero(test.query_columns["movie"] == movies[counts.argmax()])
     leaking = QuerySet.concat([train, test[family[:1]]])
     rest = test[np.arange(len(test)) != family[0]]
-    with pytest.raises(LeakError, match=f"{len(family) - 1} of 3,120 .*of a group that is in training"):
+    with pytest.raises(LeakError, match=f"{len(family) - 1} of 3,120 .*same group"):
         find_leaks(leaking, rest, group="movie").raise_if_seen(leaking, rest)
-    # Without the group column the relevant documents give it away, as a warning.
+    # Without the group column, the relevant documents show it as a near-duplicate.
     near = {leak.test for leak in find_leaks(leaking, rest).near if leak.how == "relevant documents"}
     before = {leak.test for leak in find_leaks(train, rest).near if leak.how == "relevant documents"}
     assert (near - before) & set((family[1:] - 1).tolist())

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import catboost  # noqa: F401 - the suite without extras leaves this file out
+import catboost  # noqa: F401 - skips this file if it is not installed
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -11,7 +11,7 @@ from kinrank.datasets import make_intents
 from kinrank.errors import DataError, MissingExtraError, ParameterError
 from kinrank.measure import NDCG
 from kinrank.study import peers
-from kinrank.study.entrants import make
+from kinrank.study.entrants import make_ranker
 from kinrank.study.experiment import run_experiment
 from kinrank.study.peers import PEERS
 
@@ -26,7 +26,7 @@ def ndcg(scores: np.ndarray, queries: QuerySet) -> float:
 
 
 @pytest.mark.parametrize("name", list(PEERS))
-def test_a_peer_learns_stops_and_is_the_same_again(name: str, queries: QuerySet):
+def test_peer_learns_stops_early_and_is_deterministic(name: str, queries: QuerySet):
     train, test = queries[:160], queries[160:]
     peer = PEERS[name](400, learning_rate=0.1, patience=10).fit(train)
     assert 1 <= peer.n_trees_ < 400
@@ -36,7 +36,7 @@ def test_a_peer_learns_stops_and_is_the_same_again(name: str, queries: QuerySet)
 
 
 @pytest.mark.parametrize("name", list(PEERS))
-def test_without_refit_it_is_the_model_that_validation_stopped(name: str, queries: QuerySet):
+def test_without_refit_the_stopped_model_is_kept(name: str, queries: QuerySet):
     train, validation = split_queries(queries, (0.85, 0.15), seed=3)
     settings = {"n_trees": 60, "patience": 5, "seed": 3}
     cut = PEERS[name](**settings, refit=False).fit(queries)
@@ -49,7 +49,7 @@ def test_without_refit_it_is_the_model_that_validation_stopped(name: str, querie
 
 
 @pytest.mark.parametrize("name", list(PEERS))
-def test_no_validation_grows_all_trees_and_own_words_win(name: str, queries: QuerySet):
+def test_params_override_and_no_validation_grows_all_trees(name: str, queries: QuerySet):
     own = {"lightgbm": {"learning_rate": 0.3}, "xgboost": {"eta": 0.3}, "catboost": {"learning_rate": 0.3}}[name]
     fast = PEERS[name](5, learning_rate=0.01, validation=0, params=own).fit(queries)
     same = PEERS[name](5, learning_rate=0.3, validation=0).fit(queries)
@@ -57,7 +57,7 @@ def test_no_validation_grows_all_trees_and_own_words_win(name: str, queries: Que
     assert np.array_equal(fast.predict(queries), same.predict(queries))
 
 
-def test_the_validation_part_is_cut_by_group(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
+def test_validation_part_respects_groups(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
     pairs = np.arange(len(queries)) // 2
     grouped = queries.replace(query_columns={"pair": pairs})
     seen = []
@@ -67,19 +67,19 @@ def test_the_validation_part_is_cut_by_group(queries: QuerySet, monkeypatch: pyt
     assert not set(part.query_columns["pair"]) & set(held_out.query_columns["pair"])
 
 
-def test_peers_enter_a_contest_with_the_group_of_its_folds(queries: QuerySet):
+def test_experiment_sets_the_group_column(queries: QuerySet):
     grouped = queries.replace(query_columns={"pair": np.arange(len(queries)) // 2})
     found = run_experiment(["single", "lightgbm(n_trees=5)"], grouped, folds=2, group="pair").comparison
     assert [entrant.origin for entrant in found.entrants] == ["ranker", "peer"]
     assert found["lightgbm(n_trees=5)"].settings["group_column"] == "pair"
-    assert make("kin", group="pair").get_params()["group_column"] == "pair"
+    assert make_ranker("kin", group="pair").get_params()["group_column"] == "pair"
 
 
-def test_what_makes_no_sense_is_refused(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
+def test_wrong_input_raises(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ParameterError, match="validation must be a share"):
         PEERS["xgboost"](validation=1.0).fit(queries)
-    with pytest.raises(DataError, match=r"xgboost needs whole grades from 0 to 31, got 0\.5"):
+    with pytest.raises(DataError, match=r"xgboost needs integer grades from 0 to 31, got 0\.5"):
         PEERS["xgboost"]().fit(queries.replace(y=np.full(queries.n_rows, 0.5, np.float32)))
-    monkeypatch.setattr(peers.XGBoostPeer, "library", "xgboost_that_nobody_has")
+    monkeypatch.setattr(peers.XGBoostPeer, "library", "xgboost_missing")
     with pytest.raises(MissingExtraError, match="pip install"):
         PEERS["xgboost"]().fit(queries)

@@ -22,7 +22,7 @@ from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import settings_of
 from kinrank.scale import Processes, use_executor
 from kinrank.study import sampler
-from kinrank.study.space import available_families, first_candidates, follow_ups
+from kinrank.study.space import available_families, follow_up_proposals, listed_proposals
 from kinrank.study.sweep import sweep_neighbors
 from kinrank.study.trials import fingerprint
 from kinrank.study.tuning import Plan, nested, per_query_values, tune
@@ -37,7 +37,7 @@ def intents() -> QuerySet:
     return make_intents(160, 0, n_docs=12, n_features=6, spread=1.0)
 
 
-def test_the_sweep_is_cross_validation_of_every_setting(intents: QuerySet):
+def test_sweep_equals_cross_validation_of_every_setting(intents: QuerySet):
     folds = list(fold_queries(intents, 3))
     choice = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5, 20), strengths=(None, 0.1))
     for (k, strength), quality in choice.quality.items():
@@ -47,18 +47,18 @@ def test_the_sweep_is_cross_validation_of_every_setting(intents: QuerySet):
     single = [per_query_values(SingleRanker("rankrls").fit(train), test, MEASURE) for train, test in folds]
     assert choice.single == pytest.approx(np.concatenate(single).mean(), abs=1e-6)
     few = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5,), strengths=(None,), enough=40)
-    thinned = folds[0][1][np.linspace(0, len(folds[0][1]) - 1, 40).astype(int)]
-    assert few.quality[5, None] == pytest.approx(KnnRanker(5).fit(folds[0][0]).score(thinned), abs=1e-6)
+    subsample = folds[0][1][np.linspace(0, len(folds[0][1]) - 1, 40).astype(int)]
+    assert few.quality[5, None] == pytest.approx(KnnRanker(5).fit(folds[0][0]).score(subsample), abs=1e-6)
 
 
-def test_a_k_that_one_fold_does_not_allow_is_not_tried(intents: QuerySet):
+def test_k_must_be_possible_in_every_fold(intents: QuerySet):
     folds = [(intents[:40], intents[100:110]), (intents[:100], intents[110:])]
     choice = sweep_neighbors(KnnRanker(), folds, MEASURE, counts=(5, 20, 50), strengths=(None,))
     assert {k for k, _ in choice.quality} == {5, 20}
     assert choice.n_queries == 60
 
 
-def test_queries_without_a_value_do_not_weigh(intents: QuerySet):
+def test_folds_without_values_are_ignored(intents: QuerySet):
     measure = NDCG(no_relevant="skip") @ 10
     train, test = intents[:80], intents[80:120]
     nothing_relevant = intents[120:].replace(y=np.zeros(intents[120:].n_rows))
@@ -67,17 +67,17 @@ def test_queries_without_a_value_do_not_weigh(intents: QuerySet):
         KnnRanker(), [(train, test), (train, nothing_relevant)], measure, counts=(5,), strengths=(None,)
     )
     assert both == alone
-    with pytest.raises(DataError, match="no fold to choose by"):
+    with pytest.raises(DataError, match="no fold has queries with a value of"):
         sweep_neighbors(KnnRanker(), [(train, nothing_relevant)], measure)
 
 
-def test_ties_may_go_by_document_id(intents: QuerySet):
+def test_sweep_breaks_ties_by_document_id(intents: QuerySet):
     named = intents.replace(doc_id=np.arange(intents.n_rows))
     choice = choose_neighbors(KnnRanker().fit(named[:80]), named[80:], [5], measure=NDCG(ties="doc_id") @ 10)
     assert choice.quality[5, None] == pytest.approx(KnnRanker(5).fit(named[:80]).score(named[80:]), abs=1e-6)
 
 
-def test_the_winner_is_the_best_trial_and_can_be_trained_again(intents: QuerySet, tmp_path: Path):
+def test_settings_file_has_the_best_trial(intents: QuerySet, tmp_path: Path):
     tuned = tune(intents, tmp_path / "study", Plan(LINEAR, n_trials=9, folds=3, reference="reference"))
     assert len(tuned.trials) == 9
     assert tuned.best.quality == max(trial.quality for trial in tuned.trials)
@@ -89,25 +89,25 @@ def test_the_winner_is_the_best_trial_and_can_be_trained_again(intents: QuerySet
     assert np.concatenate(values).mean() == pytest.approx(tuned.best.quality, abs=1e-6)
 
 
-def test_a_stopped_study_goes_on_where_it_was(intents: QuerySet, tmp_path: Path):
-    told: list[str] = []
+def test_interrupted_study_is_resumed(intents: QuerySet, tmp_path: Path):
+    keys: list[str] = []
     plan = {"families": LINEAR, "folds": 3}
-    first = tune(intents, tmp_path / "a", Plan(**plan, n_trials=3), on_trial=lambda trial: told.append(trial.key))
+    first = tune(intents, tmp_path / "a", Plan(**plan, n_trials=3), on_trial=lambda trial: keys.append(trial.key))
     log = tmp_path / "a" / "trials.jsonl"
     log.write_text(log.read_text() + '{"key": "half a li')  # killed while writing
-    both = tune(intents, tmp_path / "a", Plan(**plan, n_trials=6), on_trial=lambda trial: told.append(trial.key))
+    both = tune(intents, tmp_path / "a", Plan(**plan, n_trials=6), on_trial=lambda trial: keys.append(trial.key))
     assert both.trials[:3] == first.trials
-    assert told == [trial.key for trial in both.trials]
-    assert len(set(told)) == 6
+    assert keys == [trial.key for trial in both.trials]
+    assert len(set(keys)) == 6
     at_once = tune(intents, tmp_path / "b", Plan(**plan, n_trials=6))
     assert [(trial.key, trial.quality) for trial in at_once.trials] == [
         (trial.key, trial.quality) for trial in both.trials
     ]
-    assert [json.loads(line)["key"] for line in log.read_text().splitlines()] == told
+    assert [json.loads(line)["key"] for line in log.read_text().splitlines()] == keys
 
 
-class Noting(Processes):
-    """Two processes, and how many pieces of work they were given."""
+class CountingProcesses(Processes):
+    """Two processes that record the number of items of each call."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -119,10 +119,10 @@ class Noting(Processes):
 
 
 @pytest.mark.slow
-def test_processes_tune_as_this_one_does(intents: QuerySet, tmp_path: Path):
+def test_tuning_in_processes_gives_the_same_trials(intents: QuerySet, tmp_path: Path):
     plan = Plan(["single"], n_trials=1, folds=2)
     here = tune(intents, tmp_path / "here", plan)
-    with use_executor(Noting()) as processes:
+    with use_executor(CountingProcesses()) as processes:
         there = tune(intents, tmp_path / "there", plan)
     assert processes.given == [2]
     assert [(trial.key, trial.quality) for trial in there.trials] == [
@@ -130,22 +130,22 @@ def test_processes_tune_as_this_one_does(intents: QuerySet, tmp_path: Path):
     ]
 
 
-def test_validation_queries_choose_in_place_of_folds(intents: QuerySet, tmp_path: Path):
+def test_tuning_on_validation_queries(intents: QuerySet, tmp_path: Path):
     tuned = tune(intents[:120], tmp_path, Plan(["single"], n_trials=1), validation=intents[120:])
     expected = SingleRanker(RankRLS()).fit(intents[:120]).score(intents[120:])
     assert tuned.best.quality == pytest.approx(expected)
 
 
-def test_the_budget_ends_it(intents: QuerySet, tmp_path: Path):
+def test_tuning_stops_at_the_budget(intents: QuerySet, tmp_path: Path):
     short = tune(intents, tmp_path / "a", Plan(LINEAR, seconds=1e-9, folds=2))
     assert (len(short.trials), short.stopped) == (1, "reached the limit of 1e-09 seconds")
     done = tune(intents, tmp_path / "b", Plan(["single"], folds=2))
     assert (len(done.trials), done.stopped) == (3, "no settings left to try")
-    with pytest.raises(ParameterError, match="a budget is one trial and some time at least"):
+    with pytest.raises(ParameterError, match="n_trials must be at least 1 and seconds positive, got 0 and None"):
         tune(intents, tmp_path / "c", Plan(n_trials=0))
 
 
-def test_without_optuna_the_list_is_all(intents: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_optuna_only_the_list_is_tried(intents: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def missing(*_: object) -> object:
         raise MissingExtraError("this needs optuna")
 
@@ -155,7 +155,7 @@ def test_without_optuna_the_list_is_all(intents: QuerySet, tmp_path: Path, monke
     assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}
 
 
-def test_trials_of_other_data_or_protocols_do_not_mix(intents: QuerySet, tmp_path: Path):
+def test_folder_of_another_study_raises(intents: QuerySet, tmp_path: Path):
     study = tmp_path / "study"
     tune(intents, study, Plan(["single"], n_trials=1, folds=2))
     with pytest.raises(JobError, match=r"another tuning study \(different data\)"):
@@ -171,7 +171,7 @@ def test_trials_of_other_data_or_protocols_do_not_mix(intents: QuerySet, tmp_pat
     assert fingerprint(intents) != fingerprint(intents.replace(y=intents.grades[::-1].copy()))
 
 
-def test_a_study_killed_between_two_files_is_whole_again(intents: QuerySet, tmp_path: Path):
+def test_study_recovers_from_a_missing_settings_file(intents: QuerySet, tmp_path: Path):
     plan = Plan(["single"], n_trials=2, folds=2)
     best = tune(intents, tmp_path / "study", plan).best
     (tmp_path / "study" / "settings.json").unlink()
@@ -182,12 +182,12 @@ def test_a_study_killed_between_two_files_is_whole_again(intents: QuerySet, tmp_
     assert len(tune(intents, tmp_path / "new", plan).trials) == 2
 
 
-def test_validation_queries_that_were_seen_are_refused(intents: QuerySet, tmp_path: Path):
+def test_seen_validation_queries_raise(intents: QuerySet, tmp_path: Path):
     with pytest.raises(LeakError, match="10 of 20 test queries were seen in training"):
         tune(intents[:100], tmp_path, Plan(["single"]), validation=intents[90:110])
 
 
-def test_query_columns_are_data_of_a_study(intents: QuerySet, tmp_path: Path):
+def test_study_depends_on_query_columns(intents: QuerySet, tmp_path: Path):
     def described(vectors: np.ndarray, name: str = "vector") -> QuerySet:
         return intents.replace(query_columns={name: vectors})
 
@@ -199,7 +199,7 @@ def test_query_columns_are_data_of_a_study(intents: QuerySet, tmp_path: Path):
     assert len(tune(described(vectors), tmp_path, Plan(["single"], n_trials=1, folds=2)).trials) == 1
 
 
-def test_nested_measures_tuning_on_queries_it_never_saw(tmp_path: Path):
+def test_nested_tuning(tmp_path: Path):
     camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
     found = nested(camps, tmp_path, Plan(LINEAR, n_trials=4, folds=3))
     assert found.means[0] == 1.0
@@ -209,19 +209,19 @@ def test_nested_measures_tuning_on_queries_it_never_saw(tmp_path: Path):
     assert not np.isnan(found.tuned).any()
 
 
-def test_the_list_knows_what_the_queries_allow(intents: QuerySet):
-    plain = [repr(each.ranker) for each in first_candidates(intents, ["knn"], **SHARED)]
+def test_listed_proposals_depend_on_the_queries(intents: QuerySet):
+    plain = [repr(each.ranker) for each in listed_proposals(intents, ["knn"], **SHARED)]
     assert not any("text" in each for each in plain)
     vectors = intents.replace(query_columns={"vector": np.eye(160, 4, dtype=np.float32)})
-    assert any("text" in repr(each.ranker) for each in first_candidates(vectors, ["knn"], **SHARED))
+    assert any("text" in repr(each.ranker) for each in listed_proposals(vectors, ["knn"], **SHARED))
     assert {"single", "knn"} <= set(available_families())
     with pytest.raises(ParameterError, match="unknown family 'svm'"):
-        list(first_candidates(intents, ["svm"], **SHARED))
-    keys = [each.key for each in [*first_candidates(intents, LINEAR, **SHARED), *follow_ups(KnnRanker())]]
+        list(listed_proposals(intents, ["svm"], **SHARED))
+    keys = [each.key for each in [*listed_proposals(intents, LINEAR, **SHARED), *follow_up_proposals(KnnRanker())]]
     assert len(set(keys)) == len(keys)
 
 
-def test_settings_files_hold_parts_and_refuse_what_is_none(tmp_path: Path):
+def test_settings_files_hold_nested_parameters_and_wrong_files_raise(tmp_path: Path):
     ranker = KnnRanker(30, describe=Describer({"mean": 2.0}, n_components=3), learner=RankRLS(penalty=0.1))
     assert repr(from_settings(json.loads(json.dumps(settings_of(ranker))))) == repr(ranker)
     file = tmp_path / "settings.json"
@@ -231,7 +231,7 @@ def test_settings_files_hold_parts_and_refuse_what_is_none(tmp_path: Path):
             read_settings(file)
 
 
-def test_kin_is_a_family_and_keeps_groups_together(tmp_path: Path):
+def test_kin_family_gets_the_group_column(tmp_path: Path):
     camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
     grouped = camps.replace(query_columns={"topic": np.arange(60) // 2})
     tuned = tune(grouped, tmp_path, Plan(["kin"], n_trials=1, folds=2, group="topic"))

@@ -1,1 +1,1 @@
-"""Studies: would per-query ranking pay, which ranker is really better, which settings serve best."""
+"""Studies of a judged collection: headroom, comparison of rankers, tuning, reports."""

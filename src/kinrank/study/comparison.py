@@ -1,4 +1,4 @@
-"""Rankings of one judged test set side by side: what each reaches, what it costs, which differences are real."""
+"""Compare rankings of one judged test set: quality, cost, and significance of the differences."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ Pairs = Literal["baseline", "all"]
 
 
 class Fittable(Protocol):
-    """What learns from judged queries and scores others: our rankers, and other libraries behind `study.peers`."""
+    """A ranker that can be fitted: one of kinrank, or of another library (see `kinrank.study.peers`)."""
 
     def fit(self, queries: QuerySet, /) -> Self:
-        """Learn."""
+        """Fit on judged queries."""
 
     def predict(self, queries: QuerySet, /) -> Float64:
-        """Score every row."""
+        """Return a score for every row."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings."""
+        """Return the parameters."""
 
     def learned_from(self, queries: QuerySet, /) -> NDArray[np.bool_] | None:
-        """Return which of these queries it has learned from; None if it does not know."""
+        """Return which of these queries were used in training; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How far a run covers the judged documents.
+    """How well a run covers the judged documents.
 
     Attributes
     ----------
     absent_documents : int
-        Documents of the data that the run lacks; they are ranked last.
+        Documents in the data that are missing from the run; they are ranked last.
     absent_queries : int
-        Queries of the data of which the run has no document.
+        Queries in the data without any document in the run.
     unknown_documents : int
-        Documents of the run that the data lacks; they are left out.
+        Documents in the run that are not in the data; they are ignored.
     unjudged_top : float
-        The share of the run's first ten documents of each query that the data lacks, over queries of both.
+        Share of the run's top 10 documents that are not in the data, over queries that are in both.
     """
 
     absent_documents: int
@@ -60,26 +60,26 @@ class Coverage:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Entrant:
-    """One ranking of the test queries: where it comes from, what it reaches, what it cost.
+    """One ranking of the test queries, with its origin, quality and cost.
 
     Attributes
     ----------
     name : str
-        As asked for: ``"knn(n_neighbors=400)"``, a path.
+        Name, such as ``"knn(n_neighbors=400)"`` or a path.
     origin : {"ranker", "peer", "model", "run", "oracle"}
-        One of our rankers, another library, a saved model, a TREC run; or what no ranker can reach.
+        A ranker of kinrank, a ranker of another library, a saved model, a TREC run, or an upper bound.
     scores : float64 array of shape (rows,)
-        One per row of the test queries.
+        Score of each row of the test queries.
     evaluation : Evaluation
-        The measures, with a value per query.
+        Values of the measures.
     settings : mapping
-        The parameters it was fitted with; empty for a run.
+        Parameters of the ranker; empty for a run.
     fit_seconds, rank_seconds : float or None
-        To learn from all training queries, to score all test queries; None where that happened elsewhere.
+        Time to fit on the training queries and to score the test queries; None if unknown.
     ranker : Fittable or None
-        The fitted ranker; None for a run, and where each fold had its own.
+        The fitted ranker; None for a run, and if there is one ranker per fold.
     coverage : Coverage or None
-        For a run: what it lacks.
+        Coverage of a run.
     """
 
     name: str
@@ -93,11 +93,11 @@ class Entrant:
     coverage: Coverage | None = None
 
     def per_query(self, measure: Measure) -> Float64:
-        """The value of each query."""
+        """Return the value of each query."""
         return self.evaluation.per_query[measure]
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
-        """Which of these queries, by id, it has learned from; None where nobody knows, as of a run."""
+        """Return which of these queries, by id, were used in training; None if unknown, as for a run."""
         return None if self.ranker is None else self.ranker.learned_from(queries)
 
     def __repr__(self) -> str:
@@ -106,20 +106,20 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Difference:
-    """How one entrant differs from another by one measure.
+    """Difference between two entrants in one measure.
 
     Attributes
     ----------
     name, against : str
-        The two entrants; positive where the first is better.
+        The two entrants; the difference is positive if the first is better.
     measure : Measure
-        What was measured.
+        The measure.
     paired : PairedComparison
-        Mean difference, its interval, paired t, wins, ties and losses.
+        Mean difference, interval, paired t-test, wins, ties and losses.
     p_permutation : float
-        The p-value of a sign-flip permutation test of the same differences.
+        P-value of a sign-flip permutation test.
     p_holm, p_permutation_holm : float
-        Both p-values corrected for all tests of the comparison.
+        Both p-values, Holm-corrected for all tests of the comparison.
     """
 
     name: str
@@ -133,18 +133,18 @@ class Difference:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Entrants on one judged test set, and the differences between them.
+    """Entrants on one judged test set, and their differences.
 
     Attributes
     ----------
     queries : QuerySet
         The judged test queries.
     measures : tuple of Measure
-        What was measured, conventions included.
+        The measures.
     entrants : tuple of Entrant
-        The baseline first.
+        The entrants, the baseline first.
     differences : tuple of Difference
-        Each entrant against the baseline, or each pair, by every measure.
+        Each entrant compared with the baseline, or each pair, in every measure.
     """
 
     queries: QuerySet
@@ -154,22 +154,22 @@ class Comparison:
 
     @property
     def baseline(self) -> Entrant:
-        """What the others are held against."""
+        """The entrant that the others are compared with."""
         return self.entrants[0]
 
     def __getitem__(self, name: str) -> Entrant:
         for entrant in self.entrants:
             if entrant.name == name:
                 return entrant
-        raise ParameterError(f"no entrant {name!r}: there are {', '.join(repr(each.name) for each in self.entrants)}")
+        raise ParameterError(f"no entrant {name!r}; entrants: {', '.join(repr(each.name) for each in self.entrants)}")
 
     def difference(self, name: str, measure: Measure, against: str | None = None) -> Difference:
-        """One of the differences; against the baseline where nothing else is said."""
+        """Return the difference between two entrants, by default from the baseline."""
         other = self.baseline.name if against is None else against
         for each in self.differences:
             if (each.name, each.against, each.measure) == (name, other, measure):
                 return each
-        raise ParameterError(f"{name!r} was not compared with {other!r} by {measure!r}: compare with pairs='all'")
+        raise ParameterError(f"{name!r} was not compared with {other!r} in {measure!r}: pass pairs='all' to compare()")
 
     def __repr__(self) -> str:
         names = ", ".join(entrant.name for entrant in self.entrants)
@@ -186,22 +186,22 @@ def compare(
     n_resamples: int = 9999,
     seed: int = 0,
 ) -> Comparison:
-    """Compare rankings of the same judged queries, corrected by Holm for the number of tests.
+    """Compare rankings of the same judged queries, with Holm-corrected tests.
 
     Parameters
     ----------
     queries
         The judged test queries.
     entrants
-        What `kinrank.study.entrants.evaluate_entrant` makes, all with the same measures.
+        Results of `kinrank.study.entrants.evaluate_entrant`, all with the same measures.
     baseline
-        The name of the entrant that the others are held against; the first where not given.
+        Name of the entrant that the others are compared with; by default the first.
     pairs
-        "baseline" tests every other entrant against the baseline, "all" every pair.
+        "baseline" compares every entrant with the baseline, "all" every pair.
     confidence
-        Level of the intervals.
+        Confidence level of the intervals.
     n_resamples, seed
-        Of the permutation tests.
+        Number of resamples and seed of the permutation tests.
 
     Examples
     --------
@@ -221,22 +221,22 @@ def compare(
     check_choice("pairs", pairs, ("baseline", "all"))
     names = [entrant.name for entrant in entrants]
     if not names or len(set(names)) < len(names):
-        raise ParameterError(f"entrants must be one or more of different names, got {names}")
+        raise ParameterError(f"pass at least one entrant, each with a different name, got {names}")
     if baseline is not None and baseline not in names:
-        raise ParameterError(f"baseline {baseline!r} is no entrant: choose one of {', '.join(map(repr, names))}")
+        raise ParameterError(f"baseline {baseline!r} is not an entrant: choose one of {', '.join(map(repr, names))}")
     ordered = sorted(entrants, key=lambda entrant: entrant.name != (baseline or names[0]))
     measures = tuple(ordered[0].evaluation.per_query)
-    meetings = [(measure, b, a) for measure in measures for a, b in combinations(ordered, 2)]
+    compared = [(measure, b, a) for measure in measures for a, b in combinations(ordered, 2)]
     if pairs == "baseline":
-        meetings = [meeting for meeting in meetings if meeting[2] is ordered[0]]
+        compared = [each for each in compared if each[2] is ordered[0]]
     tested, permuted = [], []
-    for measure, a, b in meetings:
+    for measure, a, b in compared:
         values = a.per_query(measure), b.per_query(measure)
         tested.append(compare_paired(*values, confidence=confidence))
         permuted.append(compare_paired(*values, "permutation", n_resamples=n_resamples, seed=seed).p)
     corrected = holm([paired.p for paired in tested]).tolist(), holm(permuted).tolist()
     differences = tuple(
         Difference(a.name, b.name, measure, *figures)
-        for (measure, a, b), *figures in zip(meetings, tested, permuted, *corrected, strict=True)
+        for (measure, a, b), *figures in zip(compared, tested, permuted, *corrected, strict=True)
     )
     return Comparison(queries, measures, tuple(ordered), differences)

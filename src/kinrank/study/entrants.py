@@ -1,4 +1,4 @@
-"""How an entrant comes to be: from a ranker's name, another library's, a saved model or a TREC run."""
+"""Evaluate entrants: rankers by name, other libraries, saved models, TREC runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOP = 10
 
 
 def origin_of(text: str) -> Origin:
-    """What a text names: what lies at a path where there is something, else a ranker or another library.
+    """Return what a text names: a model or run if it is a path, else a ranker or another library.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def origin_of(text: str) -> Origin:
     path = Path(text)
     if path.exists() and (text in RANKERS or text in PEERS):
         raise ParameterError(
-            f"{text!r} names a ranker, and something lies at that path: write './{text}' or '{text}()'"
+            f"{text!r} is both a ranker and a path: write './{text}' for the path or '{text}()' for the ranker"
         )
     if path.is_dir() and (path / MANIFEST).is_file():
         return "model"
@@ -50,8 +50,8 @@ def origin_of(text: str) -> Origin:
         return "peer"
     known = ", ".join([*RANKERS, *PEERS])
     raise ParameterError(
-        f"{text!r} is neither a model folder, a run file nor the name of a ranker: there is nothing at this path, and "
-        f"the names are {known}, with settings as in 'knn(n_neighbors=400)'"
+        f"{text!r} is not a model folder, a run file or a ranker: no such path, and the rankers are {known}, with "
+        "parameters as in 'knn(n_neighbors=400)'"
     )
 
 
@@ -60,19 +60,19 @@ def needs_fitting(text: str) -> bool:
     return origin_of(text) in ("ranker", "peer")
 
 
-def make(text: str, *, group: str | None = None) -> Fittable:
-    """A ranker or another library's, not yet fitted, from its name and settings.
+def make_ranker(text: str, *, group: str | None = None) -> Fittable:
+    """Create an unfitted ranker from its name and parameters.
 
     Parameters
     ----------
     text
         ``"knn(n_neighbors=400)"``, ``"lightgbm"``.
     group
-        The query column that a ranker with folds or a validation part of its own keeps together, where it names none.
+        Value for `group_column`, if the ranker has this parameter and it is not set.
 
     Examples
     --------
-    >>> make("knn(n_neighbors=50)")
+    >>> make_ranker("knn(n_neighbors=50)")
     KnnRanker(n_neighbors=50)
     """
     registry = PEERS if origin_of(text) == "peer" else RANKERS
@@ -91,20 +91,20 @@ def evaluate_entrant(
     train: QuerySet | None = None,
     group: str | None = None,
 ) -> Entrant:
-    """The entrant that a text names, measured on judged queries.
+    """Evaluate the entrant that a text names on judged queries.
 
     Parameters
     ----------
     text
         ``"knn(n_neighbors=400)"``, ``"lightgbm"``, a model folder, a TREC run file.
     queries
-        The judged test queries.
+        Judged test queries.
     measures
-        What to measure.
+        Measures to evaluate.
     train
-        What rankers learn from; models and runs need none.
+        Judged queries to fit rankers on; not needed for models and runs.
     group
-        See `make`.
+        See `make_ranker`.
     """
     origin = origin_of(text)
     if origin == "run":
@@ -113,14 +113,14 @@ def evaluate_entrant(
         ranker: Fittable = load(text)
         return replace(evaluate_ranker(text, ranker, queries, measures), origin=origin)
     if train is None:
-        raise ParameterError(f"{text!r} must be fitted: give the training queries")
-    return replace(fit_and_evaluate(text, make(text, group=group), train, queries, measures), origin=origin)
+        raise ParameterError(f"{text!r} must be fitted: pass train=")
+    return replace(fit_and_evaluate(text, make_ranker(text, group=group), train, queries, measures), origin=origin)
 
 
 def fit_and_evaluate(
     name: str, ranker: Fittable, train: QuerySet, queries: QuerySet, measures: Sequence[Measure]
 ) -> Entrant:
-    """Fit a ranker, rank the test queries with it, and measure both cost and quality."""
+    """Fit a ranker, rank the test queries, and measure quality and cost."""
     start = time.perf_counter()
     ranker.fit(train)
     seconds = time.perf_counter() - start
@@ -128,7 +128,7 @@ def fit_and_evaluate(
 
 
 def evaluate_ranker(name: str, ranker: Fittable, queries: QuerySet, measures: Sequence[Measure]) -> Entrant:
-    """Rank the test queries with a fitted ranker."""
+    """Rank the test queries with a fitted ranker, and measure quality and cost."""
     start = time.perf_counter()
     scores = ranker.predict(queries)
     seconds = time.perf_counter() - start
@@ -145,9 +145,9 @@ def evaluate_run(path: str, queries: QuerySet, measures: Sequence[Measure]) -> E
     if absent.all():
         raise DataError(
             f"{path}: no document of this run is in the data; check that query ids (such as "
-            f"{run.qid[0].item()!r} and {queries.qid[0].item()!r}) and document ids are alike"
+            f"{run.qid[0].item()!r} and {queries.qid[0].item()!r}) and document ids match"
         )
-    # Measures want numbers: the next one below the lowest score ranks the absent last.
+    # Measures need numbers: the next number below the lowest score ranks missing documents last.
     scores[absent] = np.nextafter(np.nanmin(scores), -np.inf)
     found = np.bincount(queries.query_of_row, weights=~absent, minlength=len(queries))
     coverage = Coverage(
@@ -160,7 +160,7 @@ def evaluate_run(path: str, queries: QuerySet, measures: Sequence[Measure]) -> E
 
 
 def unjudged_share(queries: QuerySet, run: Run, top: int = TOP) -> float:
-    """The share of the first documents of a run that are not judged, over the queries of both.
+    """Return the share of a run's top documents that are not judged, over queries that are in both.
 
     Examples
     --------
@@ -170,22 +170,22 @@ def unjudged_share(queries: QuerySet, run: Run, top: int = TOP) -> float:
     0.5
     """
     if queries.doc_id is None:
-        raise DataError("these queries have no document ids: pass doc_id=, one per row")
+        raise DataError("the queries have no document ids: pass doc_id=, one per row")
     run_qid = run.qid.astype(np.str_)
-    judged = set(zip(_words(queries.qid)[queries.query_of_row], _words(queries.doc_id), strict=True))
+    judged = set(zip(_as_text(queries.qid)[queries.query_of_row], _as_text(queries.doc_id), strict=True))
     order = np.lexsort((-run.score, run_qid))
     sorted_qid = run_qid[order]
     _, starts, sizes = np.unique(sorted_qid, return_index=True, return_counts=True)
     place = np.arange(len(order)) - np.repeat(starts, sizes)
-    first = order[(place < top) & np.isin(sorted_qid, _words(queries.qid))]
-    keys = zip(run_qid[first], _words(run.doc_id)[first], strict=True)
+    first = order[(place < top) & np.isin(sorted_qid, _as_text(queries.qid))]
+    keys = zip(run_qid[first], _as_text(run.doc_id)[first], strict=True)
     return float(np.mean([key not in judged for key in keys])) if len(first) else float("nan")
 
 
-def _words(ids: NDArray[Any]) -> NDArray[np.str_]:
-    """Ids as text, so that query 301 of a file is query "301" of a table."""
-    words: NDArray[np.str_] = ids.astype(np.str_)
-    return words
+def _as_text(ids: NDArray[Any]) -> NDArray[np.str_]:
+    """Return ids as text, so that 301 and "301" are the same query."""
+    texts: NDArray[np.str_] = ids.astype(np.str_)
+    return texts
 
 
 def pool_folds(
@@ -195,20 +195,20 @@ def pool_folds(
     rows: Sequence[NDArray[np.int64]],
     measures: Sequence[Measure],
 ) -> Entrant:
-    """The entrants of several folds as one: every query scored by the model that had not seen it.
+    """Combine the entrants of several folds into one: each query is scored by the model not fitted on it.
 
     Parameters
     ----------
     name
-        Of the whole.
+        Name of the combined entrant.
     parts
         One entrant per fold.
     queries
-        The queries of all folds.
+        Queries of all folds.
     rows
-        Where in `queries` the rows of each fold lie.
+        Positions in `queries` of the rows of each fold.
     measures
-        What to measure.
+        Measures to evaluate.
     """
     scores: Float64 = np.full(queries.n_rows, np.nan)
     for part, some in zip(parts, rows, strict=True):

@@ -1,4 +1,4 @@
-"""Any rankers, models and runs on one judged test set, or on folds of one set, behind the leak guard."""
+"""Fit, rank, measure and compare entrants on a test set or on folds, after checking for leaks."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ from dataclasses import dataclass
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import LeakError, ParameterError
 from kinrank.measure import NDCG, Measure
-from kinrank.study.comparison import Comparison, Entrant, Origin, Pairs, compare
-from kinrank.study.entrants import evaluate_entrant, origin_of, pool_folds
+from kinrank.study.comparison import Comparison, Entrant, Pairs, compare
+from kinrank.study.entrants import evaluate_entrant, needs_fitting, pool_folds
 from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds
 from kinrank.study.leaks import LeakReport
-
-FITTED_HERE: tuple[Origin, ...] = ("ranker", "peer")
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A comparison, and what the leak guard found before it.
+    """A comparison, and the leaks that were found.
 
     Attributes
     ----------
     comparison : Comparison
-        What was compared.
+        The comparison.
     leaks : tuple of LeakReport
-        One per fold; none without training queries.
+        One report per fold; empty without training queries.
     unchecked : tuple of str
-        Models that do not know which queries they were learned from.
+        Names of models whose training queries are unknown.
     """
 
     comparison: Comparison
@@ -49,28 +47,28 @@ def run_experiment(
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Experiment:
-    """Fit what must be fitted, rank, measure and compare.
+    """Fit, rank, measure and compare entrants.
 
     Parameters
     ----------
     names
-        Rankers with settings, other libraries, model folders, run files; see `kinrank.study.entrants.evaluate_entrant`.
+        Rankers, other libraries, model folders and run files; see `kinrank.study.entrants.evaluate_entrant`.
     queries
-        The judged queries to test on.
+        Judged test queries.
     train
-        What rankers learn from.
+        Judged queries to fit rankers on.
     folds
-        Instead of `train`: cut `queries` into so many folds; every query is ranked by models that did not see it.
+        Number of cross-validation folds of `queries`, instead of `train`.
     group
-        The query column that folds, and validation parts that other libraries need, keep together.
+        Query column whose values are never split across folds or validation parts.
     measures, baseline, pairs
         As in `kinrank.study.comparison.compare`.
     leaks
-        What becomes of test queries that were seen in training: an error, left out, or kept.
+        What to do with test queries seen in training: raise, drop them, or keep them.
     seed
-        Of the folds.
+        Seed for the fold split.
     advance
-        Told 1 after every entrant of every fold.
+        Called with 1 after every entrant of every fold.
 
     Examples
     --------
@@ -80,24 +78,24 @@ def run_experiment(
     [0.41, 1.0]
     """
     unchecked: set[str] = set()
-    origins = {name: origin_of(name) for name in names}  # a name that is none is refused before any work
-    cut = _cut(origins, queries, train, folds, group, leaks, seed)
-    tested = PooledQueries.of(cut, queries)
+    fitted = {name: needs_fitting(name) for name in names}  # unknown names raise before any work
+    splits = _split(fitted, queries, train, folds, group, leaks, seed)
+    tested = PooledQueries.of(splits, queries)
     entrants = []
-    for name, origin in origins.items():
-        # What was made elsewhere is the same in every fold: it is asked once, about all queries.
-        asked = [(fold.test, fold.train) for fold in cut] if origin in FITTED_HERE else [(tested.queries, None)]
+    for name, per_fold in fitted.items():
+        # Models and runs are the same in every fold: evaluate them once, on all queries.
+        test_and_train = [(fold.test, fold.train) for fold in splits] if per_fold else [(tested.queries, None)]
         parts = []
-        for test, known in asked:
+        for test, known in test_and_train:
             parts.append(_evaluate(name, test, measures, known, group, leaks, unchecked))
-            advance(max(1, len(cut)) // len(asked))
+            advance(max(1, len(splits)) // len(test_and_train))
         entrants.append(parts[0] if len(parts) == 1 else pool_folds(name, parts, tested.queries, tested.rows, measures))
     comparison = compare(tested.queries, entrants, baseline=baseline, pairs=pairs)
-    return Experiment(comparison, tuple(fold.leaks for fold in cut), tuple(sorted(unchecked)))
+    return Experiment(comparison, tuple(fold.leaks for fold in splits), tuple(sorted(unchecked)))
 
 
-def _cut(
-    origins: Mapping[str, Origin],
+def _split(
+    fitted: Mapping[str, bool],
     queries: QuerySet,
     train: QuerySet | None,
     folds: int | None,
@@ -105,15 +103,15 @@ def _cut(
     leaks: OnLeak,
     seed: int,
 ) -> list[Fold]:
-    """What to learn from and to test on; nothing where nothing is learned."""
+    """Return the folds; none if nothing is fitted."""
     if train is not None and folds is not None:
-        raise ParameterError("training queries and folds both given: pass one of them")
+        raise ParameterError("pass train= or folds=, not both")
     if train is not None:
         return list(checked_folds(train, queries, group=group, leaks=leaks, seed=seed))
     if folds is not None:
         return list(checked_folds(queries, folds=folds, group=group, leaks=leaks, seed=seed))
-    for name, origin in origins.items():
-        if origin in FITTED_HERE:
+    for name, per_fold in fitted.items():
+        if per_fold:
             raise ParameterError(f"{name!r} must be fitted: pass train= or folds=")
     return []
 
@@ -135,6 +133,6 @@ def _evaluate(
         elif known.any():
             raise LeakError(
                 f"{name}: {known.sum():,} of {len(queries):,} test queries are in this model's training data, "
-                f"for example {queries.qid[known][0].item()!r}: test on others"
+                f"for example {queries.qid[known][0].item()!r}: test on other queries"
             )
     return entrant

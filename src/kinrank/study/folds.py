@@ -1,4 +1,4 @@
-"""What is learned from and what is tested on: a test set of its own, or folds, behind the leak guard."""
+"""Splits into training and test queries, checked for leaks."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ OnLeak = Literal["refuse", "drop", "warn"]
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Queries to learn from, queries to test on, and what the guard says of them.
+    """Training and test queries, and the leaks between them.
 
     Attributes
     ----------
     train, test : QuerySet
-        Nothing of `test` was seen in `train`, unless the guard was told to warn only.
+        No query of `test` was seen in `train`, unless leaks are kept.
     positions : int64 array
-        Where the test queries lie in the set they were taken from.
+        Positions of the test queries in the original set.
     near : bool array
-        Which of them have something very like them in `train`.
+        Which test queries have a near-duplicate in `train`.
     leaks : LeakReport
-        What the guard found before any were dropped.
+        The leaks before any query was dropped.
     """
 
     train: QuerySet
@@ -50,18 +50,18 @@ def checked_folds(
     leaks: OnLeak = "refuse",
     seed: int = 0,
 ) -> Iterator[Fold]:
-    """One fold where there is a test set, else as many as asked for, each query tested once.
+    """Yield one fold for a given test set, or cross-validation folds.
 
     Parameters
     ----------
     queries
-        Judged queries to learn from, or to cut into folds.
+        Judged queries to train on, or to split into folds.
     test
-        Judged queries to test on.
+        Judged test queries.
     folds, group, seed
         As in `kinrank.data.split.fold_queries`.
     leaks
-        What becomes of test queries that were seen in training: an error, left out, or kept.
+        What to do with test queries seen in training: raise, drop them, or keep them.
 
     Examples
     --------
@@ -72,26 +72,26 @@ def checked_folds(
     """
     check_choice("leaks", leaks, ("refuse", "drop", "warn"))
     if test is not None:
-        cut = [(queries, test, np.arange(len(test)))]
+        splits = [(queries, test, np.arange(len(test)))]
     else:
         parts = fold_queries(queries, folds, group=group, seed=seed)
-        cut = [(train, asked, np.flatnonzero(np.isin(queries.qid, asked.qid))) for train, asked in parts]
-    for train, asked, positions in cut:
-        report = find_leaks(train, asked, group=group)
+        splits = [(train, tested, np.flatnonzero(np.isin(queries.qid, tested.qid))) for train, tested in parts]
+    for train, tested, positions in splits:
+        report = find_leaks(train, tested, group=group)
         if leaks == "refuse":
-            report.raise_if_seen(train, asked)
-        kept = np.arange(len(asked))
+            report.raise_if_seen(train, tested)
+        kept = np.arange(len(tested))
         if leaks == "drop":
             kept = np.delete(kept, report.seen_queries)
         if not len(kept):
-            raise DataError("all test queries were seen in training: there is nothing left to test on")
+            raise DataError("all test queries were seen in training: no query is left to test on")
         near = np.isin(kept, report.near_queries)
-        yield Fold(train, asked if len(kept) == len(asked) else asked[kept], positions[kept], near, report)
+        yield Fold(train, tested if len(kept) == len(tested) else tested[kept], positions[kept], near, report)
 
 
 @dataclass(frozen=True, eq=False)
 class PooledQueries:
-    """The test queries of all folds in the order of the set they were taken from, and where each fold's rows lie."""
+    """The test queries of all folds in their original order, and the rows of each fold."""
 
     queries: QuerySet
     rows: list[NDArray[np.int64]]
@@ -99,7 +99,7 @@ class PooledQueries:
 
     @classmethod
     def of(cls, folds: list[Fold], source: QuerySet) -> PooledQueries:
-        """Gather folds of `source`; all of it where there are none."""
+        """Pool the folds of `source`; without folds, all of it."""
         if not folds:
             return cls(source, [], np.zeros(len(source), dtype=np.bool_))
         positions = np.concatenate([fold.positions for fold in folds])

@@ -1,4 +1,4 @@
-"""Would per-query ranking pay on these data? One model, a model per query and the oracle, side by side."""
+"""Estimate whether a model per query ranks better than one model for all queries."""
 
 from __future__ import annotations
 
@@ -30,31 +30,32 @@ from kinrank.study.sweep import sweep_neighbors
 
 SINGLE, KNN, ORACLE = "Single", "KNN", "oracle"
 _INNER_FOLDS = 5
-_CHOOSERS = 2000  # training queries are enough to choose k and the prior by
+_MAX_CHOOSING = 2000  # training queries that are used to choose k and the prior
 
 
 @dataclass(frozen=True, eq=False)
 class Headroom:
-    """What a model per query gains over one model for all, and what lies beyond.
+    """Gain of a model per query over one model for all queries, and upper bounds.
 
     Attributes
     ----------
     comparison : Comparison
-        Single (the baseline) and KNN on the test queries.
+        KNN compared with Single, the baseline, on the test queries.
     oracle : Entrant
-        Each query by the best weights its own judgments give: unreachable.
+        Each query ranked by the best weights fitted to its own judgments: an unreachable upper bound.
     known : PairedComparison
-        Weights from half of a query's judgments against Single, on the other half; see `kinrank.study.own_judgments`.
+        Weights from half of a query's judgments compared with Single, on the other half; see
+        `kinrank.study.own_judgments`.
     choices : tuple of NeighborChoice
-        The k and prior that validation inside the training queries chose, one per fold.
+        k and prior, chosen on the training queries, one per fold.
     leaks : tuple of LeakReport
-        What the guard found, one per fold.
+        Leaks, one report per fold.
     clean : PairedComparison or None
-        The gain on the queries without near-duplicates in training; None where there are none such, or all are.
+        The gain on queries without near-duplicates in training; None if no query, or every query, has one.
     unjudged : float or None
-        The share of KNN's first ten candidates that are not judged; None where only judged candidates are known.
+        Share of KNN's top 10 candidates that are not judged; None if only judged candidates are known.
     advice : Advice
-        What to do.
+        Verdict and advice.
     """
 
     comparison: Comparison
@@ -68,24 +69,24 @@ class Headroom:
 
     @property
     def measure(self) -> Measure:
-        """What was measured."""
+        """The measure."""
         return self.comparison.measures[0]
 
     @property
     def gain(self) -> Difference:
-        """KNN against Single."""
+        """KNN compared with Single."""
         return self.comparison.differences[0]
 
     @property
     def means(self) -> dict[str, float]:
-        """The measure of Single, KNN and the oracle."""
+        """Mean of the measure for Single, KNN and the oracle."""
         entrants = (*self.comparison.entrants, self.oracle)
         return {entrant.name: entrant.evaluation[self.measure] for entrant in entrants}
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What was found on one fold."""
+    """Results of one fold."""
 
     single: Entrant
     knn: Entrant
@@ -109,36 +110,35 @@ def headroom(
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Headroom:
-    """Measure what a model per query gains over one model for all.
+    """Measure the gain of a model per query over one model for all queries.
 
-    Both are linear and learned by RankRLS, so that the only difference is one model or many. k and the pull to the
-    global model are chosen on folds of the training queries; the test queries choose nothing.
+    Both are linear and learned by RankRLS, so that they differ only in the number of models. k and the prior strength
+    are chosen on folds of the training queries, never on test queries.
 
     Parameters
     ----------
     queries
         Judged queries.
     test
-        Judged queries to test on. Without them `queries` are cut into folds, and every query is tested once.
+        Judged test queries; by default `queries` are split into folds and each query is tested once.
     ranker
-        How queries are described and features prepared; `KnnRanker()` by default. Its k and prior are chosen.
+        Description of queries and preparation of features; by default `KnnRanker()`. Its k and prior are ignored.
     folds
-        How many folds there are.
+        Number of folds.
     group
-        The query column that folds, those inside the training queries as well, keep together.
+        Query column whose values are never split across folds.
     measure
-        What to measure.
+        The measure.
     leaks
-        What becomes of test queries that were seen in training: an error, left out, or kept.
+        What to do with test queries seen in training: raise, drop them, or keep them.
     candidates
-        All candidates of the test queries, judged or not, with document ids: tells how many of the first ten would be
-        unjudged.
+        All candidates of the test queries, judged or not, with document ids, to count unjudged top candidates.
     min_gain
-        The smallest gain worth having, for the advice.
+        Smallest gain that is worth having.
     seed
-        Of the folds and halves.
+        Seed for folds and halves.
     advance
-        Told 1 after every fold.
+        Called with 1 after every fold.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def headroom(
         parts.append(_Study(template, measure, group, seed).part(fold, candidates))
         cut.append(fold)
         advance(1)
-    return _gather(PooledQueries.of(cut, queries if test is None else test), cut, parts, min_gain)
+    return _pool(PooledQueries.of(cut, queries if test is None else test), cut, parts, min_gain)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class _Study:
     seed: int
 
     def part(self, fold: Fold, candidates: QuerySet | None) -> _Part:
-        """Fit Single and KNN, and look beyond them."""
+        """Evaluate Single, KNN and the upper bounds on one fold."""
         train, test = fold.train, fold.test
         start = time.perf_counter()
         knn, choice = self._local(train)
@@ -175,35 +175,35 @@ class _Study:
         single = SingleRanker(knn.learner, scale=own["scale"], missing=own["missing"])
         reached = fit_and_evaluate(SINGLE, single, train, test, [self.measure])
         model = GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
-        known, asked = knn.preparer_.apply(train), knn.preparer_.apply(test)
-        best = oracle_scores(model, asked, self.measure)
+        prepared_train, prepared_test = knn.preparer_.apply(train), knn.preparer_.apply(test)
+        best = oracle_scores(model, prepared_test, self.measure)
         return _Part(
             single=reached,
             knn=replace(evaluate_ranker(KNN, knn, test, [self.measure]), fit_seconds=seconds),
             oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [self.measure])),
-            known=half_known(model, known, asked, self.measure, self.seed),
+            known=half_known(model, prepared_train, prepared_test, self.measure, self.seed),
             choice=choice,
             unjudged=None if candidates is None else _unjudged(knn, test, candidates),
         )
 
     def _local(self, train: QuerySet) -> tuple[KnnRanker, NeighborChoice]:
-        """The ranker of all training queries, k and prior chosen on folds of them."""
-        choice = sweep_neighbors(self.template, self._inner_folds(train), self.measure, enough=_CHOOSERS)
+        """Fit the ranker, with k and prior chosen on folds of the training queries."""
+        choice = sweep_neighbors(self.template, self._inner_folds(train), self.measure, enough=_MAX_CHOOSING)
         return choice.apply(clone(self.template)).fit(train), choice
 
     def _inner_folds(self, train: QuerySet) -> Iterator[tuple[QuerySet, QuerySet]]:
-        """Five, or as many as the groups allow."""
+        """Split into five folds, or as many as the groups allow."""
         for n_folds in range(_INNER_FOLDS, 1, -1):
             with suppress(DataError):
                 return fold_queries(train, n_folds, group=self.group, seed=self.seed)
         raise DataError(
-            f"k is chosen on folds of the training queries by {self.group or 'query'}, and {len(train)} queries in "
-            f"{len(np.unique(groups_of(train, self.group)))} groups cannot be cut in two: group by something finer, or "
-            "test on fewer"
+            f"cannot choose k on folds of the training queries by {self.group or 'query'}: {len(train)} queries in "
+            f"{len(np.unique(groups_of(train, self.group)))} groups cannot be split in two; use a finer group or "
+            "fewer test queries"
         )
 
 
-def _gather(tested: PooledQueries, folds: Sequence[Fold], parts: Sequence[_Part], min_gain: float) -> Headroom:
+def _pool(tested: PooledQueries, folds: Sequence[Fold], parts: Sequence[_Part], min_gain: float) -> Headroom:
     measure = next(iter(parts[0].single.evaluation.per_query))
     entrants = {
         name: each[0] if len(each) == 1 else pool_folds(name, each, tested.queries, tested.rows, [measure])
@@ -238,7 +238,7 @@ def _clean(entrants: dict[str, Entrant], measure: Measure, near: NDArray[np.bool
 
 
 def _unjudged(ranker: KnnRanker, test: QuerySet, candidates: QuerySet) -> float:
-    asked = candidates[np.isin(candidates.qid, test.qid)]
-    if not len(asked):
-        raise DataError("candidates has none of the test queries: check that query ids are alike")
-    return unjudged_share(test, run_from_scores(asked, ranker.predict(asked)))
+    offered = candidates[np.isin(candidates.qid, test.qid)]
+    if not len(offered):
+        raise DataError("candidates contains none of the test queries: check that query ids match")
+    return unjudged_share(test, run_from_scores(offered, ranker.predict(offered)))

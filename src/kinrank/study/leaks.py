@@ -1,4 +1,4 @@
-"""The guard against leaks: test queries that were seen in training, or something very like them."""
+"""Find leaks: test queries that were seen in training, and near-duplicates."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from kinrank.study.overlap import Items, item_set_digests, most_similar, relevan
 How = Literal["id", "group", "text", "rows", "words", "vector", "some rows", "relevant documents"]
 
 TEXTS = ("text", "query")
-"""Query columns that are read as the text of the query, the first that is there."""
+"""Query columns with the text of a query; the first that exists is used."""
 NEAR_COSINE = 0.95
 NEAR_SHARE = 0.5
-_AT_ONCE = 4096  # vectors of either side: their cosines are 64 MB
-_SAID = {
-    "id": "the same id",
-    "group": "of a group that is in training",
-    "text": "the same text",
-    "rows": "the same feature rows",
-    "words": "the same words",
-    "vector": f"a vector of cosine {NEAR_COSINE} or more",
-    "some rows": "half of the feature rows or more",
-    "relevant documents": "half of the relevant documents or more",
+_BATCH = 4096  # vectors per side; their cosines take 64 MB
+_LABELS = {
+    "id": "same id",
+    "group": "same group",
+    "text": "same text",
+    "rows": "same feature rows",
+    "words": "same words",
+    "vector": f"vector with cosine of at least {NEAR_COSINE}",
+    "some rows": "at least half of the feature rows",
+    "relevant documents": "at least half of the relevant documents",
 }
 
 
 @dataclass(frozen=True)
 class Leak:
-    """A test query and the training query that gives it away, positions in their sets, and how they are alike."""
+    """Positions of a test query and of a similar training query, and what they have in common."""
 
     test: int
     train: int
@@ -48,16 +48,16 @@ class Leak:
 
 @dataclass(frozen=True, eq=False)
 class LeakReport:
-    """What the guard found.
+    """Leaks between training and test queries.
 
     Attributes
     ----------
     n_test : int
-        Test queries looked at.
+        Number of test queries.
     seen : tuple of Leak
-        Test queries that were seen in training: the same id, group, text, or rows.
+        Test queries with the same id, group, text or rows as a training query.
     near : tuple of Leak
-        Test queries that have something very like them in training, those of `seen` aside.
+        Other test queries with a near-duplicate in training.
     """
 
     n_test: int
@@ -66,28 +66,28 @@ class LeakReport:
 
     @property
     def seen_queries(self) -> NDArray[np.int64]:
-        """Positions of the test queries that were seen."""
+        """Positions of the test queries that were seen in training."""
         return np.unique(np.array([leak.test for leak in self.seen], dtype=np.int64))
 
     @property
     def near_queries(self) -> NDArray[np.int64]:
-        """Positions of the test queries that have something very like them in training."""
+        """Positions of the test queries with a near-duplicate in training."""
         return np.unique(np.array([leak.test for leak in self.near], dtype=np.int64))
 
     def raise_if_seen(self, train: QuerySet, test: QuerySet) -> None:
-        """Raise where test queries were seen in training."""
+        """Raise `LeakError` if test queries were seen in training."""
         if self.seen:
             first = self.seen[0]
             raise LeakError(
                 f"{len(self.seen_queries):,} of {self.n_test:,} test queries were seen in training "
-                f"({_counts(self.seen)}); for example query {test.qid[first.test].item()!r} is query "
-                f"{train.qid[first.train].item()!r} of training. What is measured on them says nothing about new "
-                "queries: split by a group that keeps them together, or leave them out"
+                f"({_counts(self.seen)}); for example, test query {test.qid[first.test].item()!r} is training query "
+                f"{train.qid[first.train].item()!r}. Results on them do not carry over to new queries: split by a "
+                "group that keeps them together, or drop them"
             )
 
 
 def near_duplicate_warning(reports: Sequence[LeakReport]) -> str | None:
-    """A sentence about the near-duplicates of one test set or of several folds; None where there are none."""
+    """Return a warning about near-duplicates in one or several folds; None if there are none."""
     near = [leak for report in reports for leak in report.near]
     if not near:
         return None
@@ -99,14 +99,14 @@ def near_duplicate_warning(reports: Sequence[LeakReport]) -> str | None:
 
 
 def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> LeakReport:
-    """Look for test queries that were seen in training, and for near-duplicates.
+    """Find test queries that were seen in training, and near-duplicates.
 
     Parameters
     ----------
     train, test
         Judged queries with the same features.
     group
-        The query column that must not be on both sides.
+        Query column whose values must not be in both sets.
 
     Examples
     --------
@@ -114,18 +114,18 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
     >>> camps = make_two_camps(n_queries=20, seed=0)
     >>> find_leaks(camps[:10], camps[10:]).seen
     ()
-    >>> planted = QuerySet.concat([camps[10:], camps[3:4].replace(qid=np.array([99]))])
-    >>> find_leaks(camps[:10], planted).seen
+    >>> with_copy = QuerySet.concat([camps[10:], camps[3:4].replace(qid=np.array([99]))])
+    >>> find_leaks(camps[:10], with_copy).seen
     (Leak(test=10, train=3, how='rows'),)
     """
     seen = [*_same("id", train.qid, test.qid)]
     if group is not None:
         seen += _same("group", groups_of(train, group), groups_of(test, group))
     near: list[Leak] = []
-    known, asked = _texts(train), _texts(test)
-    if known is not None and asked is not None:
-        seen += _same("text", known, asked)
-        near += _same("words", _words(known), _words(asked))
+    train_texts, test_texts = _texts(train), _texts(test)
+    if train_texts is not None and test_texts is not None:
+        seen += _same("text", train_texts, test_texts)
+        near += _same("words", _words(train_texts), _words(test_texts))
     rows = rows_as_items(train), rows_as_items(test)
     seen += _same("rows", *(item_set_digests(each, rows[0]) for each in rows))
     near += _overlapping("some rows", *rows, NEAR_SHARE, at_least=2)
@@ -134,18 +134,20 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
         near += _overlapping("relevant documents", relevant[0], relevant[1], NEAR_SHARE, at_least=1)
     if all(VECTORS in queries.query_columns for queries in (train, test)):
         near += _close(train.query_columns[VECTORS], test.query_columns[VECTORS])
-    caught = {leak.test for leak in seen}
-    return LeakReport(len(test), tuple(seen), tuple(leak for leak in near if leak.test not in caught))
+    seen_tests = {leak.test for leak in seen}
+    return LeakReport(len(test), tuple(seen), tuple(leak for leak in near if leak.test not in seen_tests))
 
 
 def _same(how: How, train: Iterable[Any], test: Iterable[Any]) -> list[Leak]:
-    """Queries that have the same value on both sides; ids are compared as text, an empty value is none."""
-    place = {str(value): position for position, value in enumerate(train) if str(value)}
-    return [Leak(position, place[str(value)], how) for position, value in enumerate(test) if str(value) in place]
+    """Return the queries with the same value in both sets, compared as text; empty values are ignored."""
+    positions = {str(value): position for position, value in enumerate(train) if str(value)}
+    return [
+        Leak(position, positions[str(value)], how) for position, value in enumerate(test) if str(value) in positions
+    ]
 
 
 def _texts(queries: QuerySet) -> list[str] | None:
-    """The texts of the queries without case, punctuation and extra blanks."""
+    """Return the texts of the queries without case, punctuation and extra spaces."""
     column = next((queries.query_columns[name] for name in TEXTS if name in queries.query_columns), None)
     if column is None or column.dtype.kind != "U":
         return None
@@ -163,15 +165,15 @@ def _overlapping(how: How, train: Items, test: Items, share: float, *, at_least:
 
 
 def _close(train: NDArray[Any], test: NDArray[Any]) -> list[Leak]:
-    """Queries whose vectors point the same way."""
+    """Return the queries with a high cosine between their vectors."""
     leaks = []
-    for start in range(0, len(test), _AT_ONCE):
-        asked = _unit(test[start : start + _AT_ONCE])
-        highest, nearest = np.full(len(asked), -np.inf, dtype=np.float32), np.zeros(len(asked), dtype=np.int64)
-        for first in range(0, len(train), _AT_ONCE):
-            cosine = asked @ _unit(train[first : first + _AT_ONCE]).T
+    for start in range(0, len(test), _BATCH):
+        batch = _unit(test[start : start + _BATCH])
+        highest, nearest = np.full(len(batch), -np.inf, dtype=np.float32), np.zeros(len(batch), dtype=np.int64)
+        for first in range(0, len(train), _BATCH):
+            cosine = batch @ _unit(train[first : first + _BATCH]).T
             best = cosine.argmax(axis=1)
-            reached = cosine[np.arange(len(asked)), best]
+            reached = cosine[np.arange(len(batch)), best]
             nearest = np.where(reached > highest, first + best, nearest)
             highest = np.maximum(highest, reached)
         close = np.flatnonzero(highest >= NEAR_COSINE)
@@ -188,4 +190,4 @@ def _unit(vectors: NDArray[Any]) -> Float32:
 
 def _counts(leaks: Iterable[Leak]) -> str:
     counts = Counter(leak.how for leak in leaks)
-    return ", ".join(f"{_SAID[how]}: {count:,}" for how, count in counts.items())
+    return ", ".join(f"{_LABELS[how]}: {count:,}" for how, count in counts.items())

@@ -1,4 +1,4 @@
-"""How much of what one set of queries holds (rows, relevant documents) a query of another set holds, too."""
+"""Overlap of feature rows and relevant documents between two sets of queries."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from scipy import sparse
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 
-_COMMON = 20  # an item of more queries than this, and of more than one in a hundred, tells nothing about any of them
+_COMMON = 20  # items of more queries than this, and of more than 1% of them, are too common to count
 
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """What each query holds.
+    """Items of each query.
 
     Attributes
     ----------
     query : int64 array
-        The position of a query, one per item of it.
+        Position of the query of each item.
     item : array
-        What it holds; the same item may be of many queries.
+        The items; several queries may have the same item.
     n_queries : int
-        How many queries there are, with or without items.
+        Number of queries, with or without items.
     """
 
     query: Int64
@@ -36,7 +36,7 @@ class Items:
 
 
 def rows_as_items(queries: QuerySet) -> Items:
-    """The feature rows of each query, each as a number that equal rows share.
+    """Return the feature rows of each query as hashes.
 
     Examples
     --------
@@ -45,17 +45,17 @@ def rows_as_items(queries: QuerySet) -> Items:
     >>> first == third, first == second
     (True, False)
     """
-    # A random odd factor per column, modulo 2^64: rows that differ collide about once in 2^64.
+    # A random odd factor per column, modulo 2^64: different rows collide about once in 2^64.
     factors = np.random.default_rng(0).integers(0, 2**63, queries.n_features, dtype=np.uint64) * np.uint64(2)
     hashed = np.zeros(queries.n_rows, dtype=np.uint64)
     for column, factor in enumerate(factors + np.uint64(1)):
-        values = np.ascontiguousarray(queries.X[:, column]) + np.float32(0)  # minus zero is zero
+        values = np.ascontiguousarray(queries.X[:, column]) + np.float32(0)  # turns -0 into 0
         hashed += values.view(np.uint32).astype(np.uint64) * factor
     return Items(queries.query_of_row, hashed, len(queries))
 
 
 def relevant_as_items(queries: QuerySet) -> Items | None:
-    """The relevant documents of each query, those above grade 0; None where documents have no ids."""
+    """Return the documents of each query with a grade above 0; None if documents have no ids."""
     if queries.doc_id is None:
         return None
     relevant = queries.grades > 0
@@ -63,18 +63,18 @@ def relevant_as_items(queries: QuerySet) -> Items | None:
 
 
 def most_similar(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
-    """For each query of one set the query of the other that shares most with it.
+    """Return, for each query of one set, the most similar query of the other set.
 
-    Items that many queries hold are not counted as shared.
+    Items of many queries are not counted as shared.
 
     Returns
     -------
     position : int64 array
-        The most alike query of the other set.
+        Position of the most similar query in the other set.
     share : float64 array
-        Items of both over items of either (Jaccard); 0 where nothing is shared.
+        Jaccard similarity; 0 if nothing is shared.
     shared : int64 array
-        How many items they share.
+        Number of shared items.
 
     Examples
     --------
@@ -104,9 +104,9 @@ def most_similar(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
 
 
 def item_set_digests(items: Items, known: Items) -> list[str]:
-    """A text for each query that only queries which hold the very same items share.
+    """Return a digest of the items of each query, which is equal for queries with the same items.
 
-    It is empty where a query holds fewer than two items, or none but those that many known queries hold.
+    It is empty if a query has fewer than two items, or only items that many known queries have.
 
     Examples
     --------
@@ -115,19 +115,19 @@ def item_set_digests(items: Items, known: Items) -> list[str]:
     >>> first == second, third
     (True, '')
     """
-    held, times = np.unique(_distinct(known)[1], return_counts=True)
+    values, counts = np.unique(_distinct(known)[1], return_counts=True)
     query, item = _distinct(items)
-    telling = ~np.isin(item, held[times > max(_COMMON, known.n_queries / 100)])
-    tells = np.bincount(query, weights=telling, minlength=items.n_queries) > 0
+    rare = ~np.isin(item, values[counts > max(_COMMON, known.n_queries / 100)])
+    has_rare = np.bincount(query, weights=rare, minlength=items.n_queries) > 0
     parts = np.split(item, np.searchsorted(query, np.arange(1, items.n_queries)))
     return [
-        hashlib.blake2b(part.tobytes()).hexdigest() if told and len(part) > 1 else ""
-        for part, told in zip(parts, tells, strict=True)
+        hashlib.blake2b(part.tobytes()).hexdigest() if some_rare and len(part) > 1 else ""
+        for part, some_rare in zip(parts, has_rare, strict=True)
     ]
 
 
 def _distinct(items: Items) -> tuple[Int64, NDArray[Any]]:
-    """Queries and their items in order; an item that a query holds twice is one item."""
+    """Return queries and their items, sorted and without repeated items."""
     order = np.lexsort((items.item, items.query))
     query, item = items.query[order], items.item[order]
     first = np.append(True, (query[1:] != query[:-1]) | (item[1:] != item[:-1]))[: len(query)]
@@ -136,5 +136,5 @@ def _distinct(items: Items) -> tuple[Int64, NDArray[Any]]:
 
 def _incidence(query: Int64, item: Int64, n_queries: int, n_items: int) -> Any:
     matrix = sparse.csr_array((np.ones(len(query)), (query, item)), shape=(n_queries, n_items))
-    matrix.data[:] = 1.0  # an item that a query holds twice is one item
+    matrix.data[:] = 1.0  # count repeated items once
     return matrix

@@ -1,10 +1,10 @@
-"""What a query's own judgments would make of it: the oracle that sees all of them, and what half of them tell.
+"""Rank a query with weights fitted to its own judgments: to all of them (the oracle), or to half of them.
 
-Both learn weights from the query's own pairs, pulled to the global model: w = (A_q / p_q + (λ + μ) I)⁻¹
-(b_q / p_q + μ w0), over a ladder of strengths μ. The oracle learns from the very documents it then ranks and takes, for
-each query, the μ that measures best: an upper bound that no ranker reaches, and a loose one, since a few documents
-with many features can be put in any order. So there is a second figure that cannot flatter itself: weights learned from
-half of a query's documents rank the other half, with one μ for all queries, chosen on training queries.
+Both fit weights to the query's own pairs, shrunk to the global model: w = (A_q / p_q + (λ + μ) I)⁻¹
+(b_q / p_q + μ w0), for several strengths μ. The oracle ranks the documents it was fitted on and takes the best μ for
+each query. It is an upper bound that no ranker reaches, and a loose one: with many features, a few documents can be
+put in any order. The second estimate is not optimistic: weights fitted to half of a query's documents rank the other
+half, with one μ for all queries, chosen on training queries.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from kinrank.rankers.local.training_sets import Shrinkage
 from kinrank.study.sweep import subsample
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""The ladder of μ; beyond its end is the global model itself."""
+"""Values of μ; a larger μ approaches the global model."""
 
-_SAMPLE = 2000  # training queries that choose μ
+_SAMPLE = 2000  # training queries used to choose μ
 
 
 @dataclass(frozen=True, eq=False)
 class GlobalModel:
-    """One model for all queries: its weights, and the penalty λ it was learned with."""
+    """Weights of one model for all queries, and its penalty λ."""
 
     weights: Float64
     penalty: float
 
-    def own(self, learned_from: QuerySet, strengths: tuple[float, ...] = STRENGTHS) -> Iterator[Float64]:
-        """Weights of each query from its own pairs, strength after strength."""
-        statistics = PairStatistics.from_queries(learned_from)
+    def own(self, judged: QuerySet, strengths: tuple[float, ...] = STRENGTHS) -> Iterator[Float64]:
+        """Yield, for each strength, the weights of each query fitted to its own pairs."""
+        statistics = PairStatistics.from_queries(judged)
         for strength in strengths:
             yield statistics.solve(*Shrinkage(strength, self.weights).combine(self.penalty))
 
 
 def oracle_scores(model: GlobalModel, queries: QuerySet, measure: Measure) -> Float64:
-    """Scores by the best weights of each query: its own at the best strength, or the global ones.
+    """Return scores by the best weights of each query: its own at the best strength, or the global ones.
 
     Parameters
     ----------
     model
         The global model.
     queries
-        Judged queries, features prepared as the model wants them.
+        Judged queries, with features prepared for the model.
     measure
-        By which the best are the best.
+        The measure to maximize.
 
     Examples
     --------
@@ -78,15 +78,15 @@ def oracle_scores(model: GlobalModel, queries: QuerySet, measure: Measure) -> Fl
 
 @dataclass(frozen=True, eq=False)
 class HalfKnown:
-    """What half of a query's judgments tell about the other half.
+    """How well half of a query's judgments predict the other half.
 
     Attributes
     ----------
     strength : float or None
-        μ, chosen on training queries; None where the global model was best there.
+        μ, chosen on training queries; None if the global model was best.
     single, own : float64 arrays of shape (queries,)
-        The measure of the global model and of the query's own weights on halves of its documents, mean of both halves;
-        NaN where a query has fewer than two documents or the measure leaves it out.
+        Measure of the global model and of the query's own weights, averaged over both halves of its documents; NaN if
+        a query has fewer than two documents or the measure skips it.
     """
 
     strength: float | None
@@ -95,18 +95,18 @@ class HalfKnown:
 
 
 def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Measure, seed: int = 0) -> HalfKnown:
-    """Learn each query's weights from half of its documents and rank the other half, both ways round.
+    """Fit weights to half of each query's documents and rank the other half, for both halves.
 
     Parameters
     ----------
     model
-        The global model of the training queries.
+        Global model of the training queries.
     train, test
-        Judged queries, features prepared as the model wants them; `train` chooses the strength.
+        Judged queries, with features prepared for the model; the strength is chosen on `train`.
     measure
-        What to measure.
+        The measure.
     seed
-        Of the halves.
+        Seed for the halves.
     """
     single, *each = _on_halves(model, subsample(train, _SAMPLE), measure, seed, STRENGTHS)
     means = [mean_of(values) for values in each]
@@ -121,14 +121,14 @@ def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Mea
 def _on_halves(
     model: GlobalModel, queries: QuerySet, measure: Measure, seed: int, strengths: tuple[float, ...]
 ) -> list[Float64]:
-    """The measure by query of the global model and of own weights at each strength, mean over both halves."""
+    """Return the measure per query of the global model and of own weights at each strength, mean of both halves."""
     enough = np.flatnonzero(queries.sizes >= 2)
     halves = _halves(queries[enough], seed)
     values = np.full((1 + len(strengths), 2, len(queries)), np.nan)
-    for side, (known, asked) in enumerate((halves, halves[::-1])):
-        tried = [asked.X @ model.weights, *(_scores(asked, weights) for weights in model.own(known, strengths))]
+    for side, (known, held_out) in enumerate((halves, halves[::-1])):
+        tried = [held_out.X @ model.weights, *(_scores(held_out, weights) for weights in model.own(known, strengths))]
         for row, scores in enumerate(tried):
-            values[row, side, enough] = measure.per_query(scores, asked.grades, asked.offsets, asked.doc_id)
+            values[row, side, enough] = measure.per_query(scores, held_out.grades, held_out.offsets, held_out.doc_id)
     missing = np.isnan(values)
     counts = np.sum(~missing, axis=1)
     means = np.divide(
@@ -138,12 +138,12 @@ def _on_halves(
 
 
 def _halves(queries: QuerySet, seed: int) -> tuple[QuerySet, QuerySet]:
-    """The documents of each query dealt at random to two sets of the same queries."""
+    """Split the documents of each query at random into two sets of the same queries."""
     drawn = np.random.default_rng(seed).random(queries.n_rows)
     order = np.lexsort((drawn, queries.query_of_row))
-    place = np.empty(queries.n_rows, dtype=np.int64)
-    place[order] = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.sizes)
-    first = place < np.repeat(queries.sizes // 2, queries.sizes)
+    position = np.empty(queries.n_rows, dtype=np.int64)
+    position[order] = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.sizes)
+    first = position < np.repeat(queries.sizes // 2, queries.sizes)
     return _rows(queries, first), _rows(queries, ~first)
 
 
@@ -159,6 +159,6 @@ def _rows(queries: QuerySet, chosen: NDArray[np.bool_]) -> QuerySet:
 
 
 def _scores(queries: QuerySet, weights: Float64) -> Float64:
-    """Every row by the weights of its query."""
+    """Score each row by the weights of its query."""
     scores: Float64 = np.einsum("ij,ij->i", queries.X, weights[queries.query_of_row])
     return scores

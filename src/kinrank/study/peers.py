@@ -1,8 +1,7 @@
-"""Other libraries' LambdaMART behind `fit(QuerySet)` and `predict(QuerySet)`: LightGBM, XGBoost, CatBoost.
+"""LambdaMART of other libraries with `fit(QuerySet)` and `predict(QuerySet)`: LightGBM, XGBoost, CatBoost.
 
-Each grows trees until a validation part, cut from the training queries by query or group, no longer gains, and is
-then grown again on all of them with that many trees. Nothing is tuned beyond that; `params` takes the library's own
-words and wins over everything set here.
+Each is trained with early stopping on a validation part of the training queries, and then refitted on all of them with
+the number of trees found. Nothing else is tuned; `params` takes parameters of the library and overrides all others.
 """
 
 from __future__ import annotations
@@ -34,34 +33,33 @@ PEERS = Registry(
 
 
 class Peer(BaseEstimator):
-    """Base of the adapters.
+    """Base class of the adapters.
 
     Parameters
     ----------
     n_trees : int
-        The most trees to grow.
+        Maximum number of trees.
     learning_rate : float
-        The share that each tree counts.
+        Shrinkage of each tree.
     params : dict, optional
-        Further parameters in the library's own words; they win over all others.
+        Parameters of the library; they override all others.
     validation : float
-        The share of the training queries that decides when to stop; 0 grows all trees.
+        Share of the training queries used for early stopping; 0 grows all trees.
     group_column : str, optional
-        The query column that the validation part is cut by; by query where not given.
+        Query column whose values are never split between the training and the validation part.
     patience : int
-        Trees without a gain before growing stops.
+        Number of trees without a gain before training stops.
     refit : bool
-        Grow the model again on all training queries, with the number of trees found. Without it the validation part
-        stays unseen.
+        Whether to refit on all training queries with the number of trees found.
     n_threads : int
-        Threads to train and predict with.
+        Number of threads for training and prediction.
     seed : int
-        Of the validation part and of whatever the library draws.
+        Seed for the validation split and for the library.
 
     Attributes
     ----------
     n_trees_ : int
-        Trees of the model.
+        Number of trees.
     """
 
     library: ClassVar[str]
@@ -91,33 +89,33 @@ class Peer(BaseEstimator):
         self.seed = seed
 
     def fit(self, queries: QuerySet, *, validation: QuerySet | None = None) -> Self:
-        """Learn from judged queries.
+        """Fit on judged queries.
 
         Parameters
         ----------
         queries
             The training queries.
         validation
-            What decides when to stop, in place of a part cut from `queries`; it is never trained on.
+            Queries for early stopping, instead of a part of `queries`; never trained on.
         """
         if not 0 <= self.validation < 1:
             raise ParameterError(f"validation must be a share from 0 to below 1, got {self.validation!r}")
         import_extra(self.library, self.library)
         self._check_grades(queries)
         if validation is not None:
-            self.n_trees_ = self._grow(queries, _without_order(validation), self.n_trees)
+            self.n_trees_ = self._grow(queries, _shuffled(validation), self.n_trees)
         elif self.validation == 0:
             self.n_trees_ = self._grow(queries, None, self.n_trees)
         else:
             shares = (1 - self.validation, self.validation)
             part, held_out = split_queries(queries, shares, group=self.group_column, seed=self.seed)
-            self.n_trees_ = self._grow(part, _without_order(held_out), self.n_trees)
+            self.n_trees_ = self._grow(part, _shuffled(held_out), self.n_trees)
             if self.refit:
                 self._grow(queries, None, self.n_trees_)
         return self
 
     def predict(self, queries: QuerySet) -> Float64:
-        """Score every row."""
+        """Return a score for every row."""
         check_is_fitted(self)
         return np.asarray(self._score(np.asarray(queries.X)), dtype=np.float64)
 
@@ -126,24 +124,24 @@ class Peer(BaseEstimator):
 
     @abstractmethod
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
-        """Train ``model_``; answer how many trees it has."""
+        """Train ``model_`` and return its number of trees."""
 
     @abstractmethod
     def _score(self, X: NDArray[Any]) -> NDArray[Any]:
-        """The sum of the trees."""
+        """Return the sum of the trees."""
 
     def _check_grades(self, queries: QuerySet) -> None:
         grades = queries.grades
         wrong = (grades < 0) | (grades > self.highest_grade) | (grades != np.floor(grades))
         if wrong.any():
             raise DataError(
-                f"{self.library} needs whole grades from 0 to {self.highest_grade}, got {grades[np.argmax(wrong)]}: "
-                "map the grades first"
+                f"{self.library} needs integer grades from 0 to {self.highest_grade}, got {grades[np.argmax(wrong)]}: "
+                "convert the grades first"
             )
 
 
-def _without_order(queries: QuerySet) -> QuerySet:
-    """The same judgments, rows of each query shuffled: the libraries' NDCG leaves ties as the rows lie."""
+def _shuffled(queries: QuerySet) -> QuerySet:
+    """Shuffle the rows of each query, because the NDCG of the libraries breaks ties by row order."""
     rows = shuffle_within_queries(queries.offsets)
     return QuerySet(
         queries.X[rows],
@@ -156,7 +154,7 @@ def _without_order(queries: QuerySet) -> QuerySet:
 
 
 class LightGBMPeer(Peer):
-    """LightGBM's ``lambdarank``, stopped by NDCG@10.
+    """LightGBM's ``lambdarank`` with early stopping on NDCG@10.
 
     Parameters are those of `Peer`.
 
@@ -170,7 +168,7 @@ class LightGBMPeer(Peer):
     """
 
     library = "lightgbm"
-    highest_grade = 30  # its own table of gains ends there
+    highest_grade = 30  # the end of its default label gains
 
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
         lightgbm = import_extra("lightgbm", "lightgbm")
@@ -187,14 +185,14 @@ class LightGBMPeer(Peer):
             **(self.params or {}),
         }
         rows = lightgbm.Dataset(np.asarray(queries.X), queries.grades, group=queries.sizes, params=settings)
-        watched: dict[str, Any] = {}
+        stopping: dict[str, Any] = {}
         if validation is not None:
             held_out = lightgbm.Dataset(
                 np.asarray(validation.X), validation.grades, group=validation.sizes, reference=rows, params=settings
             )
             stop = lightgbm.early_stopping(self.patience, verbose=False)
-            watched = {"valid_sets": [held_out], "callbacks": [stop]}
-        self.model_ = lightgbm.train(settings, rows, num_boost_round=n_trees, **watched)
+            stopping = {"valid_sets": [held_out], "callbacks": [stop]}
+        self.model_ = lightgbm.train(settings, rows, num_boost_round=n_trees, **stopping)
         return int(self.model_.best_iteration) if validation is not None else n_trees
 
     def _score(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -203,7 +201,7 @@ class LightGBMPeer(Peer):
 
 
 class XGBoostPeer(Peer):
-    """XGBoost's ``rank:ndcg``, stopped by NDCG@10.
+    """XGBoost's ``rank:ndcg`` with early stopping on NDCG@10.
 
     Parameters are those of `Peer`.
     """
@@ -222,10 +220,10 @@ class XGBoostPeer(Peer):
             "verbosity": 0,
             **(self.params or {}),
         }
-        watched: dict[str, Any] = {}
+        stopping: dict[str, Any] = {}
         if validation is not None:
-            watched = {"evals": [(self._matrix(validation), "validation")], "early_stopping_rounds": self.patience}
-        self.model_ = xgboost.train(settings, self._matrix(queries), n_trees, verbose_eval=False, **watched)
+            stopping = {"evals": [(self._matrix(validation), "validation")], "early_stopping_rounds": self.patience}
+        self.model_ = xgboost.train(settings, self._matrix(queries), n_trees, verbose_eval=False, **stopping)
         if validation is None:
             return n_trees
         found = int(self.model_.best_iteration) + 1
@@ -244,7 +242,7 @@ class XGBoostPeer(Peer):
 
 
 class CatBoostPeer(Peer):
-    """CatBoost's ``LambdaMart`` on NDCG@10, stopped by NDCG@10.
+    """CatBoost's ``LambdaMart`` on NDCG@10 with early stopping on NDCG@10.
 
     Parameters are those of `Peer`.
     """
@@ -264,11 +262,11 @@ class CatBoostPeer(Peer):
             "allow_writing_files": False,
             **(self.params or {}),
         }
-        watched: dict[str, Any] = {}
+        stopping: dict[str, Any] = {}
         if validation is not None:
-            watched = {"eval_set": self._pool(validation), "early_stopping_rounds": self.patience}
-        self.model_ = catboost.CatBoost(settings).fit(self._pool(queries), **watched)
-        return int(self.model_.tree_count_)  # it keeps the best ones by itself
+            stopping = {"eval_set": self._pool(validation), "early_stopping_rounds": self.patience}
+        self.model_ = catboost.CatBoost(settings).fit(self._pool(queries), **stopping)
+        return int(self.model_.tree_count_)  # CatBoost keeps the best trees
 
     def _pool(self, queries: QuerySet) -> Any:
         catboost = import_extra("catboost", "catboost")

@@ -1,4 +1,4 @@
-"""What studies found, as JSON can hold it."""
+"""Results of studies as JSON values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kinrank.study.tuning import Nested, Tuning
 
 
 def headroom_record(found: Headroom) -> dict[str, Any]:
-    """Everything a `Headroom` says."""
+    """Return a `Headroom` as JSON values."""
     return {
         "measure": repr(found.measure),
         "queries": len(found.comparison.queries),
@@ -32,7 +32,7 @@ def headroom_record(found: Headroom) -> dict[str, Any]:
 
 
 def comparison_record(comparison: Comparison) -> dict[str, Any]:
-    """Everything a `Comparison` says, scores and values of single queries aside."""
+    """Return a `Comparison` as JSON values, without scores and values per query."""
     return {
         "queries": len(comparison.queries),
         "documents": comparison.queries.n_rows,
@@ -47,7 +47,7 @@ def comparison_record(comparison: Comparison) -> dict[str, Any]:
 
 
 def tuning_record(found: Tuning, outer: Nested | None = None) -> dict[str, Any]:
-    """Every trial of a `Tuning`, the best, and what tuning itself reaches where that was measured."""
+    """Return a `Tuning`, and its nested cross-validation if given, as JSON values."""
     return {
         "best": {**found.best.record, "quality": found.best.quality},
         "stopped": found.stopped,
@@ -67,12 +67,12 @@ def tuning_record(found: Tuning, outer: Nested | None = None) -> dict[str, Any]:
 
 
 def paired_record(difference: Difference) -> dict[str, Any]:
-    """A difference by its paired t-test alone."""
+    """Return a difference with its paired t-test as JSON values."""
     return {**_paired(difference.paired), "p_holm": difference.p_holm}
 
 
 def number(value: float) -> float | None:
-    """JSON has no NaN: a measure that leaves every query out has no mean."""
+    """Return the value, or None for NaN, which JSON does not have."""
     return None if math.isnan(value) else value
 
 

@@ -1,4 +1,4 @@
-"""What to try when the list is done: descriptions and penalties drawn by Optuna, told of every earlier trial."""
+"""Sample descriptions and penalties with Optuna, given all earlier trials."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from kinrank.describe import Describer
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.registry import import_extra
-from kinrank.study.space import Candidate
+from kinrank.study.space import Proposal
 
 Drawn = tuple[dict[str, Any], float]
 
 
-def sampled_candidate(
+def sampled_proposal(
     queries: QuerySet, reference: str | int | None, missing: Any, earlier: Sequence[Drawn], seed: int
-) -> Candidate:
-    """A KNN ranker with block weights, components and penalty drawn by Optuna's TPE sampler.
+) -> Proposal:
+    """Return a KNN ranker with block weights, components and penalty sampled by Optuna's TPE sampler.
 
     Parameters
     ----------
     queries
-        Tell which blocks there can be.
+        Training queries; they determine which blocks are possible.
     reference, missing
         As in `KnnRanker`.
     earlier
-        What was drawn before, and what it reached.
+        Parameters and quality of earlier samples.
     seed
-        The same seed and the same earlier trials draw the same.
+        Seed; the same seed and earlier samples give the same result.
     """
     optuna = import_extra("optuna", "tune")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -42,7 +42,7 @@ def sampled_candidate(
     blocks = {name.removeprefix("block "): value for name, value in drawn.items() if name.startswith("block ")}
     describer = Describer(blocks, reference=reference, n_components=drawn["n_components"])
     ranker = KnnRanker(describe=describer, learner=RankRLS(penalty=drawn["penalty"]), missing=missing)
-    return Candidate("knn", ranker, "drawn", sweep=True, params=drawn)
+    return Proposal("knn", ranker, "drawn", sweep=True, params=drawn)
 
 
 def _space(optuna: Any, queries: QuerySet, reference: str | int | None) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""What `kinrank tune` tries, and in which order: sensible settings first, then what follows from the best so far."""
+"""Rankers that tuning tries, in order: a fixed list, then variations of the best."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from kinrank.rankers.single import SingleRanker
 Stage = Literal["list", "follow-up", "drawn"]
 
 FAMILIES = ("single", "knn", "lambdamart", "kin")
-"""What is tuned by default; "lambdamart" is one LightGBM model for all queries. Other rankers are tried as they are."""
+"""Families tuned by default; "lambdamart" is one LightGBM model for all queries. Other rankers are tried untuned."""
 TREES = ("lambdamart", "kin")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Proposal:
     """A ranker to try.
 
     Attributes
     ----------
     family : str
-        Of `FAMILIES`.
+        One of `FAMILIES`.
     ranker : Ranker
-        Not fitted.
+        The unfitted ranker.
     stage : {"list", "follow-up", "drawn"}
-        Where it comes from.
+        Where the proposal comes from.
     sweep : bool
-        Whether k and the pull to the global model are swept: every value at the price of one.
+        Whether to try all values of k and prior strength in one pass.
     params : mapping or None
-        Where a sampler proposed it: what it drew.
+        Sampled parameters, if it was sampled.
     """
 
     family: str
@@ -55,58 +55,58 @@ class Candidate:
 
     @property
     def key(self) -> str:
-        """What tells one candidate from another."""
+        """Text that identifies the proposal."""
         return json.dumps([self.family, settings_of(self.ranker), self.sweep], sort_keys=True)
 
 
 def available_families() -> list[str]:
-    """The families that this installation can fit."""
+    """Return the families that can be fitted with the installed packages."""
     return [family for family in FAMILIES if family not in TREES or importlib.util.find_spec("lightgbm") is not None]
 
 
-def first_candidates(
+def listed_proposals(
     queries: QuerySet, families: Sequence[str], *, reference: str | int | None, group: str | None, missing: Missing
-) -> Iterator[Candidate]:
-    """The fixed list, cheap and promising ones first.
+) -> Iterator[Proposal]:
+    """Yield the fixed list, cheap and promising rankers first.
 
     Parameters
     ----------
     queries
-        Tell which descriptions there can be.
+        Training queries; they determine which descriptions are possible.
     families
-        Of `FAMILIES`.
+        Families of `FAMILIES` to try.
     reference, group, missing
         As in `kinrank.study.tuning.Plan`.
     """
     for family in families:
         if family not in FAMILIES and family not in RANKERS:
             choices = dict.fromkeys((*available_families(), *RANKERS))
-            raise ParameterError(f"unknown family {family!r}: choose among {', '.join(choices)}")
+            raise ParameterError(f"unknown family {family!r}: choose one of {', '.join(choices)}")
     linear: dict[str, Any] = {"missing": missing}
     if "single" in families:
         for penalty in (0.01, 0.001, 0.1):
-            yield Candidate("single", SingleRanker(RankRLS(penalty=penalty), **linear))
+            yield Proposal("single", SingleRanker(RankRLS(penalty=penalty), **linear))
     if "knn" in families:
         for blocks, components in descriptions(queries):
             describer = Describer(blocks, reference=reference, n_components=components)
-            yield Candidate("knn", KnnRanker(describe=describer, **linear), sweep=True)
+            yield Proposal("knn", KnnRanker(describe=describer, **linear), sweep=True)
     if "kin" in families:
         for bag in (None, LambdaMART(300, 31, 0.05, params={"feature_fraction": 0.5})):
-            yield Candidate("kin", KinRanker(trees=bag, reference=reference, group_column=group))
+            yield Proposal("kin", KinRanker(trees=bag, reference=reference, group_column=group))
     if "lambdamart" in families:
         for trees in (
             LambdaMART(200, learning_rate=0.05, n_threads=1),
             LambdaMART(200, 15, 0.05, min_rows_in_leaf=50, n_threads=1),
             LambdaMART(400, learning_rate=0.03, n_threads=1),
         ):
-            yield Candidate("lambdamart", SingleRanker(trees))
+            yield Proposal("lambdamart", SingleRanker(trees))
     for family in families:
         if family not in FAMILIES:
-            yield Candidate(family, _with_defaults(family, reference=reference, missing=missing))
+            yield Proposal(family, _with_defaults(family, reference=reference, missing=missing))
 
 
 def _with_defaults(family: str, **shared: Any) -> Ranker:
-    """Return a registered ranker with its defaults, and those of the shared settings that it has and are given."""
+    """Return a registered ranker with its defaults and the shared parameters that it has."""
     ranker: Ranker = RANKERS[family]()
     known = ranker.get_params(deep=False)
     ranker.set_params(**{name: value for name, value in shared.items() if name in known and value is not None})
@@ -114,7 +114,7 @@ def _with_defaults(family: str, **shared: Any) -> Ranker:
 
 
 def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, int | None]]:
-    """Blocks and components of the descriptions that the queries allow."""
+    """Yield blocks and number of components of the descriptions that are possible for the queries."""
     if has_text(queries):
         yield "summaries+text", None
         yield {"summaries": 1.0, "text": 4.0}, None
@@ -124,14 +124,14 @@ def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, in
     yield "mean", None
 
 
-def follow_ups(best: KnnRanker) -> Iterator[Candidate]:
-    """What may better the best listed KNN ranker: other penalties, neighbors that weigh less with distance."""
+def follow_up_proposals(best: KnnRanker) -> Iterator[Proposal]:
+    """Yield variations of the best listed KNN ranker: other penalties, and distance weights."""
     for penalty in (0.003, 0.03):
-        yield Candidate("knn", _like(best, learner=RankRLS(penalty=penalty)), "follow-up", sweep=True)
+        yield Proposal("knn", _vary(best, learner=RankRLS(penalty=penalty)), "follow-up", sweep=True)
     for factor in (2, 4):
-        wider = _like(best, n_neighbors=factor * best.n_neighbors, neighbor_weights="gaussian")
-        yield Candidate("knn", wider, "follow-up")
+        wider = _vary(best, n_neighbors=factor * best.n_neighbors, neighbor_weights="gaussian")
+        yield Proposal("knn", wider, "follow-up")
 
 
-def _like(ranker: KnnRanker, **changes: Any) -> KnnRanker:
+def _vary(ranker: KnnRanker, **changes: Any) -> KnnRanker:
     return KnnRanker(**{**ranker.get_params(deep=False), **changes})

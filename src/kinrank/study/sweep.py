@@ -1,4 +1,4 @@
-"""Every k and every pull to the global model, tried on folds of the training queries at the price of one."""
+"""Cross-validate all values of k and prior strength in one pass."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def sweep_neighbors(
     Parameters
     ----------
     ranker
-        Everything but k and prior; it is not fitted.
+        Unfitted ranker; its k and prior are ignored.
     folds
-        Pairs of queries to learn from and queries to choose by.
+        Pairs of training and validation queries.
     measure
-        What to maximize.
+        Measure to maximize.
     counts, strengths
-        What to try; a k above half of the queries to learn from, in any fold, is not.
+        Values to try; a k above half of the training queries of any fold is skipped.
     enough
-        How many queries are enough to choose by: no further fold is begun once there are as many, and no more of a
-        fold are looked at, evenly spaced. All of all folds where not given.
+        Number of validation queries that is enough: further folds are skipped, and larger folds are subsampled. By
+        default all queries of all folds are used.
 
     Examples
     --------
@@ -54,19 +54,19 @@ def sweep_neighbors(
     found: list[NeighborChoice] = []
     used = 0
     for train, held_out in folds:
-        asked = held_out if enough is None else subsample(held_out, enough)
+        chosen = held_out if enough is None else subsample(held_out, enough)
         tried = [k for k in counts if k <= max(counts[0], len(train) // 2)]
         fitted = clone(ranker).set_params(n_neighbors=tried[-1]).fit(train)
-        choice = choose_neighbors(fitted, asked, tried, prior_strengths=strengths, measure=measure)
+        choice = choose_neighbors(fitted, chosen, tried, prior_strengths=strengths, measure=measure)
         if choice.n_queries:
             found.append(choice)
-        used += len(asked)
+        used += len(chosen)
         if enough is not None and used >= enough:
             break
     if not found:
-        raise DataError(f"there is no fold to choose by: give at least one with queries that {measure!r} gives a value")
+        raise DataError(f"no fold has queries with a value of {measure!r}: pass folds with relevant documents")
     weights = [choice.n_queries for choice in found]
-    # A k that only the larger folds allow would be judged by other queries than the rest.
+    # A k that only larger folds allow would be measured on other queries than the rest.
     everywhere = [setting for setting in found[0].quality if all(setting in choice.quality for choice in found)]
     mean = {setting: _mean([choice.quality[setting] for choice in found], weights) for setting in everywhere}
     k, strength = max(mean, key=mean.__getitem__)
@@ -77,8 +77,8 @@ def _mean(values: Sequence[float], weights: Sequence[int]) -> float:
     return float(np.average(values, weights=weights))
 
 
-def subsample(queries: QuerySet, most: int) -> QuerySet:
-    """At most so many of the queries, evenly spaced."""
-    if len(queries) <= most:
+def subsample(queries: QuerySet, n: int) -> QuerySet:
+    """Return at most `n` of the queries, evenly spaced."""
+    if len(queries) <= n:
         return queries
-    return queries[np.linspace(0, len(queries) - 1, most).astype(np.int64)]
+    return queries[np.linspace(0, len(queries) - 1, n).astype(np.int64)]

@@ -1,10 +1,10 @@
-"""Trials of a tuning study, kept in a folder: one line each, written when done, so that a study can be resumed.
+"""Trials of a tuning study in a folder, so that an interrupted study can be resumed.
 
 ::
 
-    study.json      what is tuned on what, to refuse a resumption on other data
-    trials.jsonl    one trial a line
-    settings.json   the best so far, for ``kinrank train --settings``
+    study.json      data, measure and folds; another study cannot use the folder
+    trials.jsonl    one trial per line, written when it ends
+    settings.json   the ranker of the best trial so far
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from kinrank.rankers.base import Ranker, from_settings
 
 @dataclass(frozen=True)
 class Trial:
-    """What was tried and what it reached.
+    """A tried ranker and its quality.
 
     Attributes
     ----------
     key, family, stage : str
-        Of the candidate; see `kinrank.study.space.Candidate`.
+        See `kinrank.study.space.Proposal`.
     record : dict
-        The ranker with the best k and prior, as `kinrank.rankers.persistence.settings_of` gives it.
+        Settings of the ranker with the best k and prior, from `kinrank.rankers.persistence.settings_of`.
     quality : float
-        The mean of the measure on queries that the ranker was not fitted on.
+        Mean of the measure on queries that the ranker was not fitted on.
     seconds : float
-        What trying took.
+        Duration of the trial.
     params : dict or None
-        What a sampler drew.
+        Sampled parameters, if it was sampled.
     """
 
     key: str
@@ -51,35 +51,35 @@ class Trial:
     params: dict[str, Any] | None = None
 
     def make(self) -> Ranker:
-        """The ranker, not fitted."""
+        """Return the unfitted ranker."""
         return from_settings(self.record)
 
 
 class TrialLog:
-    """The folder of a study.
+    """Folder of a tuning study.
 
     Parameters
     ----------
     folder
-        Made where it is not there; one of another study is refused.
+        Path of the folder; created if missing. A folder of another study raises.
     protocol
-        What must be the same for trials to compare: data, measure, folds.
+        What must be equal for trials to be comparable: data, measure, folds.
     """
 
     def __init__(self, folder: str | Path, protocol: dict[str, Any]) -> None:
         self.folder = Path(folder)
         claim_folder(folder, "study.json", protocol, "tuning study")
         self.trials = self._read()
-        if self.best is not None:  # the study may have been killed between a trial and its settings
+        if self.best is not None:  # the process may have been killed before writing the settings
             write_json(self.best.record, self._settings, indent=2)
 
     @property
     def best(self) -> Trial | None:
-        """The trial of the highest quality; the earlier of equals."""
+        """The first trial with the highest quality."""
         return max(self.trials, key=lambda trial: trial.quality, default=None)
 
     def add(self, trial: Trial) -> None:
-        """Keep a trial, and its settings where it is the best."""
+        """Append a trial, and write its settings if it is the best."""
         with self._file.open("a") as stream:
             stream.write(json.dumps(asdict(trial)) + "\n")
             stream.flush()
@@ -100,14 +100,14 @@ class TrialLog:
         if not self._file.exists():
             return []
         raw = self._file.read_bytes()
-        whole = raw[: raw.rfind(b"\n") + 1]  # a line that was being written when the study was killed is no trial
+        whole = raw[: raw.rfind(b"\n") + 1]  # drop a partly written last line
         if len(whole) < len(raw):
             self._file.write_bytes(whole)
         return [Trial(**json.loads(line)) for line in whole.splitlines()]
 
 
 def fingerprint(queries: QuerySet) -> str:
-    """A number that other queries, features, grades or query columns do not have."""
+    """Return a hash of the queries, features, grades and query columns."""
     own = {"qid": queries.qid.astype(np.str_), "offsets": queries.offsets, "grades": queries.grades, "X": queries.X}
     columns = {f"column {name}": queries.query_columns[name] for name in sorted(queries.query_columns)}
     digest = hashlib.sha256(repr(queries.feature_names).encode())

@@ -1,4 +1,4 @@
-"""Choosing ranker, description, k and prior on the training queries alone, within a budget, resumable."""
+"""Choose a ranker, description, k and prior on the training queries, within a budget; resumable."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.leaks import find_leaks
-from kinrank.study.sampler import sampled_candidate
-from kinrank.study.space import Candidate, available_families, first_candidates, follow_ups
+from kinrank.study.sampler import sampled_proposal
+from kinrank.study.space import Proposal, available_families, follow_up_proposals, listed_proposals
 from kinrank.study.sweep import sweep_neighbors
 from kinrank.study.trials import Trial, TrialLog, fingerprint
 
@@ -33,28 +33,28 @@ Folds = list[tuple[QuerySet, QuerySet]]
 
 @dataclass(frozen=True)
 class Plan:
-    """How to tune.
+    """What to try, for how long, and how to measure it.
 
     Attributes
     ----------
     families : sequence of str, optional
-        What to try, of `kinrank.study.space.FAMILIES`; all that can be fitted where not given.
+        Families of `kinrank.study.space.FAMILIES` to try; by default all that can be fitted.
     n_trials : int
-        The most trials, those of earlier runs included.
+        Maximum number of trials, including earlier runs.
     seconds : float, optional
-        No trial is begun after so long.
+        Seconds after which no new trial is started.
     folds : int
-        Of cross-validation, where there are no validation queries.
+        Number of cross-validation folds, without validation queries.
     group : str, optional
-        The query column that folds keep together.
+        Query column whose values are never split across folds.
     reference : str or int, optional
-        The feature whose best candidates describe a query.
+        Feature whose top proposals describe a query.
     missing : str
-        What a missing feature becomes; see `kinrank.SingleRanker`.
+        How to handle missing features; see `kinrank.SingleRanker`.
     measure : Measure
-        What to maximize.
+        Measure to maximize.
     seed : int
-        Of folds and sampler.
+        Seed for folds and sampler.
     """
 
     families: Sequence[str] | None = None
@@ -70,16 +70,16 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """What was tried.
+    """Result of `tune`.
 
     Attributes
     ----------
     trials : tuple of Trial
-        All of them, in order.
+        All trials, in order.
     best : Trial
-        The best.
+        The best trial.
     stopped : str
-        Why no more were tried.
+        Why tuning stopped.
     """
 
     trials: tuple[Trial, ...]
@@ -95,20 +95,20 @@ def tune(
     validation: QuerySet | None = None,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> Tuning:
-    """Try rankers on the training queries; a study that was stopped goes on where it was.
+    """Try rankers on the training queries, or resume an interrupted study.
 
     Parameters
     ----------
     queries
-        Judged training queries. Keep the test queries out.
+        Judged training queries, without the test queries.
     folder
-        Where trials and the best settings are kept.
+        Folder for the trials and the best settings.
     plan
-        What to try, for how long, and how to judge it.
+        See `Plan`.
     validation
-        Judged queries to choose by; folds of `queries` where not given.
+        Judged validation queries; by default folds of `queries`.
     on_trial
-        Called with every new trial.
+        Called with each new trial.
 
     Examples
     --------
@@ -121,7 +121,9 @@ def tune(
     """
     plan = plan or Plan()
     if plan.n_trials < 1 or (plan.seconds is not None and plan.seconds <= 0):
-        raise ParameterError(f"a budget is one trial and some time at least, got {plan.n_trials} and {plan.seconds}")
+        raise ParameterError(
+            f"n_trials must be at least 1 and seconds positive, got {plan.n_trials} and {plan.seconds}"
+        )
     if validation is not None:
         find_leaks(queries, validation, group=plan.group).raise_if_seen(queries, validation)
     folds: Folds = (
@@ -140,54 +142,54 @@ def tune(
         "missing": plan.missing,
     }
     log = TrialLog(folder, protocol)
-    began = time.perf_counter()
+    start = time.perf_counter()
     stopped = f"reached the limit of {plan.n_trials} trials"
     proposals = _proposals(queries, plan, log)
     while len(log.trials) < plan.n_trials:
-        if plan.seconds is not None and log.trials and time.perf_counter() - began > plan.seconds:
+        if plan.seconds is not None and log.trials and time.perf_counter() - start > plan.seconds:
             stopped = f"reached the limit of {plan.seconds:g} seconds"
             break
         try:
-            candidate = next(proposals)
+            proposal = next(proposals)
         except StopIteration:
             stopped = "no settings left to try"
             break
         except MissingExtraError as error:
             stopped = f"tried all listed settings; sampling more: {error}"
             break
-        trial = _try(candidate, folds, plan.measure)
+        trial = _try(proposal, folds, plan.measure)
         log.add(trial)
         on_trial(trial)
     best = log.best
     if best is None:
-        raise ParameterError("nothing was tried: name at least one family that can be fitted")
+        raise ParameterError("no ranker was tried: pass at least one family that can be fitted")
     return Tuning(tuple(log.trials), best, stopped)
 
 
-def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Candidate]:
-    """Candidates that are not in the log: the list, what follows from the best of it, then what a sampler draws."""
+def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposal]:
+    """Yield rankers that are not in the log: the list, variations of its best, then samples."""
     families = list(plan.families or available_families())
     shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
-    yield from _new(first_candidates(queries, families, **shared), log)
+    yield from _new(listed_proposals(queries, families, **shared), log)
     if "knn" not in families:
         return
     listed = [trial for trial in log.trials if trial.family == "knn" and trial.stage == "list"]
     best = max(listed, key=lambda trial: trial.quality).make()
-    yield from _new(follow_ups(cast(KnnRanker, best)), log)
+    yield from _new(follow_up_proposals(cast(KnnRanker, best)), log)
     while True:
         earlier = [(trial.params, trial.quality) for trial in log.trials if trial.params is not None]
-        yield sampled_candidate(queries, plan.reference, plan.missing, earlier, plan.seed)
+        yield sampled_proposal(queries, plan.reference, plan.missing, earlier, plan.seed)
 
 
-def _new(candidates: Iterator[Candidate], log: TrialLog) -> Iterator[Candidate]:
+def _new(proposals: Iterator[Proposal], log: TrialLog) -> Iterator[Proposal]:
     done = {trial.key for trial in log.trials}
-    return (candidate for candidate in candidates if candidate.key not in done)
+    return (proposal for proposal in proposals if proposal.key not in done)
 
 
-def _try(candidate: Candidate, folds: Folds, measure: Measure) -> Trial:
+def _try(proposal: Proposal, folds: Folds, measure: Measure) -> Trial:
     start = time.perf_counter()
-    ranker = clone(candidate.ranker)
-    if candidate.sweep:
+    ranker = clone(proposal.ranker)
+    if proposal.sweep:
         knn = cast(KnnRanker, ranker)
         choice = sweep_neighbors(knn, folds, measure)
         ranker, quality = choice.apply(knn), max(choice.quality.values())
@@ -195,14 +197,12 @@ def _try(candidate: Candidate, folds: Folds, measure: Measure) -> Trial:
         values = map_ordered(current_executor(Serial()), _OnFold(ranker, measure), list(folds))
         quality = mean_of(np.concatenate(list(values)))
     seconds = time.perf_counter() - start
-    return Trial(
-        candidate.key, candidate.family, candidate.stage, settings_of(ranker), quality, seconds, candidate.params
-    )
+    return Trial(proposal.key, proposal.family, proposal.stage, settings_of(ranker), quality, seconds, proposal.params)
 
 
 @dataclass(frozen=True, eq=False)
 class _OnFold:
-    """What a ranker reaches on one fold: a piece of work of its own, wherever it is done."""
+    """Evaluates a ranker on one fold, possibly in another process."""
 
     ranker: Any
     measure: Measure
@@ -213,18 +213,18 @@ class _OnFold:
 
 
 def per_query_values(ranker: Any, queries: QuerySet, measure: Measure) -> Float64:
-    """The measure of each query by a fitted ranker."""
+    """Return the measure of each query for a fitted ranker."""
     return measure.per_query(ranker.predict(queries), queries.grades, queries.offsets, queries.doc_id)
 
 
 @dataclass(frozen=True, eq=False)
 class Nested:
-    """What tuning itself reaches, on queries that neither fitted nor chose the ranker.
+    """Quality of tuning itself, on queries that were used neither to fit nor to choose the ranker.
 
     Attributes
     ----------
     tuned, single : float64 arrays of shape (queries,)
-        The measure by the ranker that was tuned on the other folds, and by one linear model of them.
+        Measure of the ranker tuned on the other folds, and of one linear model fitted on them.
     tunings : tuple of Tuning
         One per outer fold.
     """
@@ -235,12 +235,12 @@ class Nested:
 
     @property
     def means(self) -> tuple[float, float]:
-        """The measure of the tuned rankers and of the linear ones."""
+        """Mean of the measure for the tuned rankers and for the linear models."""
         return mean_of(self.tuned), mean_of(self.single)
 
     @property
     def gain(self) -> PairedComparison:
-        """The tuned rankers against the linear ones."""
+        """The tuned rankers compared with the linear models."""
         return compare_paired(self.tuned, self.single)
 
 
@@ -251,12 +251,12 @@ def nested(
     *,
     on_trial: Callable[[Trial], None] = lambda _: None,
 ) -> Nested:
-    """Tune on each outer training part, fit the winner there, and measure it on the outer test part.
+    """Tune and fit on each outer training part, and measure on the outer test part.
 
     Parameters
     ----------
     queries, folder, plan, on_trial
-        As in `tune`; every outer fold has a folder and a budget of its own.
+        As in `tune`; each outer fold has its own folder and budget.
     """
     plan = plan or Plan()
     tuned, single = np.full(len(queries), np.nan), np.full(len(queries), np.nan)
