@@ -243,7 +243,7 @@ def test_kin_family_gets_the_group_column(tmp_path: Path):
 def test_every_registered_ranker_can_be_tried():
     queries = make_two_camps(n_queries=20, seed=0)
     for name in RANKERS:
-        found = list(first_candidates(queries, [name], reference=0, group=None, missing="mean"))
+        found = list(listed_proposals(queries, [name], reference=0, group=None, missing="mean"))
         assert found
         assert {candidate.family for candidate in found} == {name}
         assert found[0].ranker.get_params(deep=False).get("missing", "mean") == "mean"
