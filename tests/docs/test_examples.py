@@ -9,8 +9,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from kinrank import KnnRanker
 from kinrank.cli import app
+from kinrank.cli.train import LARGE_RANKER
+from kinrank.rankers import RANKERS
 from kinrank.registry.notation import parse_settings
 
 EXAMPLES_DIR = Path(__file__).parents[2] / "examples"
@@ -24,11 +25,11 @@ def test_example_runs_without_warnings(file: Path, tmp_path: Path):
     assert done.stdout
 
 
-def test_cluster_example_uses_existing_options():
+def test_cluster_example_uses_existing_options_and_parameters():
     manifest = yaml.safe_load((EXAMPLES_DIR / "kuberay.yaml").read_text())
-    program, verb, *words = manifest["spec"]["entrypoint"].split()
-    helped = CliRunner().invoke(app, [verb, "--help"], env={"COLUMNS": "300"})
+    program, command, *words = manifest["spec"]["entrypoint"].split()
+    help_page = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300"}).output
     assert program == "kinrank"
-    assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[\w-]+", helped.output))
+    assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[\w-]+", help_page))
     settings = [word for word in words if "=" in word]
-    assert parse_settings(KnnRanker, settings)["cells"] == 65_536
+    assert RANKERS[LARGE_RANKER](**parse_settings(RANKERS[LARGE_RANKER], settings)).n_cells == 65_536
