@@ -34,7 +34,7 @@ def test_key_prints_the_key_once(tmp_path: Path):
     [
         (["nowhere"], "does not exist"),
         (["{model}", "--host", "0.0.0.0"], "there are no keys"),
-        (["a={model}", "a={model}"], "two models are called 'a'"),
+        (["a={model}", "a={model}"], "two models are named 'a'"),
         (["../x={model}"], "a model name consists of"),
         (["{model}", "--deadline", "0"], "deadline must be positive"),
         (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is not an engine address"),
