@@ -126,7 +126,7 @@ def test_generated_requests_get_a_documented_status(models: Path, tmp_path: Path
     with serving(tmp_path / "log", *args, env=one_thread()) as server:
         for path, (role, most) in GENERATED.items():
             run_schemathesis(server.port, keys[role], path, most, tmp_path)
-        assert server.ask("POST", "/v1/rank", _RANK, keys[Role.QUERY])[1]["ids"] == ["b", "c", "a"]
+        assert server.request("POST", "/v1/rank", _RANK, keys[Role.QUERY])[1]["ids"] == ["b", "c", "a"]
     log = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     requests = [line for line in log if line["event"] == "request"]
     assert len(requests) >= CASES
