@@ -1,7 +1,7 @@
-"""`kinrank headroom` finds the gain on MSRD and rules one out on MQ2007; seconds of every study.
+"""`kinrank headroom` finds the gain on MSRD and rules one out on MQ2007.
 
-Five folds each, by movie on MSRD; MSRD on its fixed split by movie as well. Beside the verdicts: the gain on those
-queries that have no near-duplicate in training, and the seconds of the whole study.
+Five folds each, by movie on MSRD, and MSRD also on its fixed split by movie. The result also has the gain on queries
+without near-duplicates in training, and the duration of each study.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kinrank.study.records import headroom_record
 
 
 def run() -> dict[str, object]:
-    """The record of every collection, and its seconds."""
+    """Return the record and the duration of each study."""
     parts = msrd()
     movies = QuerySet.concat(list(parts.values()))
     letor = {name: QuerySet.concat([letor_part(name, part) for part in range(1, 6)]) for name in ("MQ2007", "MQ2008")}
@@ -28,7 +28,7 @@ def run() -> dict[str, object]:
         "mwmbl": (judged_text("mwmbl")[0], None, None, None),
         "icecat": (judged_text("icecat")[0], None, None, None),
     }
-    headroom(movies[:500], ranker=by_text, leaks="warn")  # compiles
+    headroom(movies[:500], ranker=by_text, leaks="warn")  # compile first
     figures = {}
     for name, (queries, test, ranker, group) in studies.items():
         start = time.perf_counter()

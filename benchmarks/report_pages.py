@@ -1,9 +1,9 @@
-"""The reports of MSRD and MQ2007: one file each under 2 MB that loads nothing and opens without a word of complaint.
+"""The reports on MSRD and MQ2007 are below 2 MB, make no requests and cause no console messages.
 
-Each is opened in headless Chromium at desk and phone width, light and dark, and printed. MSRD holds KinRanker, a linear
-model per query and LightGBM against one linear model, all learned from the training part and tuned without the test
-part; MQ2007 (fold 1) holds a model per query with k = 400 against one model. ``--figure docs`` takes the picture
-docs/figures/report.png; ``KINRANK_REPORTS`` names a folder to keep the reports and pictures in.
+Each is opened in headless Chromium at desktop and phone width, in light and dark mode, and printed. The MSRD report
+compares KinRanker, a linear model per query and LightGBM with one linear model, all fitted on the training queries and
+tuned without the test queries. The MQ2007 report (fold 1) compares a model per query with k = 400 with one model.
+``--figure docs`` updates docs/figures/report.png. ``KINRANK_REPORTS`` sets a folder for the reports and screenshots.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-backgroun
 
 
 def run(figure: str = "none") -> dict[str, object]:
-    """What each report says, how large it is, what it took, and what the browser had to say."""
-    with tempfile.TemporaryDirectory() as passing:
-        folder = Path(os.environ.get("KINRANK_REPORTS", passing))
+    """Return the headline, size and duration of each report, and what the browser found."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(os.environ.get("KINRANK_REPORTS", temporary))
         folder.mkdir(parents=True, exist_ok=True)
         parts = movies()
         figures = {
-            "MSRD": made(folder / "msrd.html", "Movie search (MSRD)", parts, movie_rankers(*parts[:2])),
-            "MQ2007": made(
+            "MSRD": make_report(folder / "msrd.html", "Movie search (MSRD)", parts, movie_rankers(*parts[:2])),
+            "MQ2007": make_report(
                 folder / "mq2007.html", "LETOR MQ2007, fold 1", next(letor_folds("MQ2007")), letor_rankers()
             ),
         }
         for name, file in (("MSRD", "msrd.html"), ("MQ2007", "mq2007.html")):
-            figures[name]["browser"] = looked_at(folder / file)
+            figures[name]["browser"] = check_in_browser(folder / file)
         if figure == "docs":
-            photograph(folder / "msrd.html", Path(__file__).parents[1] / "docs" / "figures" / "report.png")
+            take_screenshot(folder / "msrd.html", Path(__file__).parents[1] / "docs" / "figures" / "report.png")
     return dict(figures)
 
 
 def movie_rankers(train: QuerySet, vali: QuerySet) -> dict[str, Ranker]:
-    """One model; what we recommend; a linear model per query as chosen by `knn_msrd`; what people run today, tuned."""
+    """Return one linear model, KinRanker, the KNN ranker chosen by `knn_msrd`, and tuned LightGBM."""
     describer = Describer("summaries+text", reference="bm25_all", n_components=46)
     return {
         "one linear model": SingleRanker("rankrls"),
@@ -73,29 +73,29 @@ def movie_rankers(train: QuerySet, vali: QuerySet) -> dict[str, Ranker]:
 
 
 def letor_rankers() -> dict[str, Ranker]:
-    """One model and a model per query."""
+    """Return one model and a model per query."""
     return {"one model": SingleRanker("rankrls", scale="none"), "knn": KnnRanker(400, scale="none", reference=24)}
 
 
 def movies() -> tuple[QuerySet, QuerySet, QuerySet]:
-    """MSRD's parts, with the texts of the queries."""
+    """Return the parts of MSRD with the texts of the queries."""
     texts = {}
     with gzip.open(data_dir() / "text" / "msrd" / "movies-judgments.tsv.gz", "rt", encoding="utf-8") as stream:
         for row in csv.reader(stream, delimiter="\t", quoting=csv.QUOTE_NONE):
             texts[row[0].removeprefix("qid:")] = row[1]
     parts = msrd()
 
-    def named(part: QuerySet) -> QuerySet:
+    def with_texts(part: QuerySet) -> QuerySet:
         text = np.array([texts[str(qid)] for qid in part.qid.tolist()])
         return part.replace(query_columns={**part.query_columns, "text": text})
 
-    return named(parts["train"]), named(parts["vali"]), named(parts["test"])
+    return with_texts(parts["train"]), with_texts(parts["vali"]), with_texts(parts["test"])
 
 
-def made(
+def make_report(
     file: Path, title: str, parts: tuple[QuerySet, QuerySet, QuerySet], rankers: dict[str, Ranker]
 ) -> dict[str, Any]:
-    """Fit, compare, write."""
+    """Fit and compare rankers, and write the report."""
     train, vali, test = parts
     entrants = [fit_and_evaluate(name, ranker, train, test, MEASURES) for name, ranker in rankers.items()]
     comparison = compare(test, entrants)
@@ -114,30 +114,30 @@ def made(
     }
 
 
-def looked_at(file: Path) -> dict[str, Any]:
-    """Complaints and loads at every view; pictures beside the file."""
+def check_in_browser(file: Path) -> dict[str, Any]:
+    """Open the report in every view, save screenshots, and return console messages, requests and overflow."""
     playwright = import_extra("playwright.sync_api", "dev")
-    said: list[str] = []
-    loads: set[str] = set()
+    messages: list[str] = []
+    requests: set[str] = set()
     overflow = {}
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         for view, settings in VIEWS.items():
             tab = browser.new_context(**settings).new_page()
-            tab.on("console", lambda message: said.append(message.text))
-            tab.on("pageerror", lambda error: said.append(str(error)))
-            tab.on("request", lambda request: loads.add(request.url))
+            tab.on("console", lambda message: messages.append(message.text))
+            tab.on("pageerror", lambda error: messages.append(str(error)))
+            tab.on("request", lambda request: requests.add(request.url))
             tab.goto(file.as_uri())
             overflow[view] = tab.evaluate("document.documentElement.scrollWidth - innerWidth")
             tab.screenshot(path=file.with_suffix(f".{view.replace(' ', '-')}.png"), full_page=True)
             if view == "desk":
                 tab.pdf(path=file.with_suffix(".pdf"), format="A4")
         browser.close()
-    return {"console": said, "loads": len(loads - {file.as_uri()}), "overflow": overflow}
+    return {"console": messages, "loads": len(requests - {file.as_uri()}), "overflow": overflow}
 
 
-def photograph(file: Path, target: Path) -> None:
-    """The top of the report as the docs show it."""
+def take_screenshot(file: Path, target: Path) -> None:
+    """Save a screenshot of the top of the report."""
     playwright = import_extra("playwright.sync_api", "dev")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)

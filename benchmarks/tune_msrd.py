@@ -1,10 +1,9 @@
-"""`kinrank tune` on MSRD picks, without test data, what is within 0.001 NDCG@10 of the best found by looking at it.
+"""`kinrank tune` on MSRD chooses settings within 0.001 NDCG@10 of the best on the test queries, without using them.
 
-Tuned on the training and validation queries together, three folds by movie, with everything that `kinrank tune` tries
-by itself: 3 penalties of Single, 6 descriptions of KNN with every k and pull to the global model, 2 shapes of the trees
-of KinRanker, 3 of LambdaMART, 4 that follow from the best KNN, 2 that the sampler draws. Then every configuration that
-was tried, every k and every pull of every sweep included, is fitted on the same queries and measured on the test
-queries; the best of those is the best found by looking. Two processes, of one thread each.
+It tunes on the training and validation queries, in three folds by movie, with all families: 3 penalties of Single, 6
+descriptions of KNN with all values of k and prior strength, 2 shapes of the trees of KinRanker, 3 of LambdaMART, 4
+variations of the best KNN, and 2 samples. Then every tried configuration, with all values of every sweep, is fitted on
+the same queries and measured on the test queries. Uses two processes with one thread each.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PLAN = Plan(n_trials=20, folds=3, group="movie", reference="bm25_all", measure=M
 
 
 def run() -> dict[str, object]:
-    """The choice, what it reaches on test, and the best of all that was tried by test."""
+    """Return the chosen settings, their quality on test, and the best configuration on test."""
     parts = msrd()
     train, test = QuerySet.concat([parts["train"], parts["vali"]]), parts["test"]
     with tempfile.TemporaryDirectory() as folder, use_executor(WORKERS):
@@ -46,7 +45,7 @@ def run() -> dict[str, object]:
     by_test: dict[str, float] = {}
     for measured in map_ordered(WORKERS, partial(on_test, train=train, test=test), tuned.trials):
         by_test |= measured
-        log_progress(f"looked at {len(by_test)} configurations, best {max(by_test.values()):.4f}")
+        log_progress(f"measured {len(by_test)} configurations, best {max(by_test.values()):.4f}")
     best = max(by_test, key=by_test.__getitem__)
     behind = by_test[best] - float(chosen.mean())
     paired = compare_paired(chosen, single)
@@ -71,7 +70,7 @@ def run() -> dict[str, object]:
 
 
 def on_test(trial: Trial, train: QuerySet, test: QuerySet) -> dict[str, float]:
-    """The measure on test queries of a trial, or of everything that its sweep tried."""
+    """Return the measure on the test queries of a trial, or of all settings of its sweep."""
     ranker = trial.make()
     if not isinstance(ranker, KnnRanker) or ranker.neighbor_weights != "uniform":
         return {repr(ranker): float(per_query_values(ranker.fit(train), test, MEASURE).mean())}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.common import letor_folds
-from benchmarks.report_pages import VIEWS, letor_rankers, looked_at, made, movie_rankers, movies
+from benchmarks.report_pages import VIEWS, check_in_browser, letor_rankers, make_report, movie_rankers, movies
 
 pytestmark = [
     pytest.mark.data("text/msrd", "letor/MQ2007"),
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def checked(file: Path) -> str:
-    seen = looked_at(file)
+    seen = check_in_browser(file)
     assert seen == {"console": [], "loads": 0, "overflow": dict.fromkeys(VIEWS, 0)}
     page = file.read_text("utf-8")
     assert len(page.encode()) < 1_000_000
@@ -37,7 +37,7 @@ def test_report_on_movie_search(tmp_path: Path):
     file = tmp_path / "msrd.html"
     train, vali, test = movies()
     few = train[:600], vali[:100], test[:200]
-    made(file, "Movie search", few, movie_rankers(*few[:2]))
+    make_report(file, "Movie search", few, movie_rankers(*few[:2]))
     page = checked(file)
     assert names_in(page) == test.query_columns["text"][:200].tolist()
 
@@ -45,7 +45,7 @@ def test_report_on_movie_search(tmp_path: Path):
 def test_report_on_letor_names_queries_by_id(tmp_path: Path):
     file = tmp_path / "mq2007.html"
     train, vali, test = next(letor_folds("MQ2007"))
-    made(file, "LETOR MQ2007", (train[:400], vali[:80], test[:150]), letor_rankers())
+    make_report(file, "LETOR MQ2007", (train[:400], vali[:80], test[:150]), letor_rankers())
     page = checked(file)
     assert "No significant gain" in page
     assert names_in(page) == [str(qid) for qid in test.qid[:150].tolist()]
