@@ -20,15 +20,15 @@ CLAUSES = {
 
 
 @pytest.fixture
-def asked(workdir: Path) -> QuerySet:
-    """Queries with texts in asked.parquet, and the model signed/ with sign constraints on its weights."""
+def queries(workdir: Path) -> QuerySet:
+    """Queries with texts in queries.parquet, and the model signed/ with sign constraints on its weights."""
     X = np.random.default_rng(0).standard_normal((400, 2))
     world = QuerySet.from_arrays(X, X[:, 0] > X[:, 1], group=[10] * 40)
     some = world[20:].replace(
         doc_id=np.array([f"d{row}" for row in range(200)]),
         query_columns={"text": np.array([f"words {qid}" for qid in world[20:].qid])},
     )
-    write_parquet(some, "asked.parquet")
+    write_parquet(some, "queries.parquet")
     learner = RankRLS(nonnegative=True, lower_is_better=["f2"])
     library.KnnRanker(n_neighbors=5, learner=learner).fit(world[:20]).save("signed")
     Path("clauses.json").write_text(json.dumps(CLAUSES))
@@ -59,13 +59,13 @@ def test_query_option_selects_one_query(kinrank, camps: QuerySet, workdir: Path)
     assert json.loads(line)["qid"] == qid
 
 
-def test_requests_contain_the_weights_and_the_text_of_each_query(kinrank, asked: QuerySet):
+def test_requests_contain_the_weights_and_the_text_of_each_query(kinrank, queries: QuerySet):
     options = ["--target", "opensearch-hybrid(size=7)", "--clauses", "clauses.json", "--inverted", "f2"]
-    done = kinrank("weights", "signed", "asked.parquet", *options)
+    done = kinrank("weights", "signed", "queries.parquet", *options)
     assert done.exit_code == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
-    target, weights = TARGETS.make("opensearch-hybrid(size=7)"), library.load("signed").weights(asked)
-    for line, query, row in zip(lines, asked, weights.tolist(), strict=True):
+    target, weights = TARGETS.make("opensearch-hybrid(size=7)"), library.load("signed").weights(queries)
+    for line, query, row in zip(lines, queries, weights.tolist(), strict=True):
         words = f"words {query.qid[0]}"
         assert query.doc_id is not None
         these = {"ids": {"values": query.doc_id.tolist()}}
@@ -89,12 +89,12 @@ def test_queries_without_a_request_are_counted_in_a_warning(kinrank, camps: Quer
     assert f"warning: no request for {20 - answered} of 20 queries; first reason: OpenSearch 2.10 needs" in done.stderr
 
 
-def test_request_of_one_query_is_printed_on_its_own(kinrank, asked: QuerySet):
-    qid = asked.qid[0].item()
-    done = kinrank("weights", "signed", "asked.parquet", "--target", "vespa", "--query", qid)
+def test_request_of_one_query_is_printed_on_its_own(kinrank, queries: QuerySet):
+    qid = queries.qid[0].item()
+    done = kinrank("weights", "signed", "queries.parquet", "--target", "vespa", "--query", qid)
     request = json.loads(done.stdout)
     assert json.loads(request["input.query(weights)"]).keys() == {"f1", "f2"}
-    done = kinrank("weights", "signed", "asked.parquet", "--target", "solr-ltr(name='kin')", "--query", qid)
+    done = kinrank("weights", "signed", "queries.parquet", "--target", "solr-ltr(name='kin')", "--query", qid)
     assert json.loads(done.stdout)["name"] == "kin"
 
 
@@ -103,7 +103,7 @@ def test_request_of_one_query_is_printed_on_its_own(kinrank, asked: QuerySet):
     [
         (["--target", "sphinx"], "unknown target 'sphinx': choose one of 'opensearch-hybrid'"),
         (["--target", "vespa(color=1)"], "cannot read target"),
-        (["--query", "nobody"], "asked.parquet: no query 'nobody' among 20 queries"),
+        (["--query", "nobody"], "queries.parquet: no query 'nobody' among 20 queries"),
         (["--target", "solr-ltr"], "stores one model for many queries: choose one query with --query QID"),
         (["--target", "opensearch-hybrid", "--clauses", "bad.json"], "bad.json, line 1: expected JSON"),
         (["--target", "opensearch-hybrid", "--clauses", "list.json"], "expected an object with the clause of each"),
@@ -118,11 +118,11 @@ def test_request_of_one_query_is_printed_on_its_own(kinrank, asked: QuerySet):
         ),
     ],
 )
-def test_wrong_input_is_an_error(kinrank, asked: QuerySet, words: list[str], problem: str):
+def test_wrong_input_is_an_error(kinrank, queries: QuerySet, words: list[str], problem: str):
     Path("bad.json").write_text("{")
     Path("list.json").write_text("[]")
     Path("column.json").write_text(json.dumps({"f1": "{{color}}", "f2": {}}))
-    done = kinrank("weights", "signed", "asked.parquet", *words)
+    done = kinrank("weights", "signed", "queries.parquet", *words)
     assert done.exit_code == 2
     assert problem in done.stderr
 

@@ -136,11 +136,11 @@ def train(
 
 
 def _validation_lines(found: Validation) -> Iterator[str]:
-    reached = f"{found.n_queries:,} queries, {found.measure!r}: {found.name} {found.quality:.4f}"
+    quality = f"{found.n_queries:,} queries, {found.measure!r}: {found.name} {found.quality:.4f}"
     if found.difference is None:
-        yield reached
+        yield quality
         return
-    yield f"{reached}, global model {found.global_quality:.4f}"
+    yield f"{quality}, global model {found.global_quality:.4f}"
     difference = difference_with_interval(found.difference, test=True)
     if found.outcome == "gain":
         yield f"{difference}: significant gain"

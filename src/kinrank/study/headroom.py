@@ -173,12 +173,12 @@ class _Study:
         seconds = time.perf_counter() - start
         own = knn.get_params(deep=False)
         single = SingleRanker(knn.learner, scale=own["scale"], missing=own["missing"])
-        reached = fit_and_evaluate(SINGLE, single, train, test, [self.measure])
+        single_entrant = fit_and_evaluate(SINGLE, single, train, test, [self.measure])
         model = GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
         prepared_train, prepared_test = knn.preparer_.apply(train), knn.preparer_.apply(test)
         best = oracle_scores(model, prepared_test, self.measure)
         return _Part(
-            single=reached,
+            single=single_entrant,
             knn=replace(evaluate_ranker(KNN, knn, test, [self.measure]), fit_seconds=seconds),
             oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [self.measure])),
             known=half_known(model, prepared_train, prepared_test, self.measure, self.seed),

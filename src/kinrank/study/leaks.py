@@ -173,9 +173,9 @@ def _close(train: NDArray[Any], test: NDArray[Any]) -> list[Leak]:
         for first in range(0, len(train), _BATCH):
             cosine = batch @ _unit(train[first : first + _BATCH]).T
             best = cosine.argmax(axis=1)
-            reached = cosine[np.arange(len(batch)), best]
-            nearest = np.where(reached > highest, first + best, nearest)
-            highest = np.maximum(highest, reached)
+            cosines = cosine[np.arange(len(batch)), best]
+            nearest = np.where(cosines > highest, first + best, nearest)
+            highest = np.maximum(highest, cosines)
         close = np.flatnonzero(highest >= NEAR_COSINE)
         leaks += [Leak(start + int(q), int(nearest[q]), "vector") for q in close]
     return leaks

@@ -89,14 +89,14 @@ def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -
     >>> found.kept_name, found.outcome
     ('knn', 'gain')
     """
-    reached = evaluate(held_out, ranker.predict(held_out), [MEASURE])
+    own = evaluate(held_out, ranker.predict(held_out), [MEASURE])
     if name == GLOBAL_RANKER:
-        return Validation(name, ranker, name, MEASURE, len(held_out), reached[MEASURE])
+        return Validation(name, ranker, name, MEASURE, len(held_out), own[MEASURE])
     global_model = _global_model(ranker, queries)
     baseline = evaluate(held_out, global_model.predict(held_out), [MEASURE])
-    difference = compare_paired(reached.per_query[MEASURE], baseline.per_query[MEASURE])
+    difference = compare_paired(own.per_query[MEASURE], baseline.per_query[MEASURE])
     kept, kept_name = (ranker, name) if _outcome(difference) == "gain" else (global_model, GLOBAL_RANKER)
-    return Validation(name, kept, kept_name, MEASURE, len(held_out), reached[MEASURE], baseline[MEASURE], difference)
+    return Validation(name, kept, kept_name, MEASURE, len(held_out), own[MEASURE], baseline[MEASURE], difference)
 
 
 def _outcome(difference: PairedComparison) -> Outcome:

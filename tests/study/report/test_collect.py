@@ -179,9 +179,9 @@ def test_report_shows_the_neighbors_of_a_part():
 def test_seen_test_queries_are_counted():
     train, _ = two_camps(KnnRanker(10))
     knn, single = KnnRanker(10).fit(train), SingleRanker("rankrls").fit(train)
-    asked = train[:20]
+    seen = train[:20]
     comparison = compare(
-        asked, [evaluate_ranker(n, r, asked, [MEASURE]) for n, r in (("one", single), ("own", knn))], n_resamples=99
+        seen, [evaluate_ranker(n, r, seen, [MEASURE]) for n, r in (("one", single), ("own", knn))], n_resamples=99
     )
     by_ids, by_data = collect(comparison).leak_check, collect(comparison, judged=train).leak_check
     assert by_ids is not None
