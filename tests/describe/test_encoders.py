@@ -12,7 +12,7 @@ from sklearn.base import clone
 from kinrank.describe.encoders import ENCODERS, make_encoder
 from kinrank.describe.encoders.base import Encoder
 from kinrank.describe.encoders.ngrams import NgramEncoder, fold
-from kinrank.describe.encoders.pretrained import CustomEncoder
+from kinrank.describe.encoders.pretrained import CustomEncoder, Model2VecEncoder
 from kinrank.errors import DataError, EncoderError, ParameterError
 
 TITLES = ["iron man", "iron man 2", "spider man", "spiderman", "toy story", "toy story 2", "the godfather", "godfather"]
@@ -141,3 +141,16 @@ def test_wrong_vectors_of_an_encoder_raise(answer: list[list[object]], message: 
 def test_an_encoder_that_is_not_there_says_how_to_give_it():
     with pytest.raises(EncoderError, match=r"kinrank.load\(path, encoder=...\)"):
         CustomEncoder().encode(["a"])
+
+
+def test_encoders_of_one_name_share_the_loaded_model(monkeypatch: pytest.MonkeyPatch):
+    loaded: list[str] = []
+
+    def load(encoder: Model2VecEncoder) -> Lengths:
+        loaded.append(encoder.model)
+        return Lengths()
+
+    monkeypatch.setattr(Model2VecEncoder, "load", load)
+    for _ in range(2):
+        make_encoder("model2vec:shared by a test").encode(["a"])
+    assert loaded == ["shared by a test"]

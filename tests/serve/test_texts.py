@@ -111,7 +111,12 @@ def test_judgments_keep_their_text_over_a_restart(models: Path, tmp_path: Path):
         return Service({"ngrams": models / "ngrams"}, settings=PATIENT, judgments=tmp_path / "judgments")
 
     with start() as service:
+        before = service.slots["ngrams"].current
         service.judge(judged)
         wait_until(lambda: (current := service.slots["ngrams"].current) is not None and current.judgments == 3)
+        after = service.slots["ngrams"].current
+        assert before is not None
+        assert after is not None
+        assert after.encoder is before.encoder  # with the vectors it remembers
     with start() as service:
         wait_until(lambda: (current := service.slots["ngrams"].current) is not None and current.judgments == 3)

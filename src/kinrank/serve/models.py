@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,8 @@ class ServedModel:
         The model as it was fitted.
     tested : bool
         Whether its folder had examples for the self-test.
+    encoder : QueryEncoder
+        Adds the vector of a query's text. It stays the same when judgments are learned, with what it remembers.
     judgments : int
         Judged queries learned since it was fitted.
     """
@@ -50,12 +51,8 @@ class ServedModel:
     ranker: Ranker
     base: Ranker
     tested: bool
+    encoder: QueryEncoder
     judgments: int = 0
-
-    @cached_property
-    def encoder(self) -> QueryEncoder:
-        """Adds the vector of a query's text, if the model encodes texts."""
-        return QueryEncoder(self.base)
 
     @property
     def ranker_name(self) -> str:
@@ -149,7 +146,7 @@ class ModelSlot:
             ranker = from_record(record)
             tested = self_test(ranker, examples, self.deadline)
             if version == self._version():  # otherwise the folder was replaced while it was read
-                return ServedModel(version, ranker, ranker, tested)
+                return ServedModel(version, ranker, ranker, tested, QueryEncoder(ranker))
         raise RejectedModelError(f"{self.path} changed three times while it was read: write it less often")
 
     def _updated(self, served: ServedModel) -> ServedModel:

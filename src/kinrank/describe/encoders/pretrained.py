@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, Protocol, Self, runtime_checkable
 
 from kinrank.arrays import Float32, State
@@ -72,7 +73,6 @@ class LibraryEncoder(Encoder):
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self._loaded: Any = None
 
     @property
     def spec(self) -> str:
@@ -85,7 +85,7 @@ class LibraryEncoder(Encoder):
         return importlib.metadata.version(self.library)
 
     @abstractmethod
-    def _load(self) -> Any:
+    def load(self) -> Any:
         """Return the model, ready to encode."""
 
     def _encode(self, model: Any, texts: list[str]) -> Any:
@@ -93,12 +93,17 @@ class LibraryEncoder(Encoder):
 
     def encode(self, texts: Sequence[str]) -> Float32:
         """Return one vector per text."""
-        if self._loaded is None:
-            try:
-                self._loaded = self._load()
-            except (OSError, ValueError, RuntimeError) as error:
-                raise EncoderError(f"cannot load encoder {self.spec!r}: {error}") from error
-        return check_vectors(self._encode(self._loaded, list(texts)), len(texts), self.spec)
+        try:
+            model = _load_once(type(self), self.model)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise EncoderError(f"cannot load encoder {self.spec!r}: {error}") from error
+        return check_vectors(self._encode(model, list(texts)), len(texts), self.spec)
+
+
+@cache
+def _load_once(encoder: type[LibraryEncoder], model: str) -> Any:
+    """Load a model. Copies of a ranker, and rankers with the same encoder, share its weights."""
+    return encoder(model).load()
 
 
 class Model2VecEncoder(LibraryEncoder):
@@ -106,7 +111,8 @@ class Model2VecEncoder(LibraryEncoder):
 
     library = "model2vec"
 
-    def _load(self) -> Any:
+    def load(self) -> Any:
+        """Return the model, ready to encode."""
         return import_extra("model2vec", "model2vec").StaticModel.from_pretrained(self.model)
 
 
@@ -115,7 +121,8 @@ class SentenceTransformersEncoder(LibraryEncoder):
 
     library = "sentence-transformers"
 
-    def _load(self) -> Any:
+    def load(self) -> Any:
+        """Return the model, ready to encode."""
         return import_extra("sentence_transformers", "sentence-transformers").SentenceTransformer(
             self.model, device="cpu"
         )
@@ -129,7 +136,8 @@ class FastEmbedEncoder(LibraryEncoder):
 
     library = "fastembed"
 
-    def _load(self) -> Any:
+    def load(self) -> Any:
+        """Return the model, ready to encode."""
         return import_extra("fastembed", "fastembed").TextEmbedding(self.model)
 
     def _encode(self, model: Any, texts: list[str]) -> Any:
