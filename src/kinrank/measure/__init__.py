@@ -15,6 +15,7 @@ from kinrank.measure.discounted import DCG, NDCG, MeanNDCG
 from kinrank.measure.evaluation import Evaluation, evaluate
 from kinrank.measure.letor import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_GENG, MEAN_NDCG_LETOR
 from kinrank.measure.parse import MEASURES, parse_measure
+from kinrank.measure.resampled import compare_resampled
 from kinrank.measure.significance import PairedComparison, compare_paired, holm
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "P",
     "PairedComparison",
     "compare_paired",
+    "compare_resampled",
     "evaluate",
     "holm",
     "parse_measure",

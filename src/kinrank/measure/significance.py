@@ -13,7 +13,8 @@ from kinrank.arrays import Float64
 from kinrank.errors import DataError, ParameterError
 from kinrank.registry.choices import check_choice
 
-Test = Literal["t", "wilcoxon", "permutation"]
+PairedTest = Literal["t", "wilcoxon", "permutation"]
+Test = PairedTest | Literal["resampled"]
 Interval = Literal["t", "bootstrap"]
 
 _CELLS_AT_ONCE = 2_000_000  # resampled values in memory: 16 MB
@@ -55,7 +56,7 @@ class PairedComparison:
 def compare_paired(
     a: ArrayLike,
     b: ArrayLike,
-    test: Test = "t",
+    test: PairedTest = "t",
     *,
     interval: Interval = "t",
     confidence: float = 0.95,
@@ -88,7 +89,7 @@ def compare_paired(
     >>> round(result.p, 3)
     0.495
     """
-    check_choice("test", test, get_args(Test))
+    check_choice("test", test, get_args(PairedTest))
     check_choice("interval", interval, get_args(Interval))
     if not 0 < confidence < 1:
         raise ParameterError(f"confidence must be between 0 and 1, got {confidence!r}")
@@ -153,7 +154,7 @@ def _all_equal(difference: Float64) -> bool:
     return bool(spread <= 10 * np.finfo(np.float64).eps * np.abs(difference).max())
 
 
-def _p_value(difference: Float64, test: Test, n_resamples: int, seed: int) -> float:
+def _p_value(difference: Float64, test: PairedTest, n_resamples: int, seed: int) -> float:
     if not np.any(difference):
         return 1.0
     if test == "t":

@@ -1,0 +1,86 @@
+"""Significance of a difference that was measured on repeated folds of the same queries."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from kinrank.errors import DataError, ParameterError
+from kinrank.measure.significance import PairedComparison
+
+
+def compare_resampled(a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, confidence: float = 0.95) -> PairedComparison:
+    """Compare two rankers on repeated cross-validation by the corrected resampled t-test.
+
+    With few queries, the result depends on how they are split into folds, so the folds are repeated with other seeds.
+    Training sets of different splits overlap, and every query is tested once per repeat. The mean differences of the
+    splits are therefore not independent, and a plain t-test over them finds differences that are not there. The
+    corrected test takes J splits with mean differences d_j and variance s², and replaces the variance s² / J of their
+    mean by (1 / J + n_test / n_train) s² (Nadeau and Bengio, 2003, Inference for the generalization error).
+
+    Parameters
+    ----------
+    a, b
+        Values of a measure, of shape (repeats, queries). Queries that are NaN in both are excluded.
+    fold
+        In which fold each query was tested in each repeat, of the same shape.
+    confidence
+        The confidence level of the interval.
+
+    Returns
+    -------
+    PairedComparison
+        With ``test="resampled"``. `n`, `wins`, `ties` and `losses` count queries by their mean over the repeats.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> fold = np.array([rng.permutation(100) % 5 for _ in range(10)])
+    >>> b = rng.random((10, 100))
+    >>> result = compare_resampled(b + rng.normal(0.05, 0.1, (10, 100)), b, fold)
+    >>> result.n, result.mean_difference > 0, result.p < 0.05
+    (100, True, True)
+    """
+    first, second, folds = np.asarray(a, np.float64), np.asarray(b, np.float64), np.asarray(fold)
+    if first.ndim != 2 or not first.shape == second.shape == folds.shape:
+        raise DataError(
+            f"a, b and fold must have the shape (repeats, queries), got {first.shape}, {second.shape} and {folds.shape}"
+        )
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must be between 0 and 1, got {confidence!r}")
+    difference = first - second
+    if np.any(np.isnan(first) != np.isnan(second)):
+        raise DataError("a and b have values for different queries: compute both with the same measure")
+    splits, ratios = [], []
+    for row, parts in zip(difference, folds, strict=True):
+        valued = ~np.isnan(row)
+        for part in np.unique(parts):
+            tested = valued & (parts == part)
+            if tested.any():
+                splits.append(row[tested].mean())
+                held_out = float(np.mean(parts == part))
+                ratios.append(held_out / (1 - held_out) if held_out < 1 else np.inf)
+    if len(splits) < 2:
+        raise DataError(f"a resampled test needs at least 2 splits with values, got {len(splits)}")
+    # The mean of each query over its repeats, so that folds of different sizes do not distort the mean.
+    by_query = difference[:, ~np.isnan(difference).all(axis=0)].mean(axis=0)
+    mean = float(by_query.mean())
+    error = float(np.sqrt((1 / len(splits) + np.mean(ratios)) * np.var(splits, ddof=1)))
+    if error <= 10 * np.finfo(np.float64).eps * abs(mean):  # all splits agree up to rounding
+        p, half = float(mean == 0), 0.0
+    else:
+        freedom = len(splits) - 1
+        p = float(2 * stats.t.sf(abs(mean) / error, freedom))
+        half = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
+    return PairedComparison(
+        mean_difference=mean,
+        interval=(mean - half, mean + half),
+        p=p,
+        n=len(by_query),
+        wins=int(np.sum(by_query > 0)),
+        ties=int(np.sum(by_query == 0)),
+        losses=int(np.sum(by_query < 0)),
+        test="resampled",
+        confidence=confidence,
+    )
