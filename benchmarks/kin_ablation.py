@@ -57,7 +57,7 @@ class Described(KinRanker):
 
     def _table(self, queries, local):
         points = np.repeat(self._describer.transform(queries), queries.sizes, axis=0)
-        return np.hstack([KinRanker._table(queries, local), points]).astype(np.float32)
+        return np.hstack([super()._table(queries, local), points]).astype(np.float32)
 
 
 class DescribedFeatures(Described):

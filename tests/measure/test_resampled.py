@@ -77,7 +77,7 @@ def test_invalid_input_raises() -> None:
     values = np.zeros((2, 4))
     with pytest.raises(DataError, match=r"the shape \(repeats, queries\), got \(4,\)"):
         compare_resampled(values[0], values[0], values[0])
-    with pytest.raises(DataError, match="at least 2 splits with values, got 1"):
+    with pytest.raises(DataError, match="at least 2 folds in each repeat"):
         compare_resampled(values[:1], values[:1], values[:1])
     with pytest.raises(ParameterError, match="confidence must be between 0 and 1, got 2"):
         compare_resampled(values, values, values, confidence=2)

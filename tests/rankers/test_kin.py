@@ -146,3 +146,21 @@ def test_fractional_grades_raise():
     queries = make_two_camps(n_queries=40)
     with pytest.raises(DataError, match="whole grades"):
         KinRanker(5).fit(queries.replace(y=queries.grades + 0.5))
+
+
+def test_without_local_models_neighbors_do_not_matter(camps):
+    train, test, _ = camps
+    few, many = (KinRanker(k, local=False, trees=FEW).fit(train) for k in (5, 60))
+    assert few.shares_["local"] == 0.0
+    np.testing.assert_array_equal(few.predict(test), many.predict(test))
+    explained = few.explain(test[:1])[0]
+    assert explained.shares["trees: local score"] == explained.shares["local"] == 0.0
+    np.testing.assert_allclose(explained.scores, few.predict(test[:1]), atol=1e-9)
+
+
+def test_local_models_gain_if_queries_differ():
+    queries = make_intents(400, 200, n_docs=20, n_features=10, spread=1.0, seed=0)
+    with_local, without = (
+        KinRanker(50, local=local, trees=FEW).fit(queries[:400]).score(queries[400:]) for local in (True, False)
+    )
+    assert with_local > without + 0.02

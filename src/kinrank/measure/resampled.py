@@ -60,9 +60,9 @@ def compare_resampled(a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, confidence
             if tested.any():
                 splits.append(row[tested].mean())
                 held_out = float(np.mean(parts == part))
-                ratios.append(held_out / (1 - held_out) if held_out < 1 else np.inf)
-    if len(splits) < 2:
-        raise DataError(f"a resampled test needs at least 2 splits with values, got {len(splits)}")
+                ratios.append(held_out / max(1 - held_out, np.finfo(np.float64).tiny))
+    if len(splits) < 2 or max(ratios) > len(difference.T):
+        raise DataError("a resampled test needs at least 2 folds in each repeat")
     # The mean of each query over its repeats, so that folds of different sizes do not distort the mean.
     by_query = difference[:, ~np.isnan(difference).all(axis=0)].mean(axis=0)
     mean = float(by_query.mean())

@@ -57,6 +57,8 @@ class KinRanker(TextRanker):
     ----------
     n_neighbors : int or "auto"
         k of the local model; ``"auto"`` tries 10 to 800 on held-out queries.
+    local : bool
+        Whether queries have their own models. False leaves out the local score everywhere, to measure what it adds.
     n_members : int
         Tree models in the bag, and folds of the cross-fitting.
     trees : LambdaMART, optional
@@ -103,6 +105,7 @@ class KinRanker(TextRanker):
         self,
         n_neighbors: int | Literal["auto"] = "auto",
         *,
+        local: bool = True,
         n_members: int = 4,
         trees: LambdaMART | None = None,
         describe: Spec | Describer = "auto",
@@ -114,6 +117,7 @@ class KinRanker(TextRanker):
         seed: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
+        self.local = local
         self.n_members = n_members
         self.trees = trees
         self.describe = describe
@@ -171,7 +175,7 @@ class KinRanker(TextRanker):
         """Return the k whose local models, learned from the other folds, rank the first fold best."""
         if self.n_neighbors != "auto":
             return int(self.n_neighbors)
-        if fold is None:
+        if fold is None or not self.local:
             return NEIGHBORS[0]
         seen, out = queries[fold != 0], queries[fold == 0]
         ranker = self._local(NEIGHBORS[0]).fit(seen)
@@ -215,20 +219,17 @@ class KinRanker(TextRanker):
         """Set the shares by the out-of-fold scores of each ingredient."""
         parts = standardized_columns(scores, queries)
         record = [MEASURE.mean(part, queries.grades, queries.offsets) for part in parts.T]
-        shares, blended = best_shares(parts, queries)
-        self.shares_ = dict(zip(INGREDIENTS, shares.tolist(), strict=True))
+        blendable = [part for part in INGREDIENTS if self.local or part != "local"]
+        shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)
+        self.shares_ = dict.fromkeys(INGREDIENTS, 0.0) | dict(zip(blendable, shares.tolist(), strict=True))
         self.record_ = {**dict(zip(INGREDIENTS, record, strict=True)), "blend": blended}
 
-    @staticmethod
-    def _table(queries: QuerySet, local: Float64) -> Float32:
+    def _table(self, queries: QuerySet, local: Float64) -> Float32:
         """Return what trees see: features, their standing, the local score and its standing."""
-        score = local.astype(np.float32)[:, None]
-        parts = [
-            queries.X,
-            relative_features(queries.X, queries.offsets),
-            score,
-            relative_features(score, queries.offsets),
-        ]
+        parts = [queries.X, relative_features(queries.X, queries.offsets)]
+        if self.local:
+            score = local.astype(np.float32)[:, None]
+            parts += [score, relative_features(score, queries.offsets)]
         return np.hstack(parts)
 
     def remarks(self) -> list[str]:
