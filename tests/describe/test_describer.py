@@ -174,3 +174,17 @@ def test_make_describer_returns_a_new_one() -> None:
     assert copied is not given
     assert copied.get_params() == given.get_params()
     assert make_describer(Describer(metric="nca")).needs_targets
+
+
+def test_distances_between_texts_do_not_depend_on_the_basis_of_the_vectors() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(30, 4)) * [3.0, 1.0, 0.1, 0.01]
+    turn, _ = np.linalg.qr(rng.normal(size=(4, 4)))
+    queries = QuerySet.from_arrays(rng.normal(size=(30, 2)), group=[1] * 30)
+    describer = Describer("text")
+    distances = [
+        np.linalg.norm(points[:, None] - points[None], axis=2)
+        for each in (vectors, vectors @ turn)
+        for points in [describer.fit(queries, query_vectors=each).transform(queries, query_vectors=each)]
+    ]
+    np.testing.assert_allclose(distances[0], distances[1], rtol=1e-4, atol=1e-6)

@@ -15,7 +15,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS, QueryVectors
 from kinrank.describe.blocks import block_names, raw_blocks
 from kinrank.describe.metrics import METRICS
-from kinrank.describe.scaling import block_scale, components, moments
+from kinrank.describe.scaling import block_scale, common_scale, components, moments
 from kinrank.describe.spec import Spec, parse_blocks
 from kinrank.errors import DataError, ParameterError
 
@@ -51,7 +51,8 @@ class Describer(BaseEstimator):
         Name of each dimension before projection.
     mean_, scale_ : float64 arrays
         Shift and scale of each value. The scale is block weight / (standard deviation · sqrt(block size)), so that
-        a block counts by its weight regardless of its size. Values that are constant in training get scale 0.
+        a block counts by its weight regardless of its size. The text block has one standard deviation for all of its
+        values, their root mean square. Values that are constant in training get scale 0.
     projection_ : float64 array, or None
         Principal components and metric combined into one linear map.
 
@@ -105,8 +106,15 @@ class Describer(BaseEstimator):
         self._prepare(queries.feature_names, has_vectors)
         raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
         self._widths = {block: array.shape[1] for block, array in zip(self._weights, raw, strict=True)}
-        self.mean_, scale = moments(np.hstack(raw))
-        self.scale_ = block_scale(scale, self._widths, self._weights)
+        each = [moments(block) for block in raw]
+        self.mean_ = np.concatenate([mean for mean, _ in each])
+        scales = [
+            common_scale(scale) if block == "text" else scale
+            for block, (_, scale) in zip(self._weights, each, strict=True)
+        ]
+        self.scale_ = np.concatenate(
+            [block_scale(scale, weight) for scale, weight in zip(scales, self._weights.values(), strict=True)]
+        )
         self.projection_: Float64 | None = None
         points = self._scaled(raw)
         if self.n_components is not None:
@@ -189,7 +197,8 @@ class Describer(BaseEstimator):
         points = raw[0] if len(raw) == 1 else np.concatenate(raw, axis=1)
         points = (points - self.mean_) * self.scale_
         points[np.isnan(points)] = 0.0
-        return np.minimum(np.maximum(points, -_CLIP, out=points), _CLIP, out=points)
+        clipped: Float64 = np.minimum(np.maximum(points, -_CLIP, out=points), _CLIP, out=points)
+        return clipped
 
 
 def make_describer(describe: Spec | Describer, *, reference: str | int | None = None) -> Describer:

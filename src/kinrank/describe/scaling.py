@@ -22,16 +22,28 @@ def moments(raw: Float64) -> tuple[Float64, Float64]:
     return mean, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
 
 
-def block_scale(scale: Float64, widths: Mapping[str, int], weights: Mapping[str, float]) -> Float64:
+def common_scale(scale: Float64) -> Float64:
+    """Return one scale for all values of a block: 1 / the root mean square of their standard deviations.
+
+    The values of a vector have one unit, and their variances say how much each direction counts. Scaling them alike
+    keeps that, and makes distances independent of the basis in which an encoder writes its vectors.
+
+    Examples
+    --------
+    >>> common_scale(np.array([1.0, 1 / 7, 0.0])).round(3).tolist()
+    [0.2, 0.2, 0.0]
+    """
+    varies = scale > 0
+    if not varies.any():
+        return scale
+    return np.where(varies, np.mean(scale[varies] ** -2.0) ** -0.5, 0.0)
+
+
+def block_scale(scale: Float64, weight: float) -> Float64:
     """Return `scale` times block weight / sqrt(block size), counting only values that vary."""
-    parts = []
-    start = 0
-    for block, width in widths.items():
-        part = scale[start : start + width]
-        varying = int(np.count_nonzero(part))
-        parts.append(part * (weights[block] / max(varying, 1) ** 0.5))
-        start += width
-    return np.concatenate(parts)
+    varying = int(np.count_nonzero(scale))
+    scaled: Float64 = scale * (weight / max(varying, 1) ** 0.5)
+    return scaled
 
 
 def components(points: Float64, n_components: int | Mapping[str, int], widths: Mapping[str, int]) -> Float64:

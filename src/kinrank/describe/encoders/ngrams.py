@@ -17,7 +17,7 @@ from kinrank.arrays import Float32, Int64, State
 from kinrank.describe.encoders.base import Encoder, normalized
 from kinrank.errors import DataError, ParameterError
 
-_TEXTS_PER_COMPONENT = 4
+_TEXTS_PER_COMPONENT = 8
 
 
 class NgramEncoder(Encoder, BaseEstimator):
@@ -29,7 +29,7 @@ class NgramEncoder(Encoder, BaseEstimator):
     Parameters
     ----------
     n_components : int
-        Dimensions of a vector, at most; a quarter of the number of different texts if that is less.
+        Dimensions of a vector, at most; an eighth of the number of different texts if that is less.
     shortest, longest : int
         Lengths of the n-grams, in characters.
     max_ngrams : int
@@ -44,7 +44,7 @@ class NgramEncoder(Encoder, BaseEstimator):
     """
 
     def __init__(
-        self, n_components: int = 128, *, shortest: int = 3, longest: int = 5, max_ngrams: int = 20_000
+        self, n_components: int = 256, *, shortest: int = 3, longest: int = 5, max_ngrams: int = 20_000
     ) -> None:
         self.n_components = n_components
         self.shortest = shortest
@@ -84,7 +84,7 @@ class NgramEncoder(Encoder, BaseEstimator):
         n = len(unique)
         self.idf_: Float32 = np.array([math.log((1 + n) / (1 + frequency[g])) + 1 for g in kept], dtype=np.float32)
         table = self._weighted(counted)
-        # Descriptions give every dimension the same weight, so directions that few texts support would be noise.
+        # Directions that few texts support are noise.
         rank = min(self.n_components, max(2, n // _TEXTS_PER_COMPONENT), *table.shape)
         _, _, directions = randomized_svd(table, rank, n_oversamples=32, n_iter=10, random_state=0)
         self.components_: Float32 = np.ascontiguousarray(directions.T, dtype=np.float32)
