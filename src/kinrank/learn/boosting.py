@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float64, State
 from kinrank.errors import DataError
+from kinrank.learn.forest import Forest
 from kinrank.registry import import_extra
 
 
@@ -16,6 +17,7 @@ class BoosterMixin:
     """Mixin for models that are a LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
 
     allow_nan: ClassVar[bool] = True
+    _forest: Forest | None = None  # built when it is needed
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class BoosterMixin:
             self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **options)
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"LightGBM rejects these data or settings: {error}") from error
+        self._forest = None
         if validation is not None:
             (ndcg,) = history["validation"].values()
             self.validation_ndcg_ = np.array(ndcg)
@@ -80,12 +83,20 @@ class BoosterMixin:
     def keep_trees(self, count: int) -> Self:
         """Use only the first `count` trees from now on."""
         self.booster_.best_iteration = count
+        self._forest = None
         return self
 
     def predict(self, X: NDArray[Any]) -> Float64:
         """Return the sum of the trees' leaf values for each row."""
-        scores: Float64 = self.booster_.predict(np.asarray(X), num_threads=self.n_threads)
-        return scores
+        if self._forest is None:
+            self._forest = Forest.from_text(self.text)
+        return self._forest.predict(X)
+
+    @property
+    def text(self) -> str:
+        """The trees in use, in LightGBM's text format."""
+        text: str = self.booster_.model_to_string()
+        return text
 
     @property
     def n_trees_(self) -> int:
@@ -99,10 +110,11 @@ class BoosterMixin:
 
     def get_state(self) -> State:
         """Return the model in LightGBM's text format, as bytes."""
-        return {"booster": np.frombuffer(self.booster_.model_to_string().encode(), dtype=np.uint8)}
+        return {"booster": np.frombuffer(self.text.encode(), dtype=np.uint8)}
 
     def set_state(self, state: State) -> Self:
         """Restore the model from LightGBM's text format."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         self.booster_ = lightgbm.Booster(model_str=state["booster"].tobytes().decode())
+        self._forest = None
         return self

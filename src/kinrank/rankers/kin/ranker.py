@@ -18,6 +18,7 @@ from kinrank.describe.encoders import EncoderSpec
 from kinrank.describe.spec import Spec
 from kinrank.describe.within_query import relative_features
 from kinrank.errors import ParameterError
+from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.rankers.base import Prediction
@@ -87,6 +88,8 @@ class KinRanker(TextRanker):
         The local model, with its own `explain` and `weights`.
     members_ : list of LambdaMART
         The bag; empty if there were too few queries to hold any out, and the global model ranks alone.
+    forest_ : Forest
+        The trees of all members. Set only if there are members.
 
     Examples
     --------
@@ -141,6 +144,7 @@ class KinRanker(TextRanker):
         self.record_: dict[str, float] = {}
         if fold is not None:
             self._fit_trees(queries, fold)
+            self.forest_ = Forest.from_text(*(model.text for model in self.members_))
 
     def _check_settings(self, queries: QuerySet) -> None:
         whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
@@ -261,7 +265,7 @@ class KinRanker(TextRanker):
         table = None
         if self.members_:
             table = self._table(queries, scores[:, 1])
-            scores[:, 0] = np.mean([model.predict(table) for model in self.members_], axis=0)
+            scores[:, 0] = self.forest_.predict(table) / len(self.members_)
         return standardized_columns(scores, queries), table, novelty
 
     def explain(
@@ -305,6 +309,8 @@ class KinRanker(TextRanker):
         self.members_ = []
         while parts := unnest(state, f"member{len(self.members_)}"):
             self.members_.append(self._tree_settings().set_state(parts))
+        if self.members_:
+            self.forest_ = Forest.from_text(*(model.text for model in self.members_))
         self.shares_ = dict(zip(INGREDIENTS, state["shares"].tolist(), strict=True))
         self.record_ = dict(zip((*INGREDIENTS, "blend"), state["record"].tolist(), strict=False))
         return self
