@@ -31,6 +31,7 @@ def ranker_checks() -> list[RankerCheck]:
         check_explain,
         check_novelty,
         check_add_and_remove,
+        check_added_queries_raise_no_novelty,
         check_save_and_load,
         check_settings_survive_fit,
         check_wrong_features_raise,
@@ -158,6 +159,17 @@ def check_add_and_remove(make: Callable[[], Ranker]) -> None:
     require(
         bool(np.allclose(before, ranker.predict(queries), atol=1e-6)), "removing added queries must restore the scores"
     )
+
+
+def check_added_queries_raise_no_novelty(make: Callable[[], Ranker]) -> None:
+    """New judgments, even copies of known queries, never make another query more novel."""
+    queries, other = linear_queries(), linear_queries(20, seed=2)
+    copies = queries.replace(qid=np.array([f"copy {i}" for i in range(len(queries))]))
+    ranker = make().fit(queries.replace(qid=queries.qid.astype(np.str_)))
+    before = ranker.predict_with_novelty(other).novelty
+    if before is not None and can_adapt(ranker):
+        after = ranker.add(copies).predict_with_novelty(other).novelty
+        require(after is not None and bool((after <= before).all()), "added judgments must not raise the novelty")
 
 
 def check_save_and_load(make: Callable[[], Ranker]) -> None:

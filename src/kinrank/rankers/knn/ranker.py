@@ -161,7 +161,11 @@ class KnnRanker(NeighborRanker, TextRanker):
         self._learn_offline()
 
     def _measure_distances(self) -> None:
-        """Sample how far judged queries are from their nearest other one."""
+        """Sample how far judged queries are from their nearest other one.
+
+        The scale of distances stays that of the fit, as the description does. Measured again on other queries it
+        would move, and with it the novelty of every query.
+        """
         m = len(self.qid_)
         sample = np.linspace(0, m - 1, min(m, _SAMPLE)).astype(np.int64)
         distances, _ = self.index_.query(self.index_.points_[sample], min(2, m))
@@ -282,7 +286,6 @@ class KnnRanker(NeighborRanker, TextRanker):
         return self._learn_again()
 
     def _learn_again(self) -> Self:
-        self._measure_distances()
         self.global_ = self.training_set_.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
         self._learn_offline()
         return self

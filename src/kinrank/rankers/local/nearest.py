@@ -38,7 +38,7 @@ class NeighborRanker(LocalRanker):
     qid_ : array
         The judged query at each position; for a cell, the one nearest to its center.
     usual_distances_ : float64 array
-        Sampled distances of judged queries to their nearest other one, ascending.
+        Sampled distances of the judged queries of the fit to their nearest other one, ascending.
     """
 
     _capabilities: ClassVar[Capabilities] = Capabilities(
