@@ -186,7 +186,7 @@ def log(engine: Engine, judged: QuerySet, out: Path, killing: Killing | None = N
             log_progress(f"kill a node after {done} queries")
 
     pool = RetryingPool(WORKERS)
-    counts = ResumableLog(out, judged, FeatureLogger(engine, timeout=20.0)).write(pool, advance)
+    counts = ResumableLog(out, judged, FeatureLogger(engine, candidates="judged", timeout=20.0)).write(pool, advance)
     if killing is not None:
         killing.thread.join(timeout=1.0)
     return counts, pool.retries

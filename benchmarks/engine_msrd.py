@@ -100,7 +100,7 @@ def index_movies(engine: LuceneEngine, name: str, work: Path) -> dict[str, float
 def throughput(engine: LuceneEngine, judged: QuerySet, block: int = 20, turns: int = 12) -> dict[str, object]:
     """Measure queries per second of our log and of a loop that sends the same requests with the client, in turns."""
     seconds: dict[str, list[float]] = {"client loop": [], "kinrank, 1 worker": [], f"kinrank, {WORKERS} workers": []}
-    logger = FeatureLogger(engine)
+    logger = FeatureLogger(engine, candidates="judged")
     for turn in range(turns + 1):
         some = judged[(turn * block) % max(1, len(judged) - block) :][:block]
         requests = [captured_request(engine, query) for query in some]
@@ -192,7 +192,7 @@ def log_all(
         out = work / f"{part}.parquet"
         if not out.exists():
             pool = RetryingPool(WORKERS)
-            log = ResumableLog(out, judged[part], FeatureLogger(engine))
+            log = ResumableLog(out, judged[part], FeatureLogger(engine, candidates="judged"))
             shutil.rmtree(log.folder, ignore_errors=True)  # parts of an interrupted run, whose index was deleted
             counts = log.write(pool, lambda _: None)
             n_queries += len(judged[part])
@@ -271,7 +271,11 @@ def engine_scores(address: str, tuned: dict[str, object], judged: QuerySet, test
     kind = ", ".join(f"{name} = {json.dumps(tuned[name])}" for name in ("type", "tie_breaker") if name in tuned)
     features = FeatureSet.parse(f"[features]\nown = {{ multi_match = {json.dumps(tuned['fields'])}, {kind} }}")
     with connect(f"{address}/movies", features, timeout=60.0) as engine:
-        parts = [part for part, _ in FeatureLogger(engine).log(judged, RetryingPool(WORKERS)) if part is not None]
+        parts = [
+            part
+            for part, _ in FeatureLogger(engine, candidates="judged").log(judged, RetryingPool(WORKERS))
+            if part is not None
+        ]
     scores = QuerySet.concat(parts)
     assert np.array_equal(scores.doc_id, test.doc_id)
     return scores.X[:, 0].astype(np.float64)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import kinrank as library
@@ -40,6 +41,16 @@ def test_compare_prints_rankers_models_and_runs_in_one_table(kinrank, judged: Qu
     assert ["cost", "fit", "(s)"] in [line[:3] for line in lines]
     assert "paired t-test against single.run" in done.stdout
     assert "Holm-corrected for 3 tests" in done.stdout
+
+
+def test_compare_shows_how_much_of_the_top_is_not_judged(kinrank, judged: QuerySet):
+    marked = judged.replace(y=np.where(np.arange(judged.n_rows) % 2, judged.grades, np.nan).astype(np.float32))
+    marked.save("marked")
+    done = kinrank("compare", "marked", "./single", "./knn")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.count("50.0%") == 2  # ten candidates a query, half of them judged
+    zero = judged.replace(y=marked.grades)
+    assert f"{values(zero, 'knn').mean():.4f}" in done.stdout
 
 
 def test_compare_tests_every_pair_on_folds_and_prints_json(kinrank, judged: QuerySet):

@@ -50,11 +50,13 @@ def test_log_writes_a_readable_file(folder: Path, name: str):
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     n_features = len(FeatureSet.parse(FEATURES).names)
-    assert f"out.parquet: 4 queries, 12 documents, {n_features} features" in done.stderr
-    assert "4 judged documents skipped: not in the index" in done.stderr
+    assert f"out.parquet: 4 queries, 156 documents, {n_features} features" in done.stderr
+    assert "4 judged documents skipped: not among the engine's first hits" in done.stderr
+    assert "144 unjudged documents logged without a grade; they count as grade 0" in done.stderr
     assert "documents without 'title_all'" in done.stderr
     logged = read_parquet(folder / "out.parquet")
-    assert (len(logged), logged.n_rows, logged.query_columns["vector"].shape) == (4, 12, (4, 3))
+    assert (len(logged), logged.n_rows, logged.query_columns["vector"].shape) == (4, 156, (4, 3))
+    assert (logged.judged.sum(), logged.grades.sum()) == (12, 8)
     assert np.isfinite(logged.X[:, 0]).all()
 
 
@@ -66,7 +68,7 @@ def test_log_writes_a_readable_file(folder: Path, name: str):
         ({"--features": "nothing.toml"}, "nothing.toml"),
         ({"--judgments": "nothing.tsv"}, "nothing.tsv"),
         ({"--out": "out.txt"}, "write NAME.parquet or a folder"),
-        ({"--candidates": "all"}, "candidates must be 'judged', 'top' or 'both'"),
+        ({"--candidates": "all"}, "candidates must be 'top' or 'judged'"),
         ({"--qid": "id"}, "no column 'id'"),
         ({"--set": "api_key"}, "write it as name=value"),
     ],

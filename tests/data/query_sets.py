@@ -29,7 +29,10 @@ def query_sets(draw: st.DrawFn, *, words: st.SearchStrategy[str] = WORDS, column
     n_features = draw(st.integers(1, 4))
     values = st.floats(width=32, allow_nan=True, allow_infinity=False)
     X = draw(hnp.arrays(np.float32, (len(rows), n_features), elements=values))
-    y = draw(hnp.arrays(np.float32, len(rows), elements=st.integers(0, 4)))
+    grades = st.integers(0, 4)
+    if columns:  # formats that keep everything keep which rows are not judged
+        grades |= st.just(np.nan)
+    y = draw(hnp.arrays(np.float32, len(rows), elements=grades))
     doc_id = draw(st.none() | st.lists(words, min_size=len(rows), max_size=len(rows)))
     queries = QuerySet.from_arrays(X, y, qid=[ids[i] for i in rows], doc_id=doc_id)
     if columns and draw(st.booleans()):

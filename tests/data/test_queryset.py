@@ -109,7 +109,7 @@ def test_open_with_verify_detects_a_changed_byte(tmp_path: Path) -> None:
         (lambda: QuerySet.from_arrays(X3, group=[1, 1]), "group sums to 2 rows"),
         (lambda: QuerySet.from_arrays(X3, group=[3, 0]), r"group\[1\] is 0"),
         (lambda: QuerySet.from_arrays(X3, [0, 1], qid=[1, 1, 1]), "y must have one value per row"),
-        (lambda: QuerySet.from_arrays(X3, [0, np.nan, 1], qid=[1, 1, 1]), r"y\[1\] is nan"),
+        (lambda: QuerySet.from_arrays(X3, [0, np.inf, 1], qid=[1, 1, 1]), r"y\[1\] is inf"),
         (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 1], feature_names=["a", "a"]), "2 different names"),
         (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2], query_columns={"t": ["x"]}), "one value per query"),
         (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2])[[0.5]], "by position, slice or mask, got float64"),

@@ -73,6 +73,14 @@ def test_nullable_columns_and_numbered_columns_of_pandas() -> None:
     np.testing.assert_array_equal(queries.X, np.array([[1, np.nan], [np.nan, np.nan]], dtype=np.float32))
 
 
+def test_null_grades_are_rows_that_are_not_judged() -> None:
+    queries = QuerySet.from_table(pa.table({"qid": [1, 1, 2], "y": [None, 2, None], "f": [1.0, 2.0, 3.0]}))
+    assert queries.judged.tolist() == [False, True, False]
+    assert queries.grades.tolist() == [0, 2, 0]
+    assert queries.to_table()["y"].to_pylist() == [None, 2, None]
+    assert_same(queries.only_judged(), QuerySet.from_arrays([[2.0]], [2], qid=[1], feature_names=["f"]))
+
+
 def test_null_query_columns() -> None:
     table = pa.table({"qid": [1, 1, 2], "text": [None, None, "x"], "query.n": [None, None, 2.0]})
     columns = QuerySet.from_table(table).query_columns
@@ -86,7 +94,6 @@ def test_null_query_columns() -> None:
         ({"query": [1], "f": [1.0]}, "no column 'qid' for the query ids among"),
         ({"qid": [1, None], "f": [1.0, 2.0]}, "column 'qid' is null in row 1"),
         ({"qid": ["a", None], "f": [1.0, 2.0]}, "column 'qid' is null in row 1"),
-        ({"qid": [1, 1], "y": [None, 1], "f": [1.0, 2.0]}, "column 'y' is null in row 0"),
         ({"qid": [1, 1], "doc_id": ["a", None], "f": [1.0, 2.0]}, "column 'doc_id' is null in row 1"),
         ({"qid": [1, 1], "title": ["a", "b"]}, "column 'title' is 'a' and 'b' within query 1"),
         ({"qid": [1, 2, 1], "query.n": [3, 4, 5]}, "column 'query.n' is 3 and 5 within query 1"),

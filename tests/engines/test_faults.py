@@ -58,7 +58,9 @@ def judgments(n_queries: int = 12) -> QuerySet:
 
 def log(engine: Engine, out: Path, retry_for: float = 30.0) -> tuple[LogCounts, int]:
     pool = RetryingPool(3, retry_for=retry_for, first_pause=0.01)
-    counts = ResumableLog(out, judgments(), FeatureLogger(engine, timeout=5.0)).write(pool, lambda _: None)
+    counts = ResumableLog(out, judgments(), FeatureLogger(engine, candidates="judged", timeout=5.0)).write(
+        pool, lambda _: None
+    )
     return counts, pool.retries
 
 

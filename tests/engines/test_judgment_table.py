@@ -36,6 +36,7 @@ def test_other_column_names_and_a_quote_in_a_query(tmp_path: Path):
         ("j.csv", "qid,query,doc_id\n1,a,b\n", "no column 'y', got"),
         ("j.csv", "qid,query,doc_id,y,bm25\n1,a,b,1,2.5\n", "column 'bm25' is numeric, but features come from the"),
         ("j.csv", "qid,query,doc_id,y\n1,a,b,1\n1,a,b,0\n", "document 'b' is judged twice for query '1'"),
+        ("j.csv", "qid,query,doc_id,y\n1,a,b,1\n2,a,b,\n", "a judgment of query '2' has no grade"),
         ("j.csv", "qid,query,doc_id,y\n1,a\n", "cannot be read as a table"),
         ("j.parquet", "nonsense", "cannot be read as Parquet"),
         ("j.json", "{}", "unknown format of judgments"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts
 from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, JobError, ParameterError
+from kinrank.serve.search import Searcher
 from tests.engines.toy import ToyEngine, toy_judgments
 from tests.processes import wait_until
 
@@ -51,9 +53,14 @@ def test_judged_documents_are_logged_and_missing_values_counted(tmp_path: Path, 
 def test_top_documents_of_the_engine_are_candidates(tmp_path: Path):
     top = write(tmp_path / "top.parquet", ToyEngine(), candidates="top")
     assert (top.documents, top.unfound_documents, top.unjudged_documents) == (28, 7, 14)
-    both = write(tmp_path / "both.parquet", ToyEngine(), candidates="both")
-    assert (both.documents, both.absent_documents, both.unjudged_documents) == (28, 7, 14)
-    assert read_parquet(tmp_path / "both.parquet")[0].grades.tolist() == [1, 0, 0, 0]
+    first = read_parquet(tmp_path / "top.parquet")[0]
+    assert first.judged.tolist() == [True, False, False, True]
+    assert first.grades.tolist() == [1, 0, 0, 0]
+
+
+def test_default_logs_what_a_service_ranks():
+    settings = signature(Searcher.search).parameters
+    assert FeatureLogger(ToyEngine()).settings == {"candidates": "top", "top": settings["window"].default}
 
 
 def test_partial_search_results_are_not_logged(tmp_path: Path):

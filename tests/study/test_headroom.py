@@ -98,6 +98,8 @@ def test_unjudged_share_of_the_top_ten():
     )
     found = headroom(train, judged, candidates=test)
     assert found.unjudged == pytest.approx(0.5, abs=0.1)
+    marked = test.replace(y=np.where(half, test.grades, np.nan).astype(np.float32))
+    assert headroom(train, marked).unjudged == pytest.approx(0.5, abs=0.1)
     with pytest.raises(DataError, match="candidates contains none of the test queries"):
         headroom(train, test, candidates=train)
 

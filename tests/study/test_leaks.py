@@ -11,7 +11,7 @@ from benchmarks.common import msrd
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.errors import LeakError
-from kinrank.study.leaks import find_leaks, near_duplicate_warning
+from kinrank.study.leaks import find_leaks, leak_warning
 from kinrank.study.overlap import Items, most_similar
 
 
@@ -42,7 +42,7 @@ def found(train: QuerySet, test: QuerySet, group: str | None = None) -> dict[str
 
 def test_no_leaks(queries: QuerySet):
     assert found(queries[:20], queries[20:], "topic") == {"seen": set(), "near": set()}
-    assert near_duplicate_warning([find_leaks(queries[:20], queries[20:])]) is None
+    assert leak_warning([find_leaks(queries[:20], queries[20:])]) is None
 
 
 def test_same_id_text_group_or_rows_are_seen(queries: QuerySet):
@@ -112,8 +112,8 @@ def test_messages_have_counts_and_an_example(queries: QuerySet):
         report.raise_if_seen(train, test)
     near = find_leaks(train, planted(queries, text="3 number query"))
     near.raise_if_seen(train, test)
-    assert "1 of 20 test queries have a near-duplicate in training" in str(near_duplicate_warning([near]))
-    assert "2 of 40 test queries" in str(near_duplicate_warning([near, near]))
+    assert "1 of 20 test queries have a near-duplicate in training" in str(leak_warning([near]))
+    assert "2 of 40 test queries" in str(leak_warning([near, near]))
 
 
 @given(

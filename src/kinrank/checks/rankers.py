@@ -36,6 +36,7 @@ def ranker_checks() -> list[RankerCheck]:
         check_settings_survive_fit,
         check_wrong_features_raise,
         check_unjudged_queries_raise,
+        check_unjudged_rows_count_as_grade_0,
     ]
 
 
@@ -167,9 +168,12 @@ def check_added_queries_raise_no_novelty(make: Callable[[], Ranker]) -> None:
     copies = queries.replace(qid=np.array([f"copy {i}" for i in range(len(queries))]))
     ranker = make().fit(queries.replace(qid=queries.qid.astype(np.str_)))
     before = ranker.predict_with_novelty(other).novelty
-    if before is not None and can_adapt(ranker):
-        after = ranker.add(copies).predict_with_novelty(other).novelty
-        require(after is not None and bool((after <= before).all()), "added judgments must not raise the novelty")
+    adapted = ranker
+    if can_adapt(ranker):
+        ranker.add(copies)
+    after = adapted.predict_with_novelty(other).novelty
+    if before is not None and after is not None:
+        require(bool((after <= before).all()), "added judgments must not raise the novelty of other queries")
 
 
 def check_save_and_load(make: Callable[[], Ranker]) -> None:
@@ -202,6 +206,14 @@ def check_wrong_features_raise(make: Callable[[], Ranker]) -> None:
     except DataError:
         return
     raise AssertionError("a ranker fitted on 5 features must raise DataError for 4")
+
+
+def check_unjudged_rows_count_as_grade_0(make: Callable[[], Ranker]) -> None:
+    """Candidates without a grade are learned from as candidates of grade 0."""
+    queries = linear_queries()
+    unjudged = queries.replace(y=np.where(queries.grades == 0, np.nan, queries.grades))
+    same = np.array_equal(make().fit(queries).predict(queries), make().fit(unjudged).predict(unjudged))
+    require(same, "candidates without a grade must count as candidates of grade 0")
 
 
 def check_unjudged_queries_raise(make: Callable[[], Ranker]) -> None:

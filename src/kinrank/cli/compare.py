@@ -53,7 +53,7 @@ def compare(
     from kinrank.measure import parse_measure
     from kinrank.study.entrants import needs_fitting
     from kinrank.study.experiment import run_experiment
-    from kinrank.study.leaks import near_duplicate_warning
+    from kinrank.study.leaks import leak_warning
     from kinrank.study.records import comparison_record
 
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or ["NDCG@10"]))
@@ -80,7 +80,7 @@ def compare(
             advance=advance,
         )
     comparison = found.comparison
-    warning = near_duplicate_warning(found.leaks)
+    warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
     for name in found.unchecked:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinrank.measure import Measure, PairedComparison
-    from kinrank.study.comparison import Comparison, Difference
+    from kinrank.study.comparison import Comparison, Difference, Entrant
 
 DIFFERENCE = ("difference", "95% interval", "p")
 COUNTS = ("wins", "ties", "losses")
@@ -50,19 +50,28 @@ def cost_table(comparison: Comparison) -> Table:
     """Return a table of fitting and ranking times; cells are empty if the time is unknown."""
     table = Table(box=None, pad_edge=False)
     table.add_column("cost")
-    runs = any(entrant.coverage is not None for entrant in comparison.entrants)
-    for heading in ("fit (s)", "rank (s)", "ms per query", *(["unjudged in top 10"] if runs else [])):
+    shares = [_unjudged(entrant, comparison) for entrant in comparison.entrants]
+    for heading in ("fit (s)", "rank (s)", "ms per query", *(["unjudged in top 10"] if any(shares) else [])):
         table.add_column(heading, justify="right")
-    for entrant in comparison.entrants:
-        fit, rank, covered = entrant.fit_seconds, entrant.rank_seconds, entrant.coverage
+    for entrant, share in zip(comparison.entrants, shares, strict=True):
+        fit, rank = entrant.fit_seconds, entrant.rank_seconds
         table.add_row(
             entrant.name,
             "" if fit is None else f"{fit:.2f}",
             "" if rank is None else f"{rank:.2f}",
             "" if rank is None else f"{1000 * rank / len(comparison.queries):.2f}",
-            *([] if covered is None else [f"{covered.unjudged_top:.1%}"]),
+            *([share] if any(shares) else []),
         )
     return table
+
+
+def _unjudged(entrant: Entrant, comparison: Comparison) -> str:
+    from kinrank.study.entrants import unjudged_in_top
+
+    if entrant.coverage is not None:
+        return f"{entrant.coverage.unjudged_top:.1%}"
+    share = unjudged_in_top(comparison.queries, entrant.scores)
+    return "" if share is None else f"{share:.1%}"
 
 
 def against_baseline(comparison: Comparison, measure: Measure) -> list[Difference]:

@@ -58,7 +58,7 @@ def headroom(
     """Estimate whether a model per query would rank better than one model for all queries."""
     from kinrank.measure import parse_measure
     from kinrank.study.headroom import headroom as study
-    from kinrank.study.leaks import near_duplicate_warning
+    from kinrank.study.leaks import leak_warning
     from kinrank.study.records import headroom_record
 
     wanted = parse_measure(measure)
@@ -80,7 +80,7 @@ def headroom(
             seed=seed,
             advance=advance,
         )
-    warning = near_duplicate_warning(found.leaks)
+    warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
     if as_json:

@@ -34,9 +34,7 @@ def log(
     vectors: Annotated[
         str | None, typer.Option(metavar="FILE", help="Parquet file of query embeddings, columns qid and vector.")
     ] = None,
-    candidates: Annotated[
-        str, typer.Option(help="Documents to log: judged, top (the engine's first hits), or both.")
-    ] = "judged",
+    candidates: Annotated[str, typer.Option(help="Documents to log: top (the engine's first hits) or judged.")] = "top",
     top: Annotated[int, typer.Option(min=1, help="Number of the engine's first hits to log.")] = 100,
     workers: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 4,
     timeout: Annotated[float, typer.Option(help="Timeout of a request in seconds.")] = 30.0,
@@ -86,7 +84,7 @@ def _summary(out: str, counts: LogCounts, seconds: float, retries: int) -> list[
     totals = {
         "judged documents skipped: not in the index": counts.absent_documents,
         "judged documents skipped: not among the engine's first hits": counts.unfound_documents,
-        "unjudged documents logged with grade 0": counts.unjudged_documents,
+        "unjudged documents logged without a grade; they count as grade 0": counts.unjudged_documents,
         "queries skipped: no document in the index": counts.empty_queries,
         "requests retried": retries,
     }

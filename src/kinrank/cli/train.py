@@ -13,6 +13,7 @@ import typer
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import difference_with_interval
+from kinrank.cli.headroom import OnLeak
 from kinrank.cli.inputs import read_queries
 from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
@@ -20,6 +21,7 @@ from kinrank.rankers import RANKERS
 from kinrank.registry.notation import list_settings, parse_settings
 
 if TYPE_CHECKING:
+    from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
     from kinrank.study.validation import Validation
 
@@ -72,6 +74,9 @@ def train(
             metavar="DATA", help="Held-out judged queries; keep the global model unless the ranker is better on them."
         ),
     ] = None,
+    leaks: Annotated[
+        OnLeak, typer.Option(help="What to do with candidates whose features give the grade away.")
+    ] = OnLeak.refuse,
     ray: Annotated[
         str | None,
         typer.Option(metavar="ADDRESS", help="Ray cluster to train on: an address, 'auto' or 'local'; needs cells."),
@@ -111,6 +116,7 @@ def train(
         return
     queries = read_queries(data)
     console.info(f"{data}: {queries!r}")
+    queries = _without_leaks(queries, leaks)
     held_out = None if validate is None else read_queries(validate, queries.n_features)
     if held_out is not None:
         try:
@@ -133,6 +139,23 @@ def train(
         console.info(f"{model}: {line}")
     for line in lines:
         console.info(f"{validate}: {line}")
+
+
+def _without_leaks(queries: QuerySet, leaks: OnLeak) -> QuerySet:
+    """Handle candidates that look like relevant documents added to the hits of an engine."""
+    from kinrank.study.added_rows import find_added_rows
+
+    found = find_added_rows(queries)
+    if found is None:
+        return queries
+    if leaks is OnLeak.refuse:
+        raise found.error()
+    console.warn(str(found))
+    if leaks is OnLeak.warn:
+        return queries
+    kept = found.drop(queries)
+    console.info(f"dropped {queries.n_rows - kept.n_rows:,} of {queries.n_rows:,} candidates")
+    return kept
 
 
 def _validation_lines(found: Validation) -> Iterator[str]:

@@ -45,13 +45,13 @@ def _ids_from_objects(values: list[Any], name: str) -> NDArray[Any]:
 
 
 def as_grades(y: ArrayLike) -> Float32:
-    """Return grades as a float32 array of finite numbers."""
+    """Return grades as a float32 array of finite numbers, or NaN for rows that are not judged."""
     grades = np.asarray(y, dtype=np.float32)
     if grades.ndim != 1:
         raise DataError(f"y must have one dimension, got shape {grades.shape}")
-    if not np.all(np.isfinite(grades)):
-        row = int(np.argmin(np.isfinite(grades)))
-        raise DataError(f"y[{row}] is {grades[row]}, but a grade must be a number: drop rows that are not judged")
+    if np.any(np.isinf(grades)):
+        row = int(np.argmax(np.isinf(grades)))
+        raise DataError(f"y[{row}] is {grades[row]}, but a grade must be finite, or NaN if the row is not judged")
     return grades
 
 

@@ -36,7 +36,7 @@ class QuerySet:
     X : float32 array of shape (rows, features)
         Features. Missing values are NaN and stay NaN.
     y : float32 array of shape (rows,), or None
-        Grades, higher is better; None if the queries are not judged.
+        Grades, higher is better; NaN for rows that are not judged; None if no row is. See `grades` and `judged`.
     offsets : int64 array of shape (queries + 1,)
         Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
     qid : array of shape (queries,)
@@ -105,7 +105,7 @@ class QuerySet:
         X
             Features, one row per candidate.
         y
-            Grades, one per row.
+            Grades, one per row; NaN if a row is not judged.
         qid
             The query of each row, in any order. Rows are sorted once; `in_caller_order` restores their order.
         group
@@ -164,15 +164,14 @@ class QuerySet:
         qid
             The column of query ids. Required.
         y
-            The column of grades. Without it, the queries are not judged.
+            The column of grades; null if a row is not judged. Without it, the queries are not judged.
         doc_id
             The column of document ids. Optional.
 
         Raises
         ------
         DataError
-            If an id or a grade is null, a query column differs within a query, or a column is neither numeric nor
-            text.
+            If an id is null, a query column differs within a query, or a column is neither numeric nor text.
 
         Examples
         --------
@@ -276,7 +275,7 @@ class QuerySet:
         columns = set(first.query_columns).intersection(*(part.query_columns for part in rest))
         return cls(
             X=np.concatenate([part.X for part in parts]),
-            y=np.concatenate([part.grades for part in parts]) if judged else None,
+            y=np.concatenate([part.y for part in parts if part.y is not None]) if judged else None,
             offsets=offsets_of(np.concatenate([part.sizes for part in parts])),
             qid=qid,
             doc_id=np.concatenate([part.doc_id for part in parts if part.doc_id is not None]) if named else None,
@@ -354,10 +353,34 @@ class QuerySet:
 
     @property
     def grades(self) -> Float32:
-        """The grades. Raises DataError if the queries are not judged."""
+        """The grades that models learn from and measures count: 0 for rows that are not judged.
+
+        Raises DataError if no row is judged.
+        """
         if self.y is None:
             raise DataError("these queries are not judged: pass y=, one grade per row (in a file: column y)")
-        return self.y
+        judged = self.judged
+        return self.y if judged.all() else np.where(judged, self.y, np.float32(0.0))
+
+    @property
+    def judged(self) -> NDArray[np.bool_]:
+        """Whether each row has a grade."""
+        return np.zeros(self.n_rows, dtype=np.bool_) if self.y is None else ~np.isnan(self.y)
+
+    def only_judged(self) -> QuerySet:
+        """Return the judged rows, of the queries that have any.
+
+        Examples
+        --------
+        >>> queries = QuerySet.from_arrays([[1.0], [2.0], [3.0]], y=[1, np.nan, np.nan], qid=["a", "a", "b"])
+        >>> queries, queries.grades.tolist()
+        (QuerySet(2 queries, 3 rows, 1 features, 1 row judged), [1.0, 0.0, 0.0])
+        >>> queries.only_judged()
+        QuerySet(1 queries, 1 rows, 1 features, judged)
+        """
+        judged = self.judged
+        sizes = np.bincount(self.query_of_row[judged], minlength=len(self))
+        return self._select(np.flatnonzero(judged), np.flatnonzero(sizes), offsets_of(sizes[sizes > 0]))
 
     @property
     def n_rows(self) -> int:
@@ -370,5 +393,8 @@ class QuerySet:
         return int(self.X.shape[1])
 
     def __repr__(self) -> str:
-        judged = "not judged" if self.y is None else "judged"
+        count = int(self.judged.sum())
+        judged = "not judged" if self.y is None else f"{count:,} row{'s' if count != 1 else ''} judged"
+        if self.y is not None and count == self.n_rows:
+            judged = "judged"
         return f"QuerySet({len(self):,} queries, {self.n_rows:,} rows, {self.n_features:,} features, {judged})"

@@ -2,7 +2,7 @@
 
 Columns are recognized by name first, then by type:
 
-- ``qid``, ``y``, ``doc_id``: the query, the grade, the document (other names by parameter);
+- ``qid``, ``y``, ``doc_id``: the query, the grade (null: not judged), the document (other names by parameter);
 - ``query.NAME``: query column NAME, with numbers, text or vectors (lists of numbers of one length);
 - other numeric columns: features, in table order; null is NaN;
 - other text columns: query columns of the same name.
@@ -55,8 +55,8 @@ def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str)
         )
     _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id) if name in columns}
-    for name, column in special.items():
-        _check_not_null(name, column)
+    for name in special.keys() - {y}:
+        _check_not_null(name, special[name])
     features = {name: column for name, column in columns.items() if _is_feature(name, column.type)}
     groups = group_rows(len(special[qid]), _ids(special[qid]), None)
     query_columns = {
@@ -69,7 +69,7 @@ def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str)
     return TableArrays(
         groups=groups,
         X=_matrix(list(features.values()), len(special[qid])),
-        y=special[y].to_numpy() if y in special else None,
+        y=special[y].cast(pa.float32(), safe=False).to_numpy() if y in special else None,
         doc_id=_ids(special[doc_id]) if doc_id in special else None,
         feature_names=tuple(features),
         query_columns=query_columns,
@@ -84,7 +84,7 @@ def write_table(arrays: TableArrays) -> pa.Table:
     query_of_row = pa.array(arrays.groups.query_of_row)
     columns = {"qid": pa.array(arrays.groups.qid).take(query_of_row)}
     if arrays.y is not None:
-        columns["y"] = pa.array(arrays.y)
+        columns["y"] = pa.array(arrays.y, from_pandas=True)  # NaN, not judged, becomes null
     if arrays.doc_id is not None:
         columns["doc_id"] = pa.array(arrays.doc_id)
     for i, name in enumerate(arrays.feature_names):

@@ -36,8 +36,8 @@ def read_judgments(path: PathLike, columns: JudgmentColumns | None = None) -> Qu
     Raises
     ------
     FileFormatError
-        If a column is missing, there are numeric columns besides the grades, or a document is judged twice for a
-        query.
+        If a column or a grade is missing, there are numeric columns besides the grades, or a document is judged twice
+        for a query.
 
     Examples
     --------
@@ -65,6 +65,9 @@ def read_judgments(path: PathLike, columns: JudgmentColumns | None = None) -> Qu
             f"column {name!r} is numeric, but features come from the engine: drop it, or rename it query.{name} if it "
             "belongs to the query",
         )
+    if not judged.judged.all():
+        query = judged.qid[judged.query_of_row[np.argmin(judged.judged)]].item()
+        raise FileFormatError(path, 0, f"a judgment of query {query!r} has no grade: fill it or drop the row")
     _check_no_duplicates(judged, path)
     return judged
 

@@ -19,7 +19,7 @@ from kinrank.engines.base import Engine
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, ParameterError
 
-CandidateSource = Literal["judged", "top", "both"]
+CandidateSource = Literal["top", "judged"]
 
 
 @dataclass
@@ -37,7 +37,7 @@ class LogCounts:
     unfound_documents : int
         Judged documents left out because only the engine's top documents are candidates.
     unjudged_documents : int
-        Logged candidates without a judgment; they have grade 0.
+        Logged candidates without a judgment; their grade is NaN.
     missing : dict of str to int
         Number of logged documents without a value, by feature.
     """
@@ -71,14 +71,19 @@ class _LoggedQuery:
 
 
 class FeatureLogger:
-    """Logs the features of judged queries.
+    """Logs the features of the candidates of judged queries.
+
+    A model should learn from the lists that it will rank: the standing of a candidate, the description of a query and
+    the share of relevant candidates all depend on the list. So the default is what `kinrank.serve.search.Searcher`
+    ranks, the engine's first hits. Candidates without a judgment are logged without a grade; see `QuerySet.grades`.
 
     Parameters
     ----------
     engine
         Engine that computes the features.
-    candidates : {"judged", "top", "both"}
-        Documents to log: the judged ones, the engine's top documents, or both.
+    candidates : {"top", "judged"}
+        Documents to log: the engine's first hits, or the judged documents. Not both: their features would tell
+        documents that the engine did not return from its hits, and these are all judged, if not all relevant.
     top
         Number of top documents.
     timeout
@@ -86,10 +91,10 @@ class FeatureLogger:
     """
 
     def __init__(
-        self, engine: Engine, *, candidates: CandidateSource = "judged", top: int = 100, timeout: float = 30.0
+        self, engine: Engine, *, candidates: CandidateSource = "top", top: int = 100, timeout: float = 30.0
     ) -> None:
         if candidates not in get_args(CandidateSource):
-            raise ParameterError(f"candidates must be 'judged', 'top' or 'both', got {candidates!r}")
+            raise ParameterError(f"candidates must be 'top' or 'judged', got {candidates!r}")
         if top < 1:
             raise ParameterError(f"top must be at least 1, got {top}")
         self.engine = engine
@@ -123,13 +128,10 @@ class FeatureLogger:
         grade_of: dict[str, float] = dict(zip(documents.tolist(), query.grades.tolist(), strict=True))
         counts = LogCounts()
         doc_ids = list(grade_of)
-        if self.candidates != "judged":
+        if self.candidates == "top":
             hits = self.engine.search_complete(text, size=self.top, vector=vector, timeout=self.timeout).doc_id.tolist()
-            if self.candidates == "top":
-                counts.unfound_documents = len(set(doc_ids).difference(hits))
-                doc_ids = hits
-            else:
-                doc_ids = list(dict.fromkeys(doc_ids + hits))
+            counts.unfound_documents = len(set(doc_ids).difference(hits))
+            doc_ids = hits
         logged = self.engine.log(text, doc_ids, vector=vector, timeout=self.timeout)
         kept = [doc_id for doc_id, found in zip(doc_ids, logged.found.tolist(), strict=True) if found]
         values = logged.values[logged.found]
@@ -140,7 +142,7 @@ class FeatureLogger:
         counts.unjudged_documents = sum(doc_id not in grade_of for doc_id in kept)
         missing = np.isnan(values).sum(axis=0).tolist()
         counts.missing = dict(zip(self.engine.feature_names, missing, strict=True))
-        grades = np.array([grade_of.get(doc_id, 0.0) for doc_id in kept], dtype=np.float32)
+        grades = np.array([grade_of.get(doc_id, np.nan) for doc_id in kept], dtype=np.float32)
         return _LoggedQuery(values, np.array(kept, dtype=np.str_), grades, counts)
 
     def _with_features(self, query: QuerySet, logged: _LoggedQuery) -> QuerySet:

@@ -116,7 +116,7 @@ class QueryInput(BaseEstimator):
 
 
 def _check_judged(queries: QuerySet) -> None:
-    if not len(queries.grades):
+    if not queries.n_rows:
         raise DataError("there is no query to learn from")
     # In blocks, and no further than needed: the set may be larger than memory.
     for start in range(0, len(queries), _QUERIES_AT_ONCE):

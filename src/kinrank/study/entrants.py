@@ -17,6 +17,7 @@ from kinrank.data.trec import Run, read_run, scores_from_run
 from kinrank.errors import DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.measure import Measure, evaluate
+from kinrank.measure.lists import rank
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import load
 from kinrank.registry.notation import call_name
@@ -172,7 +173,8 @@ def unjudged_share(queries: QuerySet, run: Run, top: int = TOP) -> float:
     if queries.doc_id is None:
         raise DataError("the queries have no document ids: pass doc_id=, one per row")
     run_qid = run.qid.astype(np.str_)
-    judged = set(zip(_as_text(queries.qid)[queries.query_of_row], _as_text(queries.doc_id), strict=True))
+    rows = queries.judged
+    judged = set(zip(_as_text(queries.qid)[queries.query_of_row[rows]], _as_text(queries.doc_id[rows]), strict=True))
     order = np.lexsort((-run.score, run_qid))
     sorted_qid = run_qid[order]
     _, starts, sizes = np.unique(sorted_qid, return_index=True, return_counts=True)
@@ -180,6 +182,22 @@ def unjudged_share(queries: QuerySet, run: Run, top: int = TOP) -> float:
     first = order[(place < top) & np.isin(sorted_qid, _as_text(queries.qid))]
     keys = zip(run_qid[first], _as_text(run.doc_id)[first], strict=True)
     return float(np.mean([key not in judged for key in keys])) if len(first) else float("nan")
+
+
+def unjudged_in_top(queries: QuerySet, scores: Float64, top: int = TOP) -> float | None:
+    """Return the share of the top candidates that are not judged; None if all candidates are judged.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], y=[1, np.nan], qid=[7, 7])
+    >>> unjudged_in_top(queries, np.array([0.2, 0.1]))
+    0.5
+    """
+    judged = queries.judged
+    if judged.all():
+        return None
+    ranked = rank(scores, ~judged, queries.offsets)
+    return float(ranked.grades[ranked.head(top)].mean())
 
 
 def _as_text(ids: NDArray[Any]) -> NDArray[np.str_]:

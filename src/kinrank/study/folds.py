@@ -82,6 +82,7 @@ def checked_folds(
             report.raise_if_seen(train, tested)
         kept = np.arange(len(tested))
         if leaks == "drop":
+            report.raise_if_added()  # the rows to drop are in all folds, and in what the caller pools
             kept = np.delete(kept, report.seen_queries)
         if not len(kept):
             raise DataError("all test queries were seen in training: no query is left to test on")

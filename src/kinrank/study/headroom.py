@@ -22,7 +22,7 @@ from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.advice import MIN_GAIN, Advice, advise
 from kinrank.study.comparison import Comparison, Difference, Entrant, compare
-from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, pool_folds, unjudged_share
+from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, pool_folds, unjudged_in_top, unjudged_share
 from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds
 from kinrank.study.leaks import LeakReport
 from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, oracle_scores
@@ -53,7 +53,7 @@ class Headroom:
     clean : PairedComparison or None
         The gain on queries without near-duplicates in training; None if no query, or every query, has one.
     unjudged : float or None
-        Share of KNN's top 10 candidates that are not judged; None if only judged candidates are known.
+        Share of KNN's top 10 candidates that are not judged; None if all known candidates are judged.
     advice : Advice
         Verdict and advice.
     """
@@ -132,7 +132,8 @@ def headroom(
     leaks
         What to do with test queries seen in training: raise, drop them, or keep them.
     candidates
-        All candidates of the test queries, judged or not, with document ids, to count unjudged top candidates.
+        All candidates of the test queries, judged or not, with document ids, to count unjudged top candidates if the
+        test queries have judged ones only.
     min_gain
         Smallest gain that is worth having.
     seed
@@ -225,7 +226,7 @@ def _pool(tested: PooledQueries, folds: Sequence[Fold], parts: Sequence[_Part], 
         choices=tuple(part.choice for part in parts),
         leaks=tuple(fold.leaks for fold in folds),
         clean=_clean(entrants, measure, tested.near),
-        unjudged=float(np.mean(shares)) if shares else None,
+        unjudged=float(np.mean(shares)) if shares else unjudged_in_top(tested.queries, entrants[KNN].scores),
         advice=advise(comparison.differences[0].paired, known, min_gain),
     )
 

@@ -1,4 +1,4 @@
-"""Find leaks: test queries that were seen in training, and near-duplicates."""
+"""Find leaks: test queries that were seen in training, near-duplicates, and features that give the grade away."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import LeakError
+from kinrank.study.added_rows import AddedRows, find_added_rows
 from kinrank.study.overlap import Items, item_set_digests, most_similar, relevant_as_items, rows_as_items
 
 How = Literal["id", "group", "text", "rows", "words", "vector", "some rows", "relevant documents"]
@@ -58,11 +59,14 @@ class LeakReport:
         Test queries with the same id, group, text or rows as a training query.
     near : tuple of Leak
         Other test queries with a near-duplicate in training.
+    added : AddedRows or None
+        Training candidates that look like relevant documents added to the hits of an engine.
     """
 
     n_test: int
     seen: tuple[Leak, ...]
     near: tuple[Leak, ...]
+    added: AddedRows | None = None
 
     @property
     def seen_queries(self) -> NDArray[np.int64]:
@@ -75,7 +79,8 @@ class LeakReport:
         return np.unique(np.array([leak.test for leak in self.near], dtype=np.int64))
 
     def raise_if_seen(self, train: QuerySet, test: QuerySet) -> None:
-        """Raise `LeakError` if test queries were seen in training."""
+        """Raise `LeakError` if test queries were seen in training, or if features give the grade away."""
+        self.raise_if_added()
         if self.seen:
             first = self.seen[0]
             raise LeakError(
@@ -85,9 +90,17 @@ class LeakReport:
                 "group that keeps them together, or drop them"
             )
 
+    def raise_if_added(self) -> None:
+        """Raise `LeakError` if features give the grade away."""
+        if self.added is not None:
+            raise self.added.error()
 
-def near_duplicate_warning(reports: Sequence[LeakReport]) -> str | None:
-    """Return a warning about near-duplicates in one or several folds; None if there are none."""
+
+def leak_warning(reports: Sequence[LeakReport]) -> str | None:
+    """Return a warning about added candidates or near-duplicates in one or several folds; None if there are none."""
+    added = next((report.added for report in reports if report.added is not None), None)
+    if added is not None:
+        return str(added)
     near = [leak for report in reports for leak in report.near]
     if not near:
         return None
@@ -99,7 +112,7 @@ def near_duplicate_warning(reports: Sequence[LeakReport]) -> str | None:
 
 
 def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> LeakReport:
-    """Find test queries that were seen in training, and near-duplicates.
+    """Find test queries that were seen in training, near-duplicates, and features that give the grade away.
 
     Parameters
     ----------
@@ -135,7 +148,8 @@ def find_leaks(train: QuerySet, test: QuerySet, *, group: str | None = None) -> 
     if all(VECTORS in queries.query_columns for queries in (train, test)):
         near += _close(train.query_columns[VECTORS], test.query_columns[VECTORS])
     seen_tests = {leak.test for leak in seen}
-    return LeakReport(len(test), tuple(seen), tuple(leak for leak in near if leak.test not in seen_tests))
+    near = [leak for leak in near if leak.test not in seen_tests]
+    return LeakReport(len(test), tuple(seen), tuple(near), find_added_rows(train))
 
 
 def _same(how: How, train: Iterable[Any], test: Iterable[Any]) -> list[Leak]:

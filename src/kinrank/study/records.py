@@ -7,6 +7,7 @@ from typing import Any
 
 from kinrank.measure import PairedComparison
 from kinrank.study.comparison import Comparison, Difference, Entrant
+from kinrank.study.entrants import unjudged_in_top
 from kinrank.study.headroom import Headroom
 from kinrank.study.tuning import Nested, Tuning
 
@@ -84,6 +85,7 @@ def _entrant(entrant: Entrant, comparison: Comparison) -> dict[str, Any]:
         "settings": {name: _plain(value) for name, value in entrant.settings.items()},
         "means": {repr(measure): number(entrant.evaluation[measure]) for measure in comparison.measures},
         "cost": _cost(entrant),
+        "unjudged_top_10": unjudged_in_top(comparison.queries, entrant.scores),
         "coverage": None
         if covered is None
         else {

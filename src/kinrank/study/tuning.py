@@ -22,6 +22,7 @@ from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
+from kinrank.study.added_rows import find_added_rows
 from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_proposal
 from kinrank.study.space import Proposal, available_families, follow_up_proposals, listed_proposals
@@ -126,6 +127,8 @@ def tune(
         )
     if validation is not None:
         find_leaks(queries, validation, group=plan.group).raise_if_seen(queries, validation)
+    elif (added := find_added_rows(queries)) is not None:
+        raise added.error()
     folds: Folds = (
         [(queries, validation)]
         if validation is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kinrank.data.queryset import QuerySet
 from kinrank.study.report import page_tables, words
 from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, NeighborCurve, Report
 from kinrank.study.report.groups import GroupGain, kind_gains, level_gains
@@ -147,13 +148,19 @@ def _latency(report: Report) -> list[dict[str, str]] | None:
     ]
 
 
+def _unjudged(queries: QuerySet) -> str:
+    share = 1.0 - float(queries.judged.mean())
+    return f"{share:.0%} of the candidates are not judged and count as grade 0. " if share else ""
+
+
 def _method(report: Report) -> list[dict[str, str]]:
     """Return notes on the data and on each entrant."""
     queries = report.comparison.queries
     entries = [
         {
             "name": "Test data",
-            "text": f"{len(queries):,} queries, {queries.n_rows:,} judged candidates, {queries.n_features} features. "
+            "text": f"{len(queries):,} queries, {queries.n_rows:,} candidates, {queries.n_features} features. "
+            f"{_unjudged(queries)}"
             "If any setting was chosen on these queries, the results are too optimistic.",
         }
     ]
