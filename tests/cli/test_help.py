@@ -10,8 +10,8 @@ from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capability_table import capability_table
 
-COMMANDS = ["log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
-COMMANDS += ["serve", "key", "explain", "describe"]
+COMMANDS = ["clicks", "log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
+COMMANDS += ["serve", "key", "explain", "describe", "interleave"]
 
 
 def test_help_lists_all_commands(kinrank):

@@ -47,7 +47,13 @@ def test_contract(make: partial[ATVTRanker], check: RankerCheck) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:no qid= and no group=:UserWarning")
-@parametrize_with_checks([ATVTRanker("kernel-ridge")])
+@parametrize_with_checks(
+    [ATVTRanker("kernel-ridge")],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": "weights count judgments: features are scaled without them"
+    },
+    xfail_strict=True,
+)
 def test_estimator_checks(estimator: ATVTRanker, check: Any) -> None:
     check(estimator)
 

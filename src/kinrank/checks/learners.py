@@ -23,6 +23,7 @@ def learner_checks() -> list[LearnerCheck]:
         check_fit_is_deterministic,
         check_equal_query_weights_change_nothing,
         check_zero_weight_ignores_a_query,
+        check_row_weights_equal_repeated_rows,
         check_query_order_does_not_matter,
         check_prior_is_the_limit_of_penalty,
     ]
@@ -85,6 +86,20 @@ def check_zero_weight_ignores_a_query(make: Callable[[], Learner]) -> None:
     some, rest = make().fit(world, query_weight=weight), make().fit(world[1::2])
     if isinstance(some, LinearLearner) and isinstance(rest, LinearLearner):
         require(bool(np.allclose(some.coef_, rest.coef_, atol=1e-5)), "a query of weight 0 must be ignored")
+
+
+def check_row_weights_equal_repeated_rows(make: Callable[[], Learner]) -> None:
+    """A linear learner counts a row of weight n like n copies of it, and a row of weight 0 not at all."""
+    world = linear_queries()
+    times = np.random.default_rng(0).integers(0, 4, world.n_rows)
+    rows = np.repeat(np.arange(world.n_rows), times)
+    repeated = QuerySet.from_arrays(
+        world.X[rows], world.grades[rows], qid=world.qid[world.query_of_row[rows]], feature_names=world.feature_names
+    )
+    weighted = make().fit(world.replace(sample_weight=times.astype(np.float32)))
+    copied = make().fit(repeated)
+    if isinstance(weighted, LinearLearner) and isinstance(copied, LinearLearner):
+        require(bool(np.allclose(weighted.coef_, copied.coef_, atol=1e-4)), "row weights must count like repeated rows")
 
 
 def check_query_order_does_not_matter(make: Callable[[], Learner]) -> None:

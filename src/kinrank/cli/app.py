@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import kinrank
+from kinrank.cli.clicks import clicks
 from kinrank.cli.compare import compare
 from kinrank.cli.convert import convert
 from kinrank.cli.describe import describe
@@ -14,6 +15,7 @@ from kinrank.cli.evaluate import evaluate
 from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.headroom import headroom
+from kinrank.cli.interleave import interleave
 from kinrank.cli.key import key
 from kinrank.cli.log import log
 from kinrank.cli.rank import rank
@@ -29,9 +31,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_PREPARE = (log, convert, describe)
+_PREPARE = (clicks, log, convert, describe)
 _STUDY = (headroom, tune, evaluate, compare, report)
-_USE = (train, rank, explain, weights, serve, key)
+_USE = (train, rank, explain, weights, serve, key, interleave)
 for _command in (*_PREPARE, *_STUDY, *_USE):
     app.command()(handle_errors(_command))
 

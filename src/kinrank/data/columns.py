@@ -55,6 +55,18 @@ def as_grades(y: ArrayLike) -> Float32:
     return grades
 
 
+def as_weights(sample_weight: ArrayLike) -> Float32:
+    """Return row weights as a float32 array of finite numbers that are not negative."""
+    weights = np.asarray(sample_weight, dtype=np.float32)
+    if weights.ndim != 1:
+        raise DataError(f"sample_weight must have one dimension, got shape {weights.shape}")
+    wrong = ~np.isfinite(weights) | (weights < 0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"sample_weight[{row}] is {weights[row]}, but a weight must be finite and not negative")
+    return weights
+
+
 def as_column(values: ArrayLike) -> NDArray[Any]:
     """Return a query column. Objects become text, None becomes empty text."""
     column = np.asarray(values)

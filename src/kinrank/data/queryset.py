@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, State
 from kinrank.data import folder_format
-from kinrank.data.columns import as_column, as_grades, as_ids
+from kinrank.data.columns import as_column, as_grades, as_ids, as_weights
 from kinrank.data.features import check_names, default_names
 from kinrank.data.grouping import Groups, check_offsets, group_rows, offsets_of, rows_of, sizes_of
 from kinrank.errors import DataError
@@ -47,6 +47,9 @@ class QuerySet:
         One name per column of X.
     query_columns : mapping of str to array of shape (queries,)
         Other values of each query, such as its text, its intent or its group for splits.
+    sample_weight : float32 array of shape (rows,), or None
+        How much each judgment counts, at least 0; None if all count the same. A pair of documents counts the product
+        of their weights.
     row_order : int64 array of shape (rows,), or None
         The position of each row in the caller's arrays; None if the rows were not reordered.
 
@@ -70,13 +73,14 @@ class QuerySet:
     doc_id: NDArray[Any] | None = None
     feature_names: tuple[str, ...] = ()
     query_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    sample_weight: Float32 | None = None
     row_order: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2:
             raise DataError(f"X must have two dimensions, rows and features, got shape {self.X.shape}")
         check_offsets(self.offsets, len(self.qid), len(self.X))
-        for name, values in (("y", self.y), ("doc_id", self.doc_id)):
+        for name, values in (("y", self.y), ("doc_id", self.doc_id), ("sample_weight", self.sample_weight)):
             if values is not None and values.shape != (len(self.X),):
                 raise DataError(f"{name} must have one value per row of X ({len(self.X)}), got shape {values.shape}")
         for name, values in self.query_columns.items():
@@ -97,6 +101,7 @@ class QuerySet:
         doc_id: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
         query_columns: Mapping[str, ArrayLike] | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> QuerySet:
         """Build from rows in any order.
 
@@ -116,6 +121,8 @@ class QuerySet:
             One per column; f1, f2, ... by default.
         query_columns
             Values by column name, one per query, with queries in order of first appearance.
+        sample_weight
+            How much the judgment of each row counts, at least 0.
         """
         features = np.asarray(X, dtype=np.float32)
         if features.ndim != 2:
@@ -123,7 +130,7 @@ class QuerySet:
         groups = group_rows(len(features), qid, group)
         names = () if feature_names is None else feature_names
         columns = {name: as_column(values) for name, values in (query_columns or {}).items()}
-        return cls._from_groups(groups, features, y, doc_id, names, columns)
+        return cls._from_groups(groups, features, y, doc_id, names, columns, sample_weight)
 
     @classmethod
     def _from_groups(
@@ -134,11 +141,13 @@ class QuerySet:
         doc_id: ArrayLike | None,
         feature_names: Sequence[str],
         query_columns: Mapping[str, NDArray[Any]],
+        sample_weight: ArrayLike | None,
     ) -> QuerySet:
         """Sort rows into their groups."""
         grades = None if y is None else as_grades(y)
         documents = None if doc_id is None else as_ids(doc_id, "doc_id")
-        for name, values in (("y", grades), ("doc_id", documents)):
+        weights = None if sample_weight is None else as_weights(sample_weight)
+        for name, values in (("y", grades), ("doc_id", documents), ("sample_weight", weights)):
             if values is not None and len(values) != len(X):
                 raise DataError(f"{name} must have one value per row of X ({len(X)}), got {len(values)}")
         order = groups.row_order
@@ -146,7 +155,10 @@ class QuerySet:
             X = X[order]
             grades = None if grades is None else grades[order]
             documents = None if documents is None else documents[order]
-        return cls(X, grades, groups.offsets, groups.qid, documents, tuple(feature_names), query_columns, order)
+            weights = None if weights is None else weights[order]
+        return cls(
+            X, grades, groups.offsets, groups.qid, documents, tuple(feature_names), query_columns, weights, order
+        )
 
     @classmethod
     def from_table(
@@ -184,10 +196,14 @@ class QuerySet:
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
         read = tables.read_table(table, qid=qid, y=y, doc_id=doc_id)
-        return cls._from_groups(read.groups, read.X, read.y, read.doc_id, read.feature_names, read.query_columns)
+        return cls._from_groups(
+            read.groups, read.X, read.y, read.doc_id, read.feature_names, read.query_columns, read.sample_weight
+        )
 
     def to_table(self) -> pa.Table:
-        """Return an Arrow table that `from_table` reads back: qid, y, doc_id, the features, ``query.NAME`` columns.
+        """Return an Arrow table that `from_table` reads back.
+
+        Its columns are qid, y, doc_id, sample_weight, the features and ``query.NAME``.
 
         The vector of a query is in its first row and null in the others: repeated, it would be most of the table.
 
@@ -201,7 +217,13 @@ class QuerySet:
 
         return tables.write_table(
             tables.TableArrays(
-                Groups(self.qid, self.offsets), self.X, self.y, self.doc_id, self.feature_names, self.query_columns
+                Groups(self.qid, self.offsets),
+                self.X,
+                self.y,
+                self.doc_id,
+                self.feature_names,
+                self.query_columns,
+                self.sample_weight,
             )
         )
 
@@ -225,7 +247,7 @@ class QuerySet:
 
     def get_state(self) -> State:
         """Return the arrays by name, as they are stored in a folder; `from_state` is the inverse."""
-        rows = {"y": self.y, "doc_id": self.doc_id}
+        rows = {"y": self.y, "doc_id": self.doc_id, "sample_weight": self.sample_weight}
         return {
             "X": self.X,
             "offsets": self.offsets,
@@ -245,6 +267,7 @@ class QuerySet:
             doc_id=state.get("doc_id"),
             feature_names=tuple(feature_names),
             query_columns={k.removeprefix(_COLUMN): v for k, v in state.items() if k.startswith(_COLUMN)},
+            sample_weight=state.get("sample_weight"),
         )
 
     @classmethod
@@ -272,6 +295,7 @@ class QuerySet:
             raise DataError(f"query {ids[counts > 1][0].item()!r} is in more than one set: rename it or drop one")
         judged = all(part.y is not None for part in parts)
         named = all(part.doc_id is not None for part in parts)
+        weighted = any(part.sample_weight is not None for part in parts)
         columns = set(first.query_columns).intersection(*(part.query_columns for part in rest))
         return cls(
             X=np.concatenate([part.X for part in parts]),
@@ -281,6 +305,7 @@ class QuerySet:
             doc_id=np.concatenate([part.doc_id for part in parts if part.doc_id is not None]) if named else None,
             feature_names=first.feature_names,
             query_columns={c: np.concatenate([part.query_columns[c] for part in parts]) for c in sorted(columns)},
+            sample_weight=np.concatenate([part.row_weights for part in parts]) if weighted else None,
         )
 
     def __len__(self) -> int:
@@ -323,6 +348,7 @@ class QuerySet:
             doc_id=None if self.doc_id is None else self.doc_id[rows],
             feature_names=self.feature_names,
             query_columns={name: values[queries] for name, values in self.query_columns.items()},
+            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
         )
 
     def rows_of(self, queries: ArrayLike) -> NDArray[np.int64]:
@@ -381,6 +407,11 @@ class QuerySet:
         judged = self.judged
         sizes = np.bincount(self.query_of_row[judged], minlength=len(self))
         return self._select(np.flatnonzero(judged), np.flatnonzero(sizes), offsets_of(sizes[sizes > 0]))
+
+    @property
+    def row_weights(self) -> Float32:
+        """The weight of each row, 1 if there are none."""
+        return np.ones(self.n_rows, dtype=np.float32) if self.sample_weight is None else self.sample_weight
 
     @property
     def n_rows(self) -> int:

@@ -3,6 +3,8 @@
 Columns are recognized by name first, then by type:
 
 - ``qid``, ``y``, ``doc_id``: the query, the grade (null: not judged), the document (other names by parameter);
+- ``sample_weight``: how much the judgment of the row counts;
+- ``info.NAME``: information for readers of the file, not read;
 - ``query.NAME``: query column NAME, with numbers, text or vectors (lists of numbers of one length);
 - other numeric columns: features, in table order; null is NaN;
 - other text columns: query columns of the same name.
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUERY_PREFIX = "query."
+INFO_PREFIX = "info."
+WEIGHT = "sample_weight"
 _ROWS_AT_ONCE = 4096
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__\Z")  # pandas' name for an index without one
 
@@ -44,6 +48,7 @@ class TableArrays:
     doc_id: NDArray[Any] | None
     feature_names: tuple[str, ...]
     query_columns: Mapping[str, NDArray[Any]]
+    sample_weight: NDArray[Any] | None = None
 
 
 def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str) -> TableArrays:
@@ -54,7 +59,7 @@ def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str)
             f"no column {qid!r} for the query ids among {list(columns)}: pass the name of that column as qid="
         )
     _check_types(columns, y)
-    special = {name: columns.pop(name) for name in (qid, y, doc_id) if name in columns}
+    special = {name: columns.pop(name) for name in (qid, y, doc_id, WEIGHT) if name in columns}
     for name in special.keys() - {y}:
         _check_not_null(name, special[name])
     features = {name: column for name, column in columns.items() if _is_feature(name, column.type)}
@@ -73,6 +78,7 @@ def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str)
         doc_id=_ids(special[doc_id]) if doc_id in special else None,
         feature_names=tuple(features),
         query_columns=query_columns,
+        sample_weight=special[WEIGHT].to_numpy() if WEIGHT in special else None,
     )
 
 
@@ -87,6 +93,8 @@ def write_table(arrays: TableArrays) -> pa.Table:
         columns["y"] = pa.array(arrays.y, from_pandas=True)  # NaN, not judged, becomes null
     if arrays.doc_id is not None:
         columns["doc_id"] = pa.array(arrays.doc_id)
+    if arrays.sample_weight is not None:
+        columns[WEIGHT] = pa.array(arrays.sample_weight)
     for i, name in enumerate(arrays.feature_names):
         columns[name] = pa.array(np.ascontiguousarray(arrays.X[:, i]))
     for name, values in arrays.query_columns.items():
@@ -104,7 +112,7 @@ def is_reserved(name: str) -> bool:
     >>> is_reserved("qid"), is_reserved("query.intent"), is_reserved("query_length")
     (True, True, False)
     """
-    return name in ("qid", "y", "doc_id") or name.startswith(QUERY_PREFIX)
+    return name in ("qid", "y", "doc_id", WEIGHT) or name.startswith((QUERY_PREFIX, INFO_PREFIX))
 
 
 def _columns(table: Any) -> dict[str, pa.ChunkedArray]:
@@ -119,7 +127,7 @@ def _columns(table: Any) -> dict[str, pa.ChunkedArray]:
     for name, column in zip(arrow.column_names, arrow.columns, strict=True):
         if name in columns:
             raise DataError(f"two columns are named {name!r}: rename one")
-        if not _UNNAMED_INDEX.match(name):
+        if not _UNNAMED_INDEX.match(name) and not name.startswith(INFO_PREFIX):
             columns[name] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
     return columns
 

@@ -67,6 +67,7 @@ class _LoggedQuery:
     values: Float32
     doc_id: NDArray[np.str_]
     grade: Float32
+    sample_weight: Float32 | None
     counts: LogCounts
 
 
@@ -143,7 +144,11 @@ class FeatureLogger:
         missing = np.isnan(values).sum(axis=0).tolist()
         counts.missing = dict(zip(self.engine.feature_names, missing, strict=True))
         grades = np.array([grade_of.get(doc_id, np.nan) for doc_id in kept], dtype=np.float32)
-        return _LoggedQuery(values, np.array(kept, dtype=np.str_), grades, counts)
+        weights = None
+        if query.sample_weight is not None:  # nothing is known about documents without a judgment
+            weight_of = dict(zip(documents.tolist(), query.sample_weight.tolist(), strict=True))
+            weights = np.array([weight_of.get(doc_id, 0.0) for doc_id in kept], dtype=np.float32)
+        return _LoggedQuery(values, np.array(kept, dtype=np.str_), grades, weights, counts)
 
     def _with_features(self, query: QuerySet, logged: _LoggedQuery) -> QuerySet:
         return QuerySet(
@@ -154,6 +159,7 @@ class FeatureLogger:
             doc_id=logged.doc_id,
             feature_names=self.engine.feature_names,
             query_columns=query.query_columns,
+            sample_weight=logged.sample_weight,
         )
 
     @property

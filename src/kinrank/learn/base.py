@@ -30,7 +30,10 @@ class Learner(BaseEstimator, ABC):
 
     @abstractmethod
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None) -> Self:
-        """Fit to judged queries, each counted `query_weight` times (default: once)."""
+        """Fit to judged queries, each counted `query_weight` times (default: once).
+
+        Weights of rows are ``queries.sample_weight``.
+        """
 
     @abstractmethod
     def predict(self, X: NDArray[Any]) -> Float64:

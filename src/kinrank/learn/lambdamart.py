@@ -51,7 +51,10 @@ class LambdaMART(BoosterMixin, Learner):
     def fit(
         self, queries: QuerySet, *, query_weight: ArrayLike | None = None, validation: QuerySet | None = None
     ) -> Self:
-        """Fit on judged queries; with `validation` queries, record their NDCG@10 after each tree."""
+        """Fit on judged queries; with `validation` queries, record their NDCG@10 after each tree.
+
+        LightGBM multiplies the gradient of each row by the row's weight, not that of each pair by both.
+        """
         grades = queries.grades
         wrong = (grades < 0) | (grades > _HIGHEST_GRADE) | (grades != np.floor(grades))
         if wrong.any():
@@ -60,9 +63,9 @@ class LambdaMART(BoosterMixin, Learner):
                 f"LambdaMART needs whole grades from 0 to {_HIGHEST_GRADE}, got {grades[row]} in query "
                 f"{queries.qid[queries.query_of_row[row]].item()!r}: map the grades first, or use a linear learner"
             )
-        weight = None
+        weight = queries.sample_weight
         if query_weight is not None:
-            weight = np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
+            weight = queries.row_weights * np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
         validation_rows = None
         if validation is not None:
             # LightGBM's NDCG keeps tied rows in their given order, and rows are often sorted by grade.

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.arrays import Float64
+from kinrank.arrays import Float32, Float64
 from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
 
@@ -37,22 +37,26 @@ class JudgedPairs:
         Query i owns rows ``offsets[i]:offsets[i + 1]``.
     lower : int64 array
         For each row, the first row of its query with a lower grade, or the end of the query if there is none.
-    pairs : int64 array
-        Number of pairs of each query.
+    pairs : float64 array
+        Number of pairs of each query, or their total weight.
+    weight : float32 array
+        The weight of each row. A pair counts the product of the weights of its rows.
     """
 
     X: NDArray[np.float32]
     offsets: NDArray[np.int64]
     lower: NDArray[np.int64]
-    pairs: NDArray[np.int64]
+    pairs: Float64
+    weight: Float32
 
     @classmethod
     def from_queries(cls, queries: QuerySet) -> JudgedPairs:
         """Sort the rows of each query by grade."""
         grades = queries.grades
         order = np.lexsort((-grades, queries.query_of_row))
-        lower, pairs = _lower_rows(grades[order], queries.offsets)
-        return cls(np.ascontiguousarray(queries.X[order]), queries.offsets, lower, pairs)
+        weight = queries.row_weights[order]
+        lower, pairs = _lower_rows(grades[order], weight, queries.offsets)
+        return cls(np.ascontiguousarray(queries.X[order]), queries.offsets, lower, pairs, weight)
 
     @classmethod
     def concat(cls, parts: Sequence[JudgedPairs]) -> JudgedPairs:
@@ -63,6 +67,7 @@ class JudgedPairs:
             offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
             np.concatenate([part.lower + start for part, start in zip(parts, starts[:-1], strict=True)]),
             np.concatenate([part.pairs for part in parts]),
+            np.concatenate([part.weight for part in parts]),
         )
 
     def take(self, queries: NDArray[np.int64]) -> JudgedPairs:
@@ -71,7 +76,7 @@ class JudgedPairs:
         offsets = offsets_of(sizes)
         shift = np.repeat(offsets[:-1] - self.offsets[queries], sizes)
         rows = np.arange(offsets[-1]) - shift
-        return JudgedPairs(self.X[rows], offsets, self.lower[rows] + shift, self.pairs[queries])
+        return JudgedPairs(self.X[rows], offsets, self.lower[rows] + shift, self.pairs[queries], self.weight[rows])
 
 
 @dataclass(frozen=True)
@@ -133,21 +138,25 @@ class PairObjective:
         return product
 
     def _data(self) -> tuple[NDArray[Any], ...]:
-        return self.pairs.X, self.pairs.offsets, self.pairs.lower, self.queries, self.weights
+        return self.pairs.X, self.pairs.offsets, self.pairs.lower, self.pairs.weight, self.queries, self.weights
 
 
 @numba.njit(cache=True, nogil=True)
-def _lower_rows(y, offsets):  # type: ignore[no-untyped-def]
-    """Return where the lower grades start for each row, and the number of pairs of each query."""
+def _lower_rows(y, weight, offsets):  # type: ignore[no-untyped-def]
+    """Return where the lower grades start for each row, and the total weight of the pairs of each query."""
     lower = np.empty(len(y), dtype=np.int64)
-    pairs = np.zeros(len(offsets) - 1, dtype=np.int64)
+    pairs = np.zeros(len(offsets) - 1, dtype=np.float64)
     for q in range(len(offsets) - 1):
         end = offsets[q + 1]
+        same, below = 0.0, 0.0
         for i in range(offsets[q + 1] - 1, offsets[q] - 1, -1):
             if i + 1 < offsets[q + 1] and y[i] != y[i + 1]:
                 end = i + 1
+                below += same
+                same = 0.0
+            same += weight[i]
             lower[i] = end
-            pairs[q] += offsets[q + 1] - end
+            pairs[q] += weight[i] * below
     return lower, pairs
 
 
@@ -172,7 +181,7 @@ def _add_rows(X, start, stop, factors, total):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
-def _loss_gradient(X, offsets, lower, queries, weights, w, width, scale, scores, gradient):  # type: ignore[no-untyped-def]
+def _loss_gradient(X, offsets, lower, weight, queries, weights, w, width, scale, scores, gradient):  # type: ignore[no-untyped-def]
     """Add the gradient of the pair loss to `gradient`, fill `scores`, return the loss."""
     total = 0.0
     done = 0
@@ -189,13 +198,17 @@ def _loss_gradient(X, offsets, lower, queries, weights, w, width, scale, scores,
         for i in range(n):
             base = 1.0 - own[i]
             own_slope = 0.0
+            own_loss = 0.0
+            own_weight = weight[start + i]
             for j in range(lower[start + i] - start, n):
                 violation = base + own[j]
                 m = min(max(violation, 0.0), width)
-                loss += m * (2.0 * violation - m)
-                own_slope += m
-                slope[j] += m
-            slope[i] -= own_slope
+                weighted = weight[start + j] * m
+                own_loss += weighted * (2.0 * violation - m)
+                own_slope += weighted
+                slope[j] += own_weight * weighted
+            slope[i] -= own_weight * own_slope
+            loss += own_weight * own_loss
         slope *= 2.0 * scale * weights[k]
         _add_rows(X, start, stop, slope, gradient)
         total += scale * weights[k] * loss
@@ -203,7 +216,7 @@ def _loss_gradient(X, offsets, lower, queries, weights, w, width, scale, scores,
 
 
 @numba.njit(cache=True, nogil=True, fastmath=_FAST)
-def _hessian_product(X, offsets, lower, queries, weights, scores, direction, width, scale, product):  # type: ignore[no-untyped-def]
+def _hessian_product(X, offsets, lower, weight, queries, weights, scores, direction, width, scale, product):  # type: ignore[no-untyped-def]
     """Add the Hessian of the pair loss times `direction`: the Laplacian of the pairs in the quadratic part."""
     done = 0
     for k in range(len(queries)):
@@ -220,12 +233,13 @@ def _hessian_product(X, offsets, lower, queries, weights, scores, direction, wid
             base = 1.0 - own[i]
             along_i = along[i]
             own_curvature = 0.0
+            own_weight = weight[start + i]
             for j in range(lower[start + i] - start, n):
                 violation = base + own[j]
                 active = 1.0 if 0.0 < violation < width else 0.0
-                change = active * (along_i - along[j])
+                change = weight[start + j] * active * (along_i - along[j])
                 own_curvature += change
-                curvature[j] -= change
-            curvature[i] += own_curvature
+                curvature[j] -= own_weight * change
+            curvature[i] += own_weight * own_curvature
         curvature *= 2.0 * scale * weights[k]
         _add_rows(X, start, stop, curvature, product)

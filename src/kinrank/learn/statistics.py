@@ -38,7 +38,7 @@ class PairStatistics:
     moment : array of shape (n, D)
         Each b.
     pairs : float64 array of shape (n,)
-        The number of pairs, or their total weight.
+        The number of pairs, or their total weight. A pair of rows with weights counts their product.
 
     Examples
     --------
@@ -72,7 +72,15 @@ class PairStatistics:
         gram = np.empty((n, packed_size(features)), dtype=np.float32)
         moment = np.empty((n, features), dtype=np.float32)
         pairs = np.empty(n, dtype=np.float64)
-        _accumulate(np.ascontiguousarray(queries.X), queries.grades, queries.offsets, gram, moment, pairs)
+        _accumulate(
+            np.ascontiguousarray(queries.X),
+            queries.grades,
+            queries.row_weights.astype(np.float64),
+            queries.offsets,
+            gram,
+            moment,
+            pairs,
+        )
         finite = np.isfinite(gram).all(axis=1)
         if not finite.all():
             query = queries.qid[np.argmin(finite)].item()
@@ -227,13 +235,14 @@ def packed_size(n_features: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _accumulate(X, y, offsets, gram, moment, pairs):  # type: ignore[no-untyped-def]
+def _accumulate(X, y, w, offsets, gram, moment, pairs):  # type: ignore[no-untyped-def]
     """Compute the statistics of every query.
 
     The pair graph connects all documents of different grades, so its Laplacian is diag(n - n_g) - 11' + Σ_g 1_g 1_g'.
     Centering rows on the query's mean leaves differences unchanged and removes the 11' term:
     A = Σ_i (n - n_g(i)) z_i z_i' + Σ_g s_g s_g', s_g being the sum of the rows of grade g. Both sums are outer
-    products of rows, so they go into one table and one BLAS call.
+    products of rows, so they go into one table and one BLAS call. If rows have weights, a pair counts w_i w_j: all
+    counts and sums over rows become weighted ones, and the first sum gets the factor w_i.
     """
     features = X.shape[1]
     longest = 0
@@ -249,37 +258,44 @@ def _accumulate(X, y, offsets, gram, moment, pairs):  # type: ignore[no-untyped-
         n = stop - start
         center[:] = 0.0
         total[:] = 0.0
+        all_weight = 0.0
         for i in range(start, stop):
+            all_weight += w[i]
             for a in range(features):
-                center[a] += X[i, a]
-        center /= n
+                center[a] += w[i] * X[i, a]
+        if all_weight > 0.0:
+            center /= all_weight
         by_grade = np.argsort(y[start:stop])
         count = 0.0
+        below = 0.0
         used = 0
         first = 0
         while first < n:
             grade = y[start + by_grade[first]]
             last = first
+            here = 0.0
             while last < n and y[start + by_grade[last]] == grade:
+                here += w[start + by_grade[last]]
                 last += 1
-            degree = n - (last - first)
-            if degree == 0:
+            if last - first == n:
                 break
+            above = all_weight - below - here
             same = used + last - first  # the row of s_g follows the rows of grade g
             table[same] = 0.0
             for position in range(first, last):
                 i = start + by_grade[position]
                 for a in range(features):
                     table[used, a] = X[i, a] - center[a]
-                    table[same, a] += table[used, a]
-                factors[used] = degree
+                    table[same, a] += w[i] * table[used, a]
+                factors[used] = w[i] * (below + above)
                 used += 1
             factors[same] = 1.0
             used += 1
-            net = first - (n - last)  # wins over lower grades minus losses to higher ones
+            net = below - above  # wins over lower grades minus losses to higher ones
             for a in range(features):
                 total[a] += net * table[same, a]
-            count += float(first) * (last - first)
+            count += below * here
+            below += here
             first = last
         np.dot(table[:used].T, table[:used] * factors[:used].reshape(-1, 1), full)
         k = 0

@@ -59,7 +59,9 @@ class TargetTransform:
         if not 0 < self.min_alpha <= 1:
             raise ParameterError(f"min_alpha must be above 0 and at most 1, got {self.min_alpha!r}")
 
-    def solve(self, scores: NDArray[Any], grades: NDArray[Any], offsets: NDArray[Any]) -> tuple[Float64, Float64]:
+    def solve(
+        self, scores: NDArray[Any], grades: NDArray[Any], offsets: NDArray[Any], weights: NDArray[Any] | None = None
+    ) -> tuple[Float64, Float64]:
         """Return the best α and β of each query.
 
         Parameters
@@ -68,13 +70,15 @@ class TargetTransform:
             h and y of each row, with the rows of each query adjacent.
         offsets
             Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
+        weights
+            How often each row counts, once by default.
 
         Returns
         -------
         alpha, beta : float64 arrays of shape (queries,)
             The minimum. If it is not unique, as for a constant h without penalties, the one with α = 1.
         """
-        moments = _Moments.from_rows(scores, grades, offsets)
+        moments = _Moments.from_rows(scores, grades, offsets, weights)
         slope, beta = self._ridge(moments) if self.p == 2 else self._lasso(moments)
         return np.maximum(1.0 + slope, self.min_alpha), beta  # 1 + (α_min - 1) may round below α_min
 
@@ -127,14 +131,18 @@ class _Moments:
     hr: Float64
 
     @classmethod
-    def from_rows(cls, scores: NDArray[Any], grades: NDArray[Any], offsets: NDArray[Any]) -> _Moments:
+    def from_rows(
+        cls, scores: NDArray[Any], grades: NDArray[Any], offsets: NDArray[Any], weights: NDArray[Any] | None
+    ) -> _Moments:
         sizes = np.diff(offsets)
         query = np.repeat(np.arange(len(sizes)), sizes)
-        n = sizes.astype(np.float64)
+        counted = np.ones(len(query)) if weights is None else np.asarray(weights, dtype=np.float64)
 
         def total(values: Float64) -> Float64:
-            return np.bincount(query, weights=values, minlength=len(sizes)).astype(np.float64)
+            return np.bincount(query, weights=counted * values, minlength=len(sizes)).astype(np.float64)
 
+        # A query without weight keeps α = 1 and β = 0: its sums are 0.
+        n = np.maximum(total(np.ones(len(query))), np.finfo(np.float64).tiny)
         h = np.asarray(scores, dtype=np.float64)
         r = np.asarray(grades, dtype=np.float64) - h
         mean_h, mean_r = total(h) / n, total(r) / n

@@ -162,22 +162,25 @@ class ATVTRanker(Ranker):
 
     def _fit_plain(self, queries: QuerySet) -> Regressor:
         """Fit h to the grades as they are."""
-        return make_regressor(self.learner).fit(queries.X, queries.grades.astype(np.float64))
+        weights = None if queries.sample_weight is None else queries.sample_weight.astype(np.float64)
+        return make_regressor(self.learner).fit(queries.X, queries.grades.astype(np.float64), weights)
 
     def _alternate(self, queries: QuerySet, transform: TargetTransform, first: Regressor) -> _Alternation:
         """Alternate between steps (b) and (a), starting from the plain learner."""
         y, query = queries.grades.astype(np.float64), queries.query_of_row
+        counted = queries.row_weights.astype(np.float64)
+        plain = None if queries.sample_weight is None else counted
         current = _Alternation(first, np.ones(len(queries)), np.zeros(len(queries)), [])
 
         def record_objective(h: Float64) -> None:
             residual = y - current.beta[query] - current.alpha[query] * h
             penalties = transform.penalty(current.alpha, current.beta) + current.learner.complexity
-            current.objective.append(float(residual @ residual) + penalties)
+            current.objective.append(float(residual @ (counted * residual)) + penalties)
 
         h = first.predict(queries.X)
         record_objective(h)
         for _ in range(self.n_rounds):
-            alpha, beta = transform.solve(h, y, queries.offsets)
+            alpha, beta = transform.solve(h, y, queries.offsets, counted)
             change = _rms(alpha - current.alpha) + _rms(beta - current.beta)
             current.alpha, current.beta = alpha, beta
             record_objective(h)
@@ -185,7 +188,8 @@ class ATVTRanker(Ranker):
                 break
             slope = alpha[query]
             target = (y - beta[query]) / slope
-            current.learner = make_regressor(self.learner).fit(queries.X, target, slope**2 if self.weighted else None)
+            weights = slope**2 * counted if self.weighted else plain
+            current.learner = make_regressor(self.learner).fit(queries.X, target, weights)
             h = current.learner.predict(queries.X)
             record_objective(h)
         return current

@@ -79,6 +79,7 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         group: ArrayLike | None = None,
         query_vectors: QueryVectors | None = None,
         query_text: QueryTexts | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from judged queries.
 
@@ -98,8 +99,11 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         query_text
             The text of each query: a mapping from query id to text, or a sequence in order of first appearance.
             Rankers with an encoder turn it into query vectors.
+        sample_weight
+            How much the judgment of each row counts, at least 0. A pair of candidates counts the product of their
+            weights, except in boosted trees, which weigh each candidate.
         """
-        queries = self._queries(X, y, qid, group, query_vectors, query_text, fitting=True)
+        queries = self._queries(X, y, qid, group, query_vectors, query_text, sample_weight=sample_weight, fitting=True)
         self._fit(queries)
         self._remember(queries)
         return self

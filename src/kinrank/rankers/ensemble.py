@@ -226,7 +226,8 @@ class EnsembleRanker(LinearRanker):
     def _agreement(self, queries: QuerySet) -> Float64:
         """Return the agreement of each base ranker with the grades of each query."""
         scores, labels, offsets = self._base_scores(queries), self._labels(queries), np.array(queries.offsets)
-        return agreement(scores, labels, offsets, theta=self.theta, delta=self.delta)
+        weights = queries.sample_weight
+        return agreement(scores, labels, offsets, theta=self.theta, delta=self.delta, weights=weights)
 
     def _labels(self, queries: QuerySet) -> NDArray[np.int8]:
         """Return +1, 0 or -1 for each candidate: relevant, possibly relevant, irrelevant."""

@@ -48,18 +48,19 @@ class QueryInput(BaseEstimator):
         query_vectors: QueryVectors | None = None,
         query_text: QueryTexts | None = None,
         *,
+        sample_weight: ArrayLike | None = None,
         fitting: bool = False,
     ) -> QuerySet:
         """Return the input of a public method as a checked query set."""
         if not fitting:
             check_is_fitted(self)
         if isinstance(X, QuerySet):
-            if y is not None or qid is not None or group is not None:
-                raise DataError("X is a QuerySet, which has its own y and qid: pass it alone")
+            if y is not None or qid is not None or group is not None or sample_weight is not None:
+                raise DataError("X is a QuerySet, which has its own y, qid and sample_weight: pass it alone")
             queries = X
             self._check_query_set(queries, fitting)
         else:
-            queries = self._from_arrays(X, y, qid, group, fitting)
+            queries = self._from_arrays(X, y, qid, group, sample_weight, fitting)
         if fitting:
             _check_judged(queries)
             self.feature_names_ = queries.feature_names
@@ -77,6 +78,7 @@ class QueryInput(BaseEstimator):
         y: ArrayLike | None,
         qid: ArrayLike | None,
         group: ArrayLike | None,
+        sample_weight: ArrayLike | None,
         fitting: bool,
     ) -> QuerySet:
         if not fitting and hasattr(X, "columns") and not hasattr(self, "feature_names_in_"):
@@ -100,7 +102,9 @@ class QueryInput(BaseEstimator):
                 )
             group = [len(rows)]
         names = getattr(self, "feature_names_in_", None) if fitting else self.feature_names_
-        return QuerySet.from_arrays(rows, grades, qid=qid, group=group, feature_names=names)
+        return QuerySet.from_arrays(
+            rows, grades, qid=qid, group=group, feature_names=names, sample_weight=sample_weight
+        )
 
     def _check_query_set(self, queries: QuerySet, fitting: bool) -> None:
         if fitting:
@@ -118,6 +122,8 @@ class QueryInput(BaseEstimator):
 def _check_judged(queries: QuerySet) -> None:
     if not queries.n_rows:
         raise DataError("there is no query to learn from")
+    if queries.sample_weight is not None and not np.any(queries.sample_weight):
+        raise DataError("Sample weights must contain at least one non-zero number: check sample_weight")
     # In blocks, and no further than needed: the set may be larger than memory.
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         some = queries[start : start + _QUERIES_AT_ONCE]

@@ -155,6 +155,7 @@ def _rows(queries: QuerySet, chosen: NDArray[np.bool_]) -> QuerySet:
         qid=queries.qid,
         doc_id=None if queries.doc_id is None else queries.doc_id[chosen],
         feature_names=queries.feature_names,
+        sample_weight=None if queries.sample_weight is None else queries.sample_weight[chosen],
     )
 
 

@@ -190,6 +190,7 @@ class PairTrainingSet(EditableTrainingSet):
             "offsets": self.rows.offsets,
             "lower": self.rows.lower,
             "pairs": self.rows.pairs,
+            "weight": self.rows.weight,
         }
         return nest(rows=rows, statistics=self.statistics.get_state())
 
@@ -214,7 +215,7 @@ class RowTrainingSet(EditableTrainingSet):
 
     def _set_queries(self, queries: QuerySet) -> None:
         self.queries = queries
-        self._pairs = JudgedPairs.from_queries(queries).pairs.astype(np.float64)
+        self._pairs = JudgedPairs.from_queries(queries).pairs
 
     @classmethod
     def of(cls, learner: Learner, queries: QuerySet) -> Self:
@@ -240,19 +241,23 @@ class RowTrainingSet(EditableTrainingSet):
 
     def get_state(self) -> State:
         """Return the rows."""
+        weight = self.queries.sample_weight
         return {
             "X": self.queries.X,
             "y": self.queries.grades,
             "offsets": self.queries.offsets,
             "qid": self.queries.qid,
             "feature_names": np.array(self.queries.feature_names),
+            **({} if weight is None else {"sample_weight": weight}),
         }
 
     @classmethod
     def from_state(cls, learner: Learner, state: State) -> Self:
         """Restore from the arrays of `get_state`."""
         names = tuple(state["feature_names"].tolist())
-        return cls(learner, QuerySet(state["X"], state["y"], state["offsets"], state["qid"], feature_names=names))
+        weight = state.get("sample_weight")
+        rows = (state["X"], state["y"], state["offsets"], state["qid"])
+        return cls(learner, QuerySet(*rows, feature_names=names, sample_weight=weight))
 
     @property
     def pairs(self) -> Float64:
@@ -283,4 +288,5 @@ def restore_training_set(learner: Learner, state: State) -> EditableTrainingSet:
 
 def _without_columns(queries: QuerySet) -> QuerySet:
     """Drop what learners do not read, so that any two sets of queries can be concatenated."""
-    return QuerySet(queries.X, queries.y, queries.offsets, queries.qid, feature_names=queries.feature_names)
+    rows = (queries.X, queries.y, queries.offsets, queries.qid)
+    return QuerySet(*rows, feature_names=queries.feature_names, sample_weight=queries.sample_weight)

@@ -1,0 +1,40 @@
+"""``kinrank interleave``: decide between two models by the clicks on their interleaved lists."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kinrank.cli import console
+
+
+def interleave(
+    events: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="EVENTS", help="Interleaved lists with ids, teams and clicked: one JSON object per line."
+        ),
+    ],
+    alpha: Annotated[float, typer.Option(help="Probability that the interval ever misses the truth.")] = 0.05,
+) -> None:
+    """Decide between two interleaved models by clicks; you may look at the result as often as you like."""
+    from rich.table import Table
+
+    from kinrank.clicks.interleaving import read_contest
+
+    with console.progress("reading"):
+        contest = read_contest(events, alpha)
+    table = Table("model", "wins", "share", "always-valid interval", box=None)
+    table.add_row(
+        contest.first, f"{contest.wins:,}", f"{contest.share:.3f}", f"{contest.low:.3f} to {contest.high:.3f}"
+    )
+    table.add_row(
+        contest.second,
+        f"{contest.losses:,}",
+        f"{1 - contest.share:.3f}",
+        f"{1 - contest.high:.3f} to {1 - contest.low:.3f}",
+    )
+    table.add_row("(tied)", f"{contest.ties:,}")
+    console.print_result(table)
+    console.info(contest.verdict)

@@ -1,0 +1,14 @@
+"""Click logs as a source of judgments: readers, models of what users looked at, and grades with their uncertainty.
+
+The way from a log to judgments::
+
+    log files -> counts by query, document and rank -> examination of ranks -> attractiveness of documents -> grades
+
+`read_clicks` does the first step in DuckDB, out of core. The others work on the counts, in memory.
+"""
+
+from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks.options import LogOptions
+from kinrank.clicks.read import read_clicks
+
+__all__ = ["ClickCounts", "LogOptions", "read_clicks"]

@@ -1,0 +1,87 @@
+"""Write judgments made from clicks: grades, and what they are based on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks.posterior import Attractiveness
+from kinrank.data.textfile import PathLike, atomic_writer
+from kinrank.errors import DataError, ParameterError
+
+THRESHOLDS = (1.0, 1.5, 2.0)
+"""Attractiveness relative to the mean of the log at which the grade increases."""
+
+
+def judgment_table(
+    counts: ClickCounts, found: Attractiveness, thresholds: Sequence[float] = THRESHOLDS, min_impressions: int = 1
+) -> pa.Table:
+    """Return one row per query and document that `kinrank log` reads as a judgment.
+
+    Parameters
+    ----------
+    counts
+        The counts of a log.
+    found
+        The attractiveness of its documents.
+    thresholds
+        The grade is the number of thresholds that the attractiveness reaches, relative to the mean of the log.
+    min_impressions
+        Documents with fewer impressions are left out.
+
+    Returns
+    -------
+    pyarrow.Table
+        qid, query, doc_id, y (the grade), sample_weight, and the columns of details: info.attractiveness with its 90%
+        interval info.low to info.high, info.impressions, info.clicks.
+    """
+    cuts = np.asarray(thresholds, dtype=np.float64)
+    if not len(cuts) or np.any(cuts <= 0) or np.any(np.diff(cuts) <= 0):
+        raise ParameterError(f"thresholds must be positive and ascend, got {list(thresholds)}")
+    impressions = counts.by_pair(counts.impressions)
+    relative = found.mean / found.prior_mean
+    query = counts.query.cast(pa.string())
+    table = pa.table(
+        {
+            "qid": query,
+            "query": query,
+            "doc_id": counts.document.cast(pa.string()),
+            "y": pa.array(np.searchsorted(cuts, relative, side="right").astype(np.float32)),
+            "sample_weight": pa.array(found.weight.astype(np.float32)),
+            "info.attractiveness": pa.array(found.mean),
+            "info.low": pa.array(found.low),
+            "info.high": pa.array(found.high),
+            "info.impressions": pa.array(impressions.astype(np.int64)),
+            "info.clicks": pa.array(counts.by_pair(counts.clicks).astype(np.int64)),
+        }
+    )
+    table = table.filter(pa.array((impressions >= min_impressions) & (found.weight > 0)))
+    if not len(table):
+        raise DataError(f"no document has {min_impressions} impressions at a known rank: lower min_impressions")
+    return table
+
+
+def write_judgments(table: pa.Table, path: PathLike) -> None:
+    """Write a table of judgments as .parquet or .csv."""
+    name = str(path)
+    with atomic_writer(path) as stream:
+        if name.endswith(".parquet"):
+            pq.write_table(table, stream, compression="zstd")
+        elif name.endswith(".csv"):
+            pacsv.write_csv(table, stream)
+        else:
+            raise ParameterError(f"{name}: write judgments as NAME.parquet or NAME.csv")
+
+
+def grade_counts(table: pa.Table) -> dict[int, int]:
+    """Return the number of documents with each grade."""
+    counted = pc.value_counts(table["y"])
+    return {
+        int(row["values"]): int(row["counts"]) for row in sorted(counted.to_pylist(), key=lambda row: row["values"])
+    }

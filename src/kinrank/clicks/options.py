@@ -1,0 +1,82 @@
+"""What to read from a click log and what to leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kinrank.errors import ParameterError
+
+FORMATS = ("auto", "ubi", "metarank", "table")
+ATTRIBUTES = ("drop", "apart", "ignore")
+SEEN = ("auto", "events", "results")
+COLUMNS = ("query", "session", "document", "rank", "clicked", "time", "client")
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Options of `read_clicks`.
+
+    Attributes
+    ----------
+    format
+        "ubi", "metarank" or "table"; "auto" looks at the files.
+    columns
+        For a table: the name of each column of `COLUMNS` that is named differently. "time" and "client" are optional.
+    actions
+        The value of each action that counts as a click, such as ``{"click": 1, "add_to_cart": 3, "purchase": 5}``.
+    seen
+        What counts as an impression in a UBI log: "events" are the logged impressions, "results" all documents that
+        the engine returned; "auto" takes the events if there are any. Returned documents were not always seen.
+    attributes
+        Lists with a filter, a sort order or a page other than the first, according to ``query_attributes``: "drop"
+        them, keep them "apart" as queries of their own, or "ignore" the attributes.
+    exclude
+        Drop lists whose ``query_attributes`` have one of these values by name, such as lists that your own model
+        ranked.
+    first_rank
+        The number of the first rank in the log, 0 or 1; None finds out.
+    max_rank
+        Impressions at later ranks are dropped.
+    since
+        Drop queries before this date (ISO 8601); None keeps all.
+    max_queries_per_day
+        A client with more lists in one day is a bot.
+    max_click_rate, min_impressions
+        A client that clicks a larger share of its impressions is a bot, if it has at least this many.
+    early, late
+        Drop actions more than `early` seconds before their query or `late` seconds after it: one of the clocks is
+        wrong.
+    memory, threads
+        Limits of DuckDB; ``threads=None`` uses all cores.
+    """
+
+    format: str = "auto"
+    columns: Mapping[str, str] = field(default_factory=dict)
+    actions: Mapping[str, float] = field(default_factory=lambda: {"click": 1.0})
+    seen: str = "auto"
+    attributes: str = "drop"
+    exclude: Mapping[str, str] = field(default_factory=dict)
+    first_rank: int | None = None
+    max_rank: int = 50
+    since: str | None = None
+    max_queries_per_day: int = 500
+    max_click_rate: float = 0.5
+    min_impressions: int = 200
+    early: float = 300.0
+    late: float = 86_400.0
+    memory: str = "2GB"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("format", FORMATS), ("attributes", ATTRIBUTES), ("seen", SEEN)):
+            if getattr(self, name) not in choices:
+                raise ParameterError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        if unknown := set(self.columns) - set(COLUMNS):
+            raise ParameterError(f"unknown column {min(unknown)!r}: name the columns of {', '.join(COLUMNS)}")
+        if not self.actions or min(self.actions.values()) <= 0:
+            raise ParameterError(f"actions need at least one name with a value above 0, got {dict(self.actions)}")
+        if self.first_rank not in (None, 0, 1):
+            raise ParameterError(f"first_rank must be 0, 1 or None, got {self.first_rank}")
+        if self.max_rank < 1:
+            raise ParameterError(f"max_rank must be at least 1, got {self.max_rank}")

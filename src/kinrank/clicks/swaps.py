@@ -1,0 +1,100 @@
+"""How often each rank is examined, from documents that were shown at several ranks of the same query.
+
+A document keeps its attractiveness when its rank changes, so that its clicks at two ranks k and l compare the
+examination of the ranks alone: with ``w = n_k n_l / (n_k + n_l)`` impressions to compare, the expected values of
+``w c_k / n_k`` and ``w c_l / n_l`` have the ratio θ_k : θ_l (Agarwal et al. 2019, "Estimating position bias without
+intrusive interventions"). Summed over documents, these are the results of contests between ranks, and the strengths in
+the model of Bradley and Terry are the examination probabilities, up to a factor.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from kinrank.arrays import Float64, Int64
+from kinrank.clicks.counts import ClickCounts
+
+_GROUPS = 40  # of queries, each left out once by the jackknife
+_MIN_CLICKS = 10.0  # of documents seen at both ranks, below which two ranks are not compared
+_STEPS = 10_000
+_TOLERANCE = 1e-9
+
+
+def contests(counts: ClickCounts, group: Int64, n_groups: int) -> Float64:
+    """Return the comparable clicks at rank k against rank l, of each group of queries.
+
+    Parameters
+    ----------
+    counts
+        The counts of a log.
+    group
+        The group of each pair.
+    n_groups
+        Number of groups.
+
+    Returns
+    -------
+    array of shape (groups, ranks, ranks)
+        Entry (g, k, l): clicks at rank k of documents that were also shown at rank l.
+    """
+    ranks = counts.n_ranks
+    shown = np.flatnonzero(counts.impressions > 0)
+    rank, pair = counts.rank[shown] - 1, counts.pair_of_cell[shown]
+    impressions, clicks = counts.impressions[shown], counts.clicks[shown]
+    won = np.zeros(n_groups * ranks * ranks)
+    for shift in range(1, ranks):
+        first = np.flatnonzero(pair[shift:] == pair[:-shift])
+        if not len(first):
+            break
+        second = first + shift
+        weight = impressions[first] * impressions[second] / (impressions[first] + impressions[second])
+        base = group[pair[first]] * ranks * ranks
+        for here, there in ((first, second), (second, first)):
+            won += np.bincount(
+                base + rank[here] * ranks + rank[there],
+                weights=weight * clicks[here] / impressions[here],
+                minlength=len(won),
+            )
+    return won.reshape(n_groups, ranks, ranks)
+
+
+def connected_ranks(won: Float64) -> Int64:
+    """Return the ranks (from 0) that documents connect with the first rank, with enough clicks."""
+    enough = won + won.T >= _MIN_CLICKS
+    _, part = connected_components(enough, directed=False)
+    return np.flatnonzero(part == part[0])
+
+
+def strengths(won: Float64) -> Float64:
+    """Return the strengths of Bradley and Terry, the first of which is 1, by the MM steps of Hunter (2004)."""
+    games = won + won.T
+    wins = np.maximum(won.sum(axis=1), 1e-6)
+    theta = np.ones(len(won))
+    for _ in range(_STEPS):
+        new = wins / (games / (theta[:, None] + theta)).sum(axis=1)
+        new /= new[0]
+        done = np.abs(np.log(new / theta)).max() < _TOLERANCE
+        theta = new
+        if done:
+            break
+    return theta
+
+
+def jackknife(won: Float64) -> tuple[Float64, Float64]:
+    """Return the strengths from all groups, and the standard errors of their logarithms by leaving groups out."""
+    total = won.sum(axis=0)
+    whole = strengths(total)
+    left = np.log([strengths(total - part) for part in won])
+    groups = len(won)
+    deviation = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
+    return whole, deviation
+
+
+def groups_of_queries(counts: ClickCounts, n_groups: int = _GROUPS) -> tuple[Int64, int]:
+    """Return the group of each pair; the queries are dealt out at random."""
+    codes = counts.query_codes
+    n_queries = int(codes[-1]) + 1
+    n_groups = max(2, min(n_groups, n_queries))
+    order = np.random.default_rng(0).permutation(n_queries)
+    return (order % n_groups)[codes], n_groups

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kinrank.datasets import make_two_camps, simulate_clicks
+from kinrank.engines.judgment_table import read_judgments
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change into a folder with a simulated log of a changing ranking and one of a frozen ranking."""
+    monkeypatch.chdir(tmp_path)
+    queries = make_two_camps(n_queries=100, n_docs=8)
+    for name, shuffle in (("log", 0.5), ("frozen", 0.0)):
+        table = simulate_clicks(queries, queries.X[:, 0], n_lists=30, tail=0.5, depth=4, shuffle=shuffle)
+        pq.write_table(table, f"{name}.parquet")
+    return tmp_path / "log.parquet"
+
+
+def test_a_log_becomes_judgments(kinrank, log: Path):
+    done = kinrank("clicks", log, "--out", "judgments.parquet")
+    assert done.exit_code == 0, done.stderr
+    assert "impressions  read" in done.stdout
+    assert "rank  examined  95% interval" in done.stdout
+    assert "Identifiable for 4 of 4 ranks" in done.stderr
+    assert "grades increase at an attractiveness of" in done.stderr
+    judged = read_judgments("judgments.parquet")
+    assert len(judged) == 100
+    assert judged.sample_weight is not None
+
+
+def test_a_frozen_ranking_is_refused_unless_no_correction_is_asked_for(kinrank, log: Path):
+    done = kinrank("clicks", "frozen.parquet", "--out", "judgments.csv")
+    assert done.exit_code == 2
+    assert "Not identifiable" in done.stderr
+    assert not Path("judgments.csv").exists()
+    done = kinrank("clicks", "frozen.parquet", "--out", "judgments.csv", "--model", "none", "--grades", "0.5,1")
+    assert done.exit_code == 0, done.stderr
+    assert set(read_judgments("judgments.csv").grades) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--actions", "click", "--actions expects NAME=VALUE,..., got 'click'"),
+        ("--actions", "click=much", "--actions expects numbers, got 'much'"),
+        ("--columns", "doc=d", "unknown column 'doc'"),
+        ("--grades", "2,1", "thresholds must be positive and ascend"),
+        ("--model", "dbn", "unknown model 'dbn'"),
+    ],
+)
+def test_wrong_options(kinrank, log: Path, option: str, value: str, message: str):
+    done = kinrank("clicks", log, "--out", "judgments.parquet", option, value)
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_interleaved_lists(kinrank, tmp_path: Path):
+    shown = {"ids": ["a", "b"], "teams": ["kin", "global"], "clicked": ["a"]}
+    file = tmp_path / "lists.ndjson"
+    file.write_text((json.dumps(shown) + "\n") * 50)
+    done = kinrank("interleave", file)
+    assert done.exit_code == 0, done.stderr
+    assert "kin is better: you may stop." in done.stderr
+    assert "always-valid interval" in done.stdout

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta
+
+from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks.examination import Examination, estimate_examination
+from kinrank.clicks.funnel import Funnel
+from kinrank.clicks.judgments import grade_counts, judgment_table, write_judgments
+from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.engines.judgment_table import read_judgments
+from kinrank.errors import ParameterError
+from tests.clicks.conftest import Simulate
+
+
+def counts_of(cells: list[tuple[str, int, float, float]]) -> ClickCounts:
+    """Return counts of one query from (document, rank, impressions, clicks)."""
+    document, rank, shown, clicks = zip(*cells, strict=True)
+    zeros = [0.0] * len(cells)
+    table = pa.table(
+        {
+            "query": ["q"] * len(cells), "document": document, "rank": rank, "impressions": shown, "clicks": clicks,
+            "reward": clicks, "examined": shown, "even_impressions": zeros, "even_clicks": zeros,
+            "late_impressions": zeros, "late_clicks": zeros,
+        }
+    )  # fmt: skip
+    return ClickCounts.from_table(table, Funnel())
+
+
+def curve(*slope: float) -> Examination:
+    ranks, slopes = np.arange(1, len(slope) + 1), np.array(slope)
+    return Examination("swaps", ranks, slopes, np.zeros(len(slope)), slopes, slopes, "")
+
+
+def test_100_of_100_does_not_outrank_9000_of_10000():
+    counts = counts_of([("few", 1, 100, 100), ("many", 1, 10_000, 9_000), ("none", 1, 90_000, 900)])
+    found = estimate_attractiveness(counts, curve(1.0))
+    assert found.mean[0] < found.mean[1]
+    assert found.low[0] < found.low[1]
+    assert found.weight[0] < found.weight[1]
+
+
+@given(st.integers(1, 1000), st.data())
+def test_without_correction_the_posterior_is_exact(shown: int, data: st.DataObject):
+    clicks = data.draw(st.integers(0, shown))
+    counts = counts_of([("a", 1, shown, clicks), ("b", 1, 50, 10)])
+    found = estimate_attractiveness(counts, curve(1.0), strength=10)
+    a, b = 10 * found.prior_mean, 10 * (1 - found.prior_mean)
+    exact = beta(a + clicks, b + shown - clicks)
+    assert found.mean[0] == pytest.approx(exact.mean(), abs=1e-6)
+    assert found.low[0] == pytest.approx(exact.ppf(0.05), abs=1e-6)
+    assert found.high[0] == pytest.approx(exact.ppf(0.95), abs=1e-6)
+
+
+def test_a_click_at_a_rank_that_is_seldom_examined_counts_more():
+    counts = counts_of([("high", 1, 100, 20), ("low", 2, 100, 20)])
+    found = estimate_attractiveness(counts, curve(1.0, 0.25))
+    assert found.mean[1] > 2 * found.mean[0]
+    assert found.weight[1] < found.weight[0]
+
+
+def test_the_mean_is_the_mode_of_the_likelihood_times_the_prior():
+    counts = counts_of([("a", 1, 40, 9), ("a", 2, 60, 5)])
+    found = estimate_attractiveness(counts, curve(1.0, 0.4), strength=10)
+    alpha = np.linspace(1e-4, 1 - 1e-4, 200_001)
+    a, b = 10 * found.prior_mean, 10 * (1 - found.prior_mean)
+    value = a * np.log(alpha) + b * np.log1p(-alpha)
+    for slope, shown, clicks in ((1.0, 40, 9), (0.4, 60, 5)):
+        value += clicks * np.log(slope * alpha) + (shown - clicks) * np.log1p(-slope * alpha)
+    assert found.mean[0] == pytest.approx(alpha[np.argmax(value)], abs=1e-4)
+
+
+def test_impressions_at_unknown_ranks_are_not_used():
+    counts = counts_of([("a", 1, 40, 9), ("a", 3, 60, 60)])
+    alone = counts_of([("a", 1, 40, 9)])
+    assert estimate_attractiveness(counts, curve(1.0, 0.4)).mean == pytest.approx(
+        estimate_attractiveness(alone, curve(1.0)).mean
+    )
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_judgments_are_read_back(simulate: Simulate, tmp_path: Path, suffix: str):
+    counts = simulate()
+    found = estimate_attractiveness(counts, estimate_examination(counts))
+    table = judgment_table(counts, found)
+    write_judgments(table, tmp_path / f"judgments.{suffix}")
+    judged = read_judgments(tmp_path / f"judgments.{suffix}")
+    assert len(judged) == 300
+    assert judged.n_rows == counts.n_pairs == len(table)
+    assert 0 < judged.row_weights.min() < judged.row_weights.max() < 1
+    assert sum(grade_counts(table).values()) == len(table)
+    assert set(np.unique(judged.grades)) == set(grade_counts(table))
+
+
+def test_thresholds_are_relative_to_the_mean_of_the_log():
+    counts = counts_of([("a", 1, 10_000, 1_000), ("b", 1, 10_000, 2_000), ("c", 1, 10_000, 6_000)])
+    found = estimate_attractiveness(counts, curve(1.0))
+    assert found.prior_mean == pytest.approx(0.3)
+    assert judgment_table(counts, found, [0.5, 1.5])["y"].to_pylist() == [0, 1, 2]
+    assert judgment_table(counts, found, min_impressions=10_000).num_rows == 3
+    with pytest.raises(ParameterError, match="must be positive and ascend"):
+        judgment_table(counts, found, [1.5, 1.0])
+    with pytest.raises(ParameterError, match=r"NAME.parquet or NAME.csv"):
+        write_judgments(judgment_table(counts, found), "judgments.xlsx")
