@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from kinrank import QuerySet
+from kinrank.parallel import usable_cores
 from reproduction.cache import ResultCache
 from reproduction.catalog import EXPERIMENTS
 from reproduction.data_folder import DataFolder
-from reproduction.run import measure, usable_cores
+from reproduction.run import measure
 
 
 def data_dir() -> Path:

@@ -64,10 +64,10 @@ def run(engine: str, queries: str) -> dict[str, object]:
 
 
 @contextmanager
-def running(engine: str, nodes: int = 1) -> Iterator[str]:
+def running(engine: str, nodes: int = 1, port: int | None = None) -> Iterator[str]:
     """Run a temporary server and yield its address."""
     script = str(CHECKOUT / "scripts" / "engine")
-    server = [engine, "--port", str(PORTS[engine])]
+    server = [engine, "--port", str(port or PORTS[engine])]
     started = subprocess.run(
         [script, "start", *server, "--nodes", str(nodes)], check=True, stdout=subprocess.PIPE, text=True
     )

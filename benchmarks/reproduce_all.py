@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 from benchmarks.common import data_dir, log_progress
+from kinrank.parallel import usable_cores
 from reproduction import results
 from reproduction.catalog import EXPERIMENTS
 from reproduction.results import Results
-from reproduction.run import usable_cores
 
 
 def run() -> dict[str, object]:

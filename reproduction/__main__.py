@@ -54,12 +54,13 @@ def reproduce(
 
     Finished work is stored: run the same command again to resume. The exit code is 3 if a claim is not as expected.
     """
+    from kinrank.parallel import usable_cores
     from reproduction.cache import ResultCache
     from reproduction.catalog import experiments_of
     from reproduction.data_folder import DataFolder
     from reproduction.output import check_extras, write
     from reproduction.results import Results
-    from reproduction.run import measure, require_files, usable_cores
+    from reproduction.run import measure, require_files
 
     experiments = experiments_of(paper)
     cache = ResultCache(Path(out) / "tasks", DataFolder.locate(data))

@@ -136,6 +136,48 @@ def _call(item: Any) -> Any:
 _worker_function: list[Callable[[Any], Any]] = []
 
 
+_limits: list[int] = []
+_VALUES_PER_THREAD = 2_000_000  # with fewer, a second thread takes as long as it saves
+
+
+def usable_threads() -> int:
+    """Return the most threads to use: as set by `use_threads`, by ``OMP_NUM_THREADS``, or one per usable core."""
+    if _limits:
+        return _limits[-1]
+    chosen = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(chosen) if chosen.isdigit() and int(chosen) else usable_cores()
+
+
+def threads_for(n_values: int) -> int:
+    """Return how many threads are worth their coordination for work on this many values.
+
+    Examples
+    --------
+    >>> with use_threads(4):
+    ...     threads_for(2_400 * 20), threads_for(10**6 * 46)
+    (1, 4)
+    """
+    return max(1, min(usable_threads(), n_values // _VALUES_PER_THREAD))
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def use_threads(n_threads: int) -> Iterator[None]:
+    """Use at most this many threads within the block."""
+    if n_threads < 1:
+        raise ParameterError(f"n_threads must be at least 1, got {n_threads}")
+    _limits.append(n_threads)
+    try:
+        with threadpool_limits(n_threads):
+            yield
+    finally:
+        _limits.pop()
+
+
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 

@@ -9,6 +9,7 @@ import kinrank as library
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import read_run, run_from_scores
+from kinrank.parallel import usable_threads
 from kinrank.rankers import RANKERS
 from kinrank.registry import import_extra
 
@@ -111,3 +112,19 @@ def test_feature_missing_from_a_letor_file_is_zero(kinrank, workdir: Path):
     done = kinrank("rank", "single", "sparse.txt")
     assert done.exit_code == 0, done.stderr
     assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "headroom", "tune", "report"])
+def test_threads_can_be_limited(kinrank, command: str):
+    assert "--threads" in kinrank(command, "--help").stdout
+
+
+def test_train_uses_the_given_number_of_threads(workdir: Path, kinrank, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    fit = library.SingleRanker.fit
+    monkeypatch.setattr(
+        library.SingleRanker, "fit", lambda *args, **kwargs: (seen.append(usable_threads()), fit(*args, **kwargs))[1]
+    )
+    done = kinrank("train", "train.parquet", "--model", "one", "--ranker", "single", "--threads", 1)
+    assert done.exit_code == 0, done.stderr
+    assert seen == [1]

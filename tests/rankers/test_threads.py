@@ -5,7 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from kinrank.datasets import make_two_camps
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.parallel import usable_threads, use_threads
+from kinrank.registry import import_extra
 
 FITTING = """
 import sys
@@ -26,3 +33,46 @@ def test_blas_threads_do_not_change_the_model_bytes(tmp_path: Path) -> None:
         subprocess.run([sys.executable, "-c", FITTING, folder], check=True, env={**os.environ, **counts}, timeout=300)
         models.append({file.name: file.read_bytes() for file in folder.iterdir()})
     assert models[0] == models[1]
+
+
+def openmp_threads(monkeypatch: pytest.MonkeyPatch, model: LambdaMART, n_queries: int, n_features: int) -> set[int]:
+    """Return how many threads OpenMP would use while LightGBM trains."""
+    lightgbm = import_extra("lightgbm", "lightgbm")
+    train, seen = lightgbm.train, set()
+
+    def watched(*args: object, **kwargs: object) -> object:
+        seen.update(each["num_threads"] for each in threadpool_info() if each["user_api"] == "openmp")
+        return train(*args, **kwargs)
+
+    monkeypatch.setattr(lightgbm, "train", watched)
+    camps = make_two_camps(n_queries=n_queries, seed=0)
+    X = np.tile(camps.X[:, :1], (1, n_features))
+    with threadpool_limits(3, "openmp"):  # as if OpenMP's default were three
+        model.fit(camps.replace(X=X, feature_names=()))
+    return seen
+
+
+def test_threads_follow_the_size_of_the_data(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert usable_threads() == 2
+    assert openmp_threads(monkeypatch, LambdaMART(1), 20, 2) == {1}
+    assert openmp_threads(monkeypatch, LambdaMART(1), 500, 1000) == {2}
+    with use_threads(1):
+        assert usable_threads() == 1
+        assert openmp_threads(monkeypatch, LambdaMART(1), 500, 1000) == {1}
+    assert openmp_threads(monkeypatch, LambdaMART(1, n_threads=2), 20, 2) == {3}  # left to LightGBM
+
+
+def test_waiting_threads_do_not_spin(tmp_path: Path):
+    """OpenMP prints its settings when LightGBM loads it."""
+    code = "from kinrank.registry import import_extra; import_extra('lightgbm', 'lightgbm')"
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**environment, "OMP_DISPLAY_ENV": "true"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr

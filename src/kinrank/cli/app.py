@@ -21,6 +21,7 @@ from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
 from kinrank.cli.serve import serve
+from kinrank.cli.threads import with_threads
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
 from kinrank.cli.weights import weights
@@ -32,8 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PREPARE = (clicks, log, convert, describe)
-_STUDY = (headroom, tune, evaluate, compare, report)
-_USE = (train, rank, explain, weights, serve, key, interleave)
+_STUDY = (with_threads(headroom), with_threads(tune), evaluate, with_threads(compare), with_threads(report))
+_USE = (with_threads(train), rank, explain, weights, serve, key, interleave)
 for _command in (*_PREPARE, *_STUDY, *_USE):
     app.command()(handle_errors(_command))
 

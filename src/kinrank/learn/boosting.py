@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from kinrank.arrays import Float64, State
 from kinrank.errors import DataError
 from kinrank.learn.forest import Forest
+from kinrank.parallel import threads_for
 from kinrank.registry import import_extra
 
 
@@ -71,7 +74,8 @@ class BoosterMixin:
                 "callbacks": [lightgbm.record_evaluation(history)],
             }
         try:
-            self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **options)
+            with self._threads(X):
+                self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **options)
         except lightgbm.basic.LightGBMError as error:
             raise DataError(f"LightGBM rejects these data or settings: {error}") from error
         self._forest = None
@@ -79,6 +83,13 @@ class BoosterMixin:
             (ndcg,) = history["validation"].values()
             self.validation_ndcg_ = np.array(ndcg)
         return self
+
+    def _threads(self, X: NDArray[Any]) -> AbstractContextManager[object]:
+        """Limit OpenMP's threads by the size of the data, unless their number is set.
+
+        Not as a parameter of LightGBM, which would store the number of cores with the model.
+        """
+        return nullcontext() if self.n_threads else threadpool_limits(threads_for(np.asarray(X).size), "openmp")
 
     def keep_trees(self, count: int) -> Self:
         """Use only the first `count` trees from now on."""
@@ -105,7 +116,8 @@ class BoosterMixin:
 
     def contributions(self, X: NDArray[Any]) -> Float64:
         """Return the SHAP values of each feature for each row; the last column is the expected score."""
-        shares: Float64 = self.booster_.predict(np.asarray(X), pred_contrib=True, num_threads=self.n_threads)
+        with self._threads(X):
+            shares: Float64 = self.booster_.predict(np.asarray(X), pred_contrib=True, num_threads=self.n_threads)
         return shares
 
     def get_state(self) -> State:

@@ -28,7 +28,7 @@ class LambdaMART(BoosterMixin, Learner):
     params : dict, optional
         Further LightGBM parameters.
     n_threads : int
-        Number of threads; 0 for OpenMP's default.
+        Number of threads; 0 chooses by the size of the data, at most `kinrank.parallel.usable_threads`.
     seed : int
         Random seed; training is deterministic for a given seed.
 

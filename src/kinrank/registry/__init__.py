@@ -7,6 +7,7 @@ the registries.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,9 @@ def import_extra(module: str, extra: str) -> ModuleType:
     ...
     kinrank.errors.MissingExtraError: a_module_nobody_has is not installed: pip install 'kinrank[lightgbm]'
     """
+    # Several of them bring OpenMP, whose threads by default spin while they wait for each other. If other processes use
+    # the cores, they spin for most of their time. OpenMP reads this when it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         return importlib.import_module(module)
     except ImportError as error:

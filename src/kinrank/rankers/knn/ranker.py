@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import ClassVar, Literal, Self
 
@@ -21,7 +20,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex, make_index
-from kinrank.parallel import Threads, current_executor, map_ordered
+from kinrank.parallel import Threads, current_executor, map_ordered, usable_threads
 from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.knn.offline import OfflineModels
@@ -177,7 +176,7 @@ class KnnRanker(NeighborRanker, TextRanker):
             return
         # Threads, because search and learning are compiled code that releases the interpreter's lock. The models do
         # not depend on how many there are.
-        threads = Threads(os.cpu_count() if self.n_jobs in (None, -1) else self.n_jobs)
+        threads = Threads(usable_threads() if self.n_jobs in (None, -1) else self.n_jobs)
         learned = list(map_ordered(current_executor(threads), self._learn_near, in_blocks(self.index_.points_)))
         models = [model for _, some in learned for model in some]
         near = Neighborhoods.concat(some for some, _ in learned)
