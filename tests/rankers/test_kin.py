@@ -120,12 +120,30 @@ def test_group_column_keeps_duplicates_out_of_the_record():
     assert grouped < ungrouped
 
 
-def test_best_shares_prefer_the_last_ranking():
-    queries = QuerySet.from_arrays([[0.0], [0.0]], [0, 1], group=[2])
-    same = np.array([[-1.0, -1.0], [1.0, 1.0]])
-    shares, quality = best_shares(same, queries)
-    assert shares.tolist() == [0.0, 1.0]
-    assert quality == 1.0
+def test_best_shares_keep_the_first_ranking_unless_a_blend_is_clearly_better():
+    queries = QuerySet.from_arrays(np.zeros((8, 1)), [0, 1] * 4, group=[2] * 4)
+    right = np.tile([-1.0, 1.0], 4)
+    mostly_right = np.concatenate([-right[:2], right[2:]])
+    # One of four queries gains: less than one standard error. All of them: clear, and the last ranking is preferred.
+    assert best_shares(np.column_stack([mostly_right, right]), queries)[0].tolist() == [1.0, 0.0]
+    assert best_shares(np.column_stack([-right, right]), queries) == (pytest.approx([0.0, 1.0]), 1.0)
+
+
+def test_repeats_use_other_folds_and_all_their_members_rank():
+    queries = make_two_camps(n_queries=40, seed=0)
+    ranker = KinRanker(5, n_members=2, n_repeats=3, trees=FEW).fit(queries)
+    assert len(ranker.members_) == 6
+    table = np.random.default_rng(0).normal(size=(50, ranker.members_[0].booster_.num_feature()))
+    assert len({model.predict(table).tobytes() for model in ranker.members_}) > 1
+    first = KinRanker(5, n_members=2, n_repeats=1, trees=FEW).fit(queries)
+    for one, other in zip(first.members_, ranker.members_, strict=False):
+        np.testing.assert_array_equal(one.keep_trees(1).predict(table), other.keep_trees(1).predict(table))
+
+
+def test_cross_fitting_is_repeated_when_queries_are_few():
+    few = make_intents(60, 0, n_docs=5, n_features=5, seed=0)
+    assert len(KinRanker(5, trees=FEW).fit(few).members_) == 12
+    assert len(KinRanker(5, trees=FEW, n_repeats=1).fit(few).members_) == 4
 
 
 @pytest.mark.parametrize(
@@ -133,6 +151,7 @@ def test_best_shares_prefer_the_last_ranking():
     [
         ({"n_neighbors": 0}, "n_neighbors must be 'auto' or a whole number from 1, got 0"),
         ({"n_members": 1}, "n_members must be a whole number from 2, got 1"),
+        ({"n_repeats": 0}, "n_repeats must be 'auto' or a whole number from 1, got 0"),
         ({"trees": "many"}, "trees must be a LambdaMART, got 'many'"),
         ({"group_column": "movie"}, "group_column 'movie' is not a query column"),
     ],

@@ -10,6 +10,7 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.within_query import standardize
 from kinrank.measure import NDCG, Measure
+from kinrank.measure.base import mean_of
 
 STEPS = 10
 # Trees give equal scores, and judgments are often sorted by grade: ties get the mean of their ranks.
@@ -24,7 +25,9 @@ def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
 def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) -> tuple[Float64, float]:
     """Return the shares of the best blend, and its quality. Shares are multiples of 0.1 that sum to 1.
 
-    Of equally good blends, the one with the largest share of the last ranking wins.
+    Of equally good blends, the one with the largest share of the last ranking wins. The first ranking is kept alone
+    unless the best blend gains more than one standard error over it: among many blends of few queries, chance alone
+    makes one look better.
 
     Parameters
     ----------
@@ -35,20 +38,24 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
 
     Examples
     --------
-    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], [0, 1], group=[2])
-    >>> best_shares(np.array([[-1.0, 1.0], [1.0, -1.0]]), queries)
-    (array([0.6, 0.4]), 1.0)
+    >>> queries = QuerySet.from_arrays(np.zeros((4, 1)), [0, 1, 0, 1], group=[2, 2])
+    >>> wrong = np.array([1.0, -1.0, 1.0, -1.0])
+    >>> best_shares(np.column_stack([wrong, -wrong]), queries)
+    (array([0., 1.]), 1.0)
     """
-    best, quality = np.zeros(scores.shape[1]), -np.inf
-    for shares in _simplex(scores.shape[1]):
-        value = measure.mean(scores @ shares, queries.grades, queries.offsets)
-        if value > quality:
-            best, quality = shares, value
-    return best, float(quality)
+    judged = queries.grades, queries.offsets
+    blends = _simplex(scores.shape[1])
+    best = max(blends, key=lambda shares: measure.mean(scores @ shares, *judged))
+    alone = blends[-1]
+    by_blend, by_first = (measure.per_query(scores @ shares, *judged) for shares in (best, alone))
+    gain = by_blend - by_first
+    gain = gain[np.isfinite(gain)]
+    clear = len(gain) > 1 and gain.mean() > gain.std(ddof=1) / len(gain) ** 0.5
+    return (best, mean_of(by_blend)) if clear else (alone, mean_of(by_first))
 
 
 def _simplex(count: int) -> list[Float64]:
-    """Return all shares of `count` rankings, sorted by decreasing share of the last."""
+    """Return all shares of `count` rankings, by decreasing share of the last; the first ranking alone comes last."""
     first = [steps for steps in product(range(STEPS + 1), repeat=count - 1) if sum(steps) <= STEPS]
-    first.sort(key=sum)
+    first.sort(key=lambda steps: (sum(steps), steps[:1]))
     return [np.array([*steps, STEPS - sum(steps)]) / STEPS for steps in first]

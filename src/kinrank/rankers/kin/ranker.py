@@ -21,6 +21,7 @@ from kinrank.errors import ParameterError
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
+from kinrank.measure.base import mean_of
 from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.kin.blend import MEASURE, best_shares, standardized_columns
@@ -35,6 +36,8 @@ NEIGHBORS = (10, 25, 50, 100, 200, 400, 800)
 _COMPONENTS = 46
 _PRIOR_STRENGTH = 0.1
 _SMOOTH = 11
+_FEW = 2_000  # queries that decide well enough: with fewer, cross-fitting is repeated
+_MOST_REPEATS = 3
 
 
 class KinRanker(TextRanker):
@@ -61,7 +64,10 @@ class KinRanker(TextRanker):
     local : bool
         Whether queries have their own models. False leaves out the local score everywhere, to measure what it adds.
     n_members : int
-        Tree models in the bag, and folds of the cross-fitting.
+        Folds of the cross-fitting, and tree models in the bag of each repeat.
+    n_repeats : int or "auto"
+        How often to cross-fit, each time with other folds. All repeats together decide, and all their tree models
+        rank. ``"auto"``: once from 2,000 queries, up to three times with fewer.
     trees : LambdaMART, optional
         Settings of the tree models; `n_trees` is the maximum.
     describe : str, list, dict, Describer or "auto"
@@ -110,6 +116,7 @@ class KinRanker(TextRanker):
         *,
         local: bool = True,
         n_members: int = 4,
+        n_repeats: int | Literal["auto"] = "auto",
         trees: LambdaMART | None = None,
         describe: Spec | Describer = "auto",
         encoder: EncoderSpec | None = "ngrams",
@@ -122,6 +129,7 @@ class KinRanker(TextRanker):
         self.n_neighbors = n_neighbors
         self.local = local
         self.n_members = n_members
+        self.n_repeats = n_repeats
         self.trees = trees
         self.describe = describe
         self.encoder = encoder
@@ -136,14 +144,14 @@ class KinRanker(TextRanker):
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
         queries = self._fit_encoder(queries)
-        fold = assign_folds(queries, self.n_members, self.group_column, self.seed)
-        self.n_neighbors_ = self._choose_neighbors(queries, fold)
+        folds = self._assign_folds(queries)
+        self.n_neighbors_ = self._choose_neighbors(queries, folds)
         self.local_ = self._local(self.n_neighbors_).fit(queries)
         self.members_: list[LambdaMART] = []
         self.shares_ = dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True))
         self.record_: dict[str, float] = {}
-        if fold is not None:
-            self._fit_trees(queries, fold)
+        if folds:
+            self._fit_trees(queries, folds)
             self.forest_ = Forest.from_text(*(model.text for model in self.members_))
 
     def _check_settings(self, queries: QuerySet) -> None:
@@ -152,6 +160,8 @@ class KinRanker(TextRanker):
             raise ParameterError(f"n_neighbors must be 'auto' or a whole number from 1, got {self.n_neighbors!r}")
         if not (isinstance(self.n_members, Integral) and self.n_members > 1):
             raise ParameterError(f"n_members must be a whole number from 2, got {self.n_members!r}")
+        if self.n_repeats != "auto" and not (isinstance(self.n_repeats, Integral) and self.n_repeats > 0):
+            raise ParameterError(f"n_repeats must be 'auto' or a whole number from 1, got {self.n_repeats!r}")
         if self.trees is not None and not isinstance(self.trees, LambdaMART):
             raise ParameterError(f"trees must be a LambdaMART, got {self.trees!r}")
         if self.group_column is not None and self.group_column not in queries.query_columns:
@@ -175,40 +185,66 @@ class KinRanker(TextRanker):
             missing=self.missing,
         )
 
-    def _choose_neighbors(self, queries: QuerySet, fold: Int64 | None) -> int:
-        """Return the k whose local models, learned from the other folds, rank the first fold best."""
+    def _assign_folds(self, queries: QuerySet) -> list[Int64]:
+        """Return the fold of each query in each repeat of the cross-fitting; no repeat if there are too few queries."""
+        repeats = self.n_repeats
+        if repeats == "auto":
+            repeats = int(np.clip(-(-_FEW // max(len(queries), 1)), 1, _MOST_REPEATS))
+        folds = (assign_folds(queries, self.n_members, self.group_column, self.seed + each) for each in range(repeats))
+        return [fold for fold in folds if fold is not None]
+
+    def _choose_neighbors(self, queries: QuerySet, folds: list[Int64]) -> int:
+        """Return the k whose local models rank held-out queries best; enough folds are held out to decide."""
         if self.n_neighbors != "auto":
             return int(self.n_neighbors)
-        if fold is None or not self.local:
+        if not folds or not self.local:
             return NEIGHBORS[0]
-        seen, out = queries[fold != 0], queries[fold == 0]
-        ranker = self._local(NEIGHBORS[0]).fit(seen)
+        fold = folds[0]
         # Past half of the queries a local model is hardly local.
-        tried = [k for k in NEIGHBORS if 2 * k <= len(seen)] or [NEIGHBORS[0]]
-        quality = {
-            k: MEASURE.mean(ranker.set_params(n_neighbors=k).predict(out), out.grades, out.offsets) for k in tried
-        }
-        return max(quality, key=quality.__getitem__)
+        fewest_seen = len(queries) - int(np.bincount(fold).max())
+        tried = [k for k in NEIGHBORS if 2 * k <= fewest_seen] or [NEIGHBORS[0]]
+        quality: dict[int, list[Float64]] = {k: [] for k in tried}
+        for held_out in range(self.n_members):
+            out = queries[fold == held_out]
+            ranker = self._local(NEIGHBORS[0]).fit(queries[fold != held_out])
+            for k, values in quality.items():
+                scores = ranker.set_params(n_neighbors=k).predict_unchecked(out).scores
+                values.append(MEASURE.per_query(scores, out.grades, out.offsets))
+            if np.count_nonzero(fold <= held_out) >= _FEW:
+                break
+        return max(tried, key=lambda k: mean_of(np.concatenate(quality[k])))
 
-    def _fit_trees(self, queries: QuerySet, fold: Int64) -> None:
+    def _fit_trees(self, queries: QuerySet, folds: list[Int64]) -> None:
+        """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats."""
+
         def linear(seen: QuerySet, out: QuerySet, _: int) -> Float64:
             return _linear_scores(self._local(self.n_neighbors_).fit(seen), out)[0]
 
-        scores = np.empty((queries.n_rows, 3))
-        scores[:, 1:] = out_of_fold(queries, fold, linear, 2)
-        table = queries.replace(X=self._table(queries, scores[:, 1]), feature_names=())
+        self.members_ = []
+        tables, curves, sizes = [], [], []
+        parts = np.zeros((queries.n_rows, len(INGREDIENTS)))
+        for repeat, fold in enumerate(folds):
+            scores = out_of_fold(queries, fold, linear, 2)
+            table = queries.replace(X=self._table(queries, scores[:, 0]), feature_names=())
+            parts[:, 1:] += standardized_columns(scores, queries)
+            for held_out in range(self.n_members):
+                member = self._tree_settings().set_params(seed=self.seed + repeat * self.n_members + held_out)
+                self.members_.append(member.fit(table[fold != held_out], validation=table[fold == held_out]))
+                curves.append(member.validation_ndcg_)
+                sizes.append(np.count_nonzero(fold == held_out))
+            tables.append(table)
+        best = _best_number_of_trees(curves, np.array(sizes))
+        for repeat, (fold, table) in enumerate(zip(folds, tables, strict=True)):
 
-        self.members_ = [
-            self._tree_settings()
-            .set_params(seed=self.seed + member)
-            .fit(table[fold != member], validation=table[fold == member])
-            for member in range(self.n_members)
-        ]
-        self.n_trees_ = _trees_to_keep([model.validation_ndcg_ for model in self.members_], np.bincount(fold))
-        for member, model in enumerate(self.members_):
-            out = rows_of(queries, fold == member)
-            scores[out, 0] = model.keep_trees(self.n_trees_).predict(table.X[out])
-        self._decide(queries, scores)
+            def trees(_: QuerySet, out: QuerySet, held_out: int, first: int = repeat * self.n_members) -> Float64:
+                return self.members_[first + held_out].keep_trees(best).predict(out.X)[:, None]
+
+            parts[:, :1] += standardized_columns(out_of_fold(table, fold, trees, 1), queries)
+        self._decide(queries, standardized_columns(parts, queries))
+        # Averaging reduces overfitting, so a bag can use more trees than one of its members alone.
+        self.n_trees_ = min(2 * best, len(curves[0]))
+        for model in self.members_:
+            model.keep_trees(self.n_trees_)
 
     def _tree_settings(self) -> LambdaMART:
         if self.trees is not None:
@@ -219,9 +255,8 @@ class KinRanker(TextRanker):
             n_trees=300, n_leaves=15, learning_rate=0.05, min_rows_in_leaf=50, params=params, seed=self.seed
         )
 
-    def _decide(self, queries: QuerySet, scores: Float64) -> None:
-        """Set the shares by the out-of-fold scores of each ingredient."""
-        parts = standardized_columns(scores, queries)
+    def _decide(self, queries: QuerySet, parts: Float64) -> None:
+        """Set the shares by the standardized out-of-fold scores of each ingredient."""
         record = [MEASURE.mean(part, queries.grades, queries.offsets) for part in parts.T]
         blendable = [part for part in INGREDIENTS if self.local or part != "local"]
         shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)
@@ -316,15 +351,14 @@ class KinRanker(TextRanker):
         return self
 
 
-def _trees_to_keep(curves: list[Float64], n_queries: Int64) -> int:
-    """Return how many trees each member keeps: twice as many as are best for one alone.
+def _best_number_of_trees(curves: list[Float64], n_queries: Int64) -> int:
+    """Return the number of trees that is best for single members.
 
-    The decision rests on one curve over all judged queries, because that of a single fold is too noisy. It is the
-    curve of single members; averaging reduces overfitting, so a bag can use more trees than its members alone.
+    The decision rests on one curve over all judged queries, because that of a single fold is too noisy.
     """
     together = np.average(curves, axis=0, weights=n_queries)
     smooth = np.convolve(np.pad(together, _SMOOTH // 2, mode="edge"), np.full(_SMOOTH, 1 / _SMOOTH), "valid")
-    return min(2 * (int(np.argmax(smooth)) + 1), len(together))
+    return int(np.argmax(smooth)) + 1
 
 
 def _linear_scores(local: KnnRanker, queries: QuerySet) -> tuple[Float64, Float64]:
