@@ -24,6 +24,8 @@ def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> di
     clauses: dict[str, Any] = {name: {"column": column} for column, name in enumerate(names)}
     if spec.startswith("qdrant"):
         return clauses | ({names[-1]: names[-1]} if spec == "qdrant-formula" else {})
+    if spec.startswith("milvus"):
+        return clauses
     if not spec.startswith(("opensearch", "elasticsearch")):
         return None
     if not candidates:
@@ -83,6 +85,39 @@ def _formula(request: dict[str, Any], X: Float64) -> Float64:
     return total
 
 
+def _positions(returned: Float64) -> Float64:
+    """Return positions from 1, NaN for documents that are not returned."""
+    found = ~np.isnan(returned)
+    position = np.argsort(np.argsort(np.where(found, -returned, np.inf), kind="stable"), kind="stable") + 1.0
+    return np.where(found, position, np.nan)
+
+
+def _elasticsearch_rrf(request: dict[str, Any], X: Float64) -> Float64:
+    rrf = request["retriever"]["rrf"]
+    parts = [
+        part["weight"] / (rrf["rank_constant"] + _positions(_returned(part["retriever"], X)))
+        for part in rrf["retrievers"]
+    ]
+    return np.nan_to_num(parts).sum(axis=0)
+
+
+def _opensearch_rrf(request: dict[str, Any], X: Float64) -> Float64:
+    combination = request["search_pipeline"]["phase_results_processors"][0]["score-ranker-processor"]["combination"]
+    parts = [
+        weight / (combination["rank_constant"] + _positions(_returned(query, X)))
+        for query, weight in zip(
+            request["query"]["hybrid"]["queries"], combination["parameters"]["weights"], strict=True
+        )
+    ]
+    return np.nan_to_num(parts).sum(axis=0)
+
+
+def _milvus(request: dict[str, Any], X: Float64) -> Float64:
+    weights = request["rerank"]["params"]["weights"]
+    assert all(0 <= weight <= 1 for weight in weights)
+    return X[:, [search["column"] for search in request["search"]]] @ weights
+
+
 def _ranks(request: dict[str, Any], X: Float64) -> Float64:
     rrf = request["query"]["rrf"]
     total = np.zeros(len(X))
@@ -94,7 +129,10 @@ def _ranks(request: dict[str, Any], X: Float64) -> Float64:
 
 ENGINES: dict[str, Callable[[dict[str, Any], Float64], Float64]] = {
     "opensearch-hybrid": _opensearch,
+    "opensearch-rrf": _opensearch_rrf,
     "elasticsearch-linear": _elasticsearch,
+    "elasticsearch-rrf": _elasticsearch_rrf,
+    "milvus-weighted": _milvus,
     "vespa": lambda request, X: _named(json.loads(request["input.query(weights)"]), X),
     "qdrant-formula": _formula,
     "qdrant-rrf": _ranks,

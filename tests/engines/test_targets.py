@@ -8,18 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kinrank.data.normalization import NORMALIZATIONS
 from kinrank.engines.targets import TARGETS, Target, value_ranges
 from kinrank.errors import DataError, ParameterError
 from tests.engines.simulated_engines import ENGINES, clauses_for, scores
-from tests.engines.target_cases import CASES, GOLDEN, MATCHES, PREFETCHES, RETRIEVERS
+from tests.engines.target_cases import AZURE, CASES, GOLDEN, MATCHES, PREFETCHES, RETRIEVERS
 
 NAMES = ["a", "b", "c"]
-SUMS = [name for name in TARGETS if name not in ("qdrant-rrf", "weaviate-hybrid")]
+PAIRS = ("weaviate-hybrid", "lancedb-hybrid", "typesense-hybrid")
+"""Targets with one alpha for a keyword and a vector search."""
+SIMULATED = [name for name in TARGETS if name not in (*PAIRS, "pgvector", "azure-hybrid")]
 
 
 def make(name: str) -> Target:
     target: Target = TARGETS.make(name)
     return target
+
+
+SUMS = [name for name in SIMULATED if make(name).fuses != "ranks"]
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
@@ -79,7 +85,7 @@ def test_missing_or_unknown_clause_raises(name: str) -> None:
         ("elasticsearch-linear(size='ten')", "size must be int, got"),
         ("opensearch-hybrid(size=0)", "size must be a positive integer, got 0"),
         ("qdrant-rrf(k=True)", "k must be int, got 'True'"),
-        ("elasticsearch-linear(normalizer=zscore)", "normalizer must be 'none' | 'minmax', got 'zscore'"),
+        ("elasticsearch-linear(normalizer=zscore)", "normalizer must be 'none' | 'minmax' | 'l2_norm', got 'zscore'"),
     ],
 )
 def test_invalid_spec_raises(spec: str, message: str) -> None:
@@ -112,7 +118,7 @@ def test_request_that_the_engine_does_not_support_raises() -> None:
         make("weaviate-hybrid").request({"keyword": 1.0, "vector": 1.0}, {"keyword": {}, "vector": {"vector": [1.0]}})
     with pytest.raises(DataError, match="at least one prefetch to find points"):
         make("qdrant-formula").request({"votes": 1.0}, {"votes": "votes"})
-    with pytest.raises(ParameterError, match="normalizer must be one of 'none', 'minmax', got 'zscore'"):
+    with pytest.raises(ParameterError, match="normalizer must be one of 'none', 'minmax', 'l2_norm', got 'zscore'"):
         TARGETS["elasticsearch-linear"](normalizer="zscore").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
     with pytest.raises(ParameterError, match="window must be at least size, got 5 and 10"):
         make("elasticsearch-linear(window=5)").request({"title": 1.0, "text": 0.0}, RETRIEVERS)
@@ -173,14 +179,60 @@ def test_missing_values_count_as_zero_in_ranges() -> None:
     assert value_ranges(NAMES, X) == {"a": (0.0, 3.0), "b": (-1.0, 2.0), "c": (0.0, 0.0)}
 
 
-@given(st.floats(0.001, 1000.0), st.floats(0.001, 1000.0))
-def test_alpha_is_the_weight_share_of_the_vector(keyword: float, vector: float) -> None:
-    clauses = {"keyword": {"query": "heat"}, "vector": {}}
+@pytest.mark.parametrize("name", PAIRS)
+@given(keyword=st.floats(0.001, 1000.0), vector=st.floats(0.001, 1000.0))
+def test_alpha_is_the_weight_share_of_the_vector(name: str, keyword: float, vector: float) -> None:
+    clauses = {"keyword": {"query": "heat"}, "vector": {"field": "text"} if name == "typesense-hybrid" else {}}
     ranges = {"keyword": (0.0, 20.0), "vector": (0.5, 1.0)}
-    request = make("weaviate-hybrid").request({"keyword": keyword, "vector": vector}, clauses, ranges=ranges)
-    alpha = float(request["query"].split("alpha: ")[1].split(",")[0])
+    request = make(name).request({"keyword": keyword, "vector": vector}, clauses, ranges=ranges)
+    text = json.dumps(request).replace('"weight": ', "alpha: ")
+    alpha = float(re.split(r"alpha: ([0-9.e-]+)", text)[1])
     assert alpha == pytest.approx(vector * 0.5 / (vector * 0.5 + keyword * 20.0))
     assert 0.0 <= alpha <= 1.0
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_weights_for_normalized_scores_need_the_same_normalization(name: str) -> None:
+    case, target = CASES[name], make(CASES[name].spec)
+    positive = {feature: abs(weight) for feature, weight in case.weights.items()}
+    for normalization in NORMALIZATIONS:
+        if target.fuses == "ranks" or target.normalization == normalization:
+            ranges = dict.fromkeys(positive, (0.0, 9.0))  # not used: the engine normalizes
+            request = target.request(positive, case.clauses, normalization=normalization, ranges=ranges)
+            assert request == target.request(positive, case.clauses)
+        else:
+            with pytest.raises(
+                DataError, match=f"weights are for {normalization} scores, and .* (adds raw|normalizes)"
+            ):
+                target.request(positive, case.clauses, normalization=normalization)
+
+
+def test_normalization_is_a_setting() -> None:
+    assert make("opensearch-hybrid(technique='z_score')").normalization == "z_score"
+    assert make("elasticsearch-linear(normalizer='l2_norm')").normalization == "l2"
+    assert make("pgvector(normalizer='none')").normalization is None
+    processors = make("opensearch-hybrid(technique='l2')").request({"title": 1.0, "text": 1.0}, MATCHES)
+    assert '"normalization": {"technique": "l2"}' in json.dumps(processors)
+
+
+def test_azure_leaves_out_searches_without_weight() -> None:
+    target = make("azure-hybrid")
+    assert "search" not in target.request({"keyword": 0.0, "text": 3.0}, AZURE)
+    assert "vectorQueries" not in target.request({"keyword": 1.0, "text": 0.0}, AZURE)
+    with pytest.raises(DataError, match="needs a weight above 0"):
+        target.request({"keyword": 0.0, "text": 0.0}, AZURE)
+    with pytest.raises(DataError, match="needs 'keyword' and at least one vector query"):
+        target.request({"title": 1.0, "text": 1.0}, {"title": {}, "text": {}})
+
+
+@pytest.mark.parametrize("name", ["qdrant-rrf", "elasticsearch-rrf", "opensearch-rrf"])
+def test_equal_weights_give_plain_rrf(name: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((20, 3))
+    request = make(name).request(dict.fromkeys(NAMES, 0.7), clauses_for(name, NAMES))
+    constant = 1.0 if name == "qdrant-rrf" else 60.0  # Qdrant's default k is 2, and its positions start at 0
+    plain = (1.0 / (constant + 1.0 + np.argsort(np.argsort(-X, axis=0), axis=0))).sum(axis=1)
+    assert np.argsort(-scores(name, request, X)).tolist() == np.argsort(-plain).tolist()
 
 
 def test_rrf_uses_positions_only() -> None:
@@ -193,4 +245,4 @@ def test_rrf_uses_positions_only() -> None:
 
 def test_every_target_has_a_case_and_a_simulated_engine() -> None:
     assert set(CASES) == set(TARGETS)
-    assert set(ENGINES) == {*SUMS, "qdrant-rrf"}
+    assert set(ENGINES) == set(SIMULATED)

@@ -36,11 +36,18 @@ def retrievers(request: dict[str, Any]) -> list[dict[str, Any]]:
 # A change to each request that its engine would reject, to show that the schema checks it.
 WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "opensearch-hybrid": lambda r: r["query"]["hybrid"]["queries"].extend([{"match_all": {}}] * 4),
+    "opensearch-rrf": lambda r: r["query"]["hybrid"]["queries"].extend([{"match_all": {}}] * 4),
+    "elasticsearch-rrf": lambda r: r["retriever"]["rrf"].update(rank_constant=0),
     "elasticsearch-linear": lambda r: retrievers(r)[0].update(weight=-1.0),
     "vespa": lambda r: r.update({"input.query(weights)": "{title:}"}),
     "qdrant-formula": lambda r: r["query"]["formula"].update(product=[1.0]),
     "qdrant-rrf": lambda r: r["query"]["rrf"].update(weights=[1.0, -1.0]),
     "weaviate-hybrid": lambda r: r.update(hybrid={}),
+    "milvus-weighted": lambda r: r["rerank"]["params"].update(weights=[0.5, 2.0]),
+    "lancedb-hybrid": lambda r: r["reranker"].update(weight=2.0),
+    "pgvector": lambda r: r["params"].update(weight_0=2.0),
+    "azure-hybrid": lambda r: r["vectorQueries"][0].update(weight=0.0),
+    "typesense-hybrid": lambda r: r["searches"][0].update(vector_query="text:([0.1, 0.9], alpha: 75)"),
     "solr-ltr": lambda r: r["params"].update(weights={"title": "0.5"}),
     "ltr-plugin": lambda r: r["model"]["model"].update(definition={"title": 0.5}),
 }

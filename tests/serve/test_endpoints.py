@@ -277,7 +277,7 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 FIELDS = {
     "RankResponse": "ids scores model version fallback detail novelty teams",
     "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids explanation titles",
-    "WeightsResponse": "weights model version fallback detail request params",
+    "WeightsResponse": "weights model version fallback detail normalization request params",
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
     "JudgmentsResponse": "kept",

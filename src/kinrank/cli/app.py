@@ -15,6 +15,7 @@ from kinrank.cli.evaluate import evaluate
 from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.headroom import headroom
+from kinrank.cli.hybrid import hybrid
 from kinrank.cli.interleave import interleave
 from kinrank.cli.key import key
 from kinrank.cli.log import log
@@ -33,7 +34,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PREPARE = (clicks, log, convert, describe)
-_STUDY = (with_threads(headroom), with_threads(tune), evaluate, with_threads(compare), with_threads(report))
+_STUDY = (
+    with_threads(headroom),
+    with_threads(hybrid),
+    with_threads(tune),
+    evaluate,
+    with_threads(compare),
+    with_threads(report),
+)
 _USE = (with_threads(train), rank, explain, weights, serve, key, interleave)
 for _command in (*_PREPARE, *_STUDY, *_USE):
     app.command()(handle_errors(_command))

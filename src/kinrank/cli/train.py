@@ -108,7 +108,7 @@ def train(
 
     large = ray is not None or workers is not None
     name, fitted = _unfitted(ranker, LARGE_RANKER if large else DEFAULT_RANKER, settings_file, settings or [])
-    _check_replaceable(model)
+    check_replaceable(model)
     if large:
         from kinrank.cli.large import train_large
 
@@ -187,7 +187,7 @@ def _unfitted(ranker: str | None, default: str, settings_file: str | None, setti
     return name, made.set_params(**parse_settings(type(made), settings))
 
 
-def _check_replaceable(model: str) -> None:
+def check_replaceable(model: str) -> None:
     """Raise before the work if something other than a model is at the path."""
     from kinrank import folder
     from kinrank.store.model import KIND

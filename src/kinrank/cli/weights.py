@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from kinrank.errors import DataError, FileFormatError, ParameterError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kinrank.data.normalization import Normalization
     from kinrank.data.queryset import QuerySet
     from kinrank.engines.targets import Target
     from kinrank.rankers import Ranker
@@ -60,12 +62,13 @@ def weights(
     wanted = None if target is None else _make_target(target)
     given = None if clauses is None else _read_clauses(clauses)
     ranker = load_model(model)
-    queries = select_queries(read_queries(data, len(ranker.feature_names_)), query, data)
+    queries = select_queries(_read(data, ranker), query, data)
     rows = _rows(ranker, queries)
     if wanted is None:
         _print_weights(queries.feature_names, rows, as_json)
     else:
-        _print_requests(wanted, rows, given, inverted or [], single=bool(query) and len(queries) == 1)
+        make = _Requests(wanted, given, inverted or [], ranker.normalization)
+        _print_requests(make, rows, single=bool(query) and len(queries) == 1)
 
 
 def _make_target(spec: str) -> Target:
@@ -83,6 +86,19 @@ def _read_clauses(path: str) -> dict[str, Any]:
     if not isinstance(clauses, dict):
         raise FileFormatError(path, 0, f"expected an object with the clause of each feature, got {clauses!r}")
     return clauses
+
+
+def _read(path: str, ranker: Ranker) -> QuerySet:
+    """Read queries; a table with texts and no features at all is a set of queries before any search."""
+    import numpy as np
+
+    from kinrank.rankers.capabilities import capabilities_of
+
+    queries = read_queries(path, len(ranker.feature_names_))
+    if queries.n_features or not capabilities_of(ranker).text:
+        return queries
+    unknown = np.full((queries.n_rows, len(ranker.feature_names_)), np.nan, dtype=np.float32)
+    return queries.replace(X=unknown, feature_names=ranker.feature_names_)
 
 
 def _rows(ranker: Ranker, queries: QuerySet) -> Iterator[tuple[QuerySet, dict[str, float]]]:
@@ -111,21 +127,40 @@ def _print_weights(
         console.print_result(table)
 
 
-def _print_requests(
-    target: Target,
-    rows: Iterator[tuple[QuerySet, dict[str, float]]],
-    clauses: dict[str, Any] | None,
-    inverted: list[str],
-    *,
-    single: bool,
-) -> None:
-    if not target.per_query and not single:
-        raise ParameterError(f"{target.version} stores one model for many queries: choose one query with --query QID")
+@dataclass(frozen=True)
+class _Requests:
+    """Makes the request of a query."""
+
+    target: Target
+    clauses: dict[str, Any] | None
+    inverted: list[str]
+    normalization: Normalization | None
+
+    def __call__(self, query: QuerySet, weights: dict[str, float]) -> dict[str, Any]:
+        """Return the request of one query, with its columns filled into the clauses."""
+        from kinrank.engines.placeholders import fill_placeholders
+        from kinrank.engines.targets import value_ranges
+
+        ranges = value_ranges(query.feature_names, query.X)
+        settings: dict[str, Any] = {"inverted": self.inverted, "ranges": ranges, "normalization": self.normalization}
+        if self.clauses is None:
+            return self.target.request(weights, **settings)
+        known = {name: values[0] for name, values in query.query_columns.items()}
+        filled = fill_placeholders(self.clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
+        # A feature with weight 0 needs no clause.
+        needed = {name: weight for name, weight in weights.items() if name in filled or weight != 0}
+        return self.target.request(needed, filled, **settings)
+
+
+def _print_requests(make: _Requests, rows: Iterator[tuple[QuerySet, dict[str, float]]], *, single: bool) -> None:
+    if not make.target.per_query and not single:
+        version = make.target.version
+        raise ParameterError(f"{version} stores one model for many queries: choose one query with --query QID")
     refused: list[DataError] = []
     answered = 0
     for one, row in rows:
         try:
-            request = _request(target, one, row, clauses, inverted)
+            request = make(one, row)
         except DataError as error:
             if single:
                 raise
@@ -140,20 +175,3 @@ def _print_requests(
         console.warn(
             f"no request for {len(refused):,} of {answered + len(refused):,} queries; first reason: {refused[0]}"
         )
-
-
-def _request(
-    target: Target, query: QuerySet, weights: dict[str, float], clauses: dict[str, Any] | None, inverted: list[str]
-) -> dict[str, Any]:
-    """Return the request of one query, with its columns filled into the clauses."""
-    from kinrank.engines.placeholders import fill_placeholders
-    from kinrank.engines.targets import value_ranges
-
-    ranges = value_ranges(query.feature_names, query.X)
-    if clauses is None:
-        return target.request(weights, ranges=ranges, inverted=inverted)
-    known = {name: values[0] for name, values in query.query_columns.items()}
-    filled = fill_placeholders(clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
-    # A feature with weight 0 needs no clause.
-    needed = {name: weight for name, weight in weights.items() if name in filled or weight != 0}
-    return target.request(needed, filled, ranges=ranges, inverted=inverted)

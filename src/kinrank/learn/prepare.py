@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numba
 import numpy as np
@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from kinrank.arrays import Float32, Float64, State
+from kinrank.data.normalization import Normalization, normalization_of, normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
+from kinrank.registry.choices import check_choice
 
-Scale = Literal["standard", "none"]
+Scale = Literal["standard", "none", "min_max", "l2", "z_score"]
 Missing = Literal["error", "zero", "mean"]
 
 _ROWS_AT_ONCE = 1 << 18
@@ -27,9 +29,11 @@ class Preparer(BaseEstimator):
 
     Parameters
     ----------
-    scale : {"standard", "none"}
+    scale : {"standard", "none", "min_max", "l2", "z_score"}
         ``"standard"``: subtract the mean, divide by the standard deviation of the training rows (a constant feature
-        becomes 0). ``"none"``: leave features unscaled, as with the LETOR collections.
+        becomes 0). ``"none"``: leave features unscaled, as with the LETOR collections. The others normalize each
+        feature within its query, as a hybrid search does (`kinrank.data.normalization.normalize`); `raw_weights` are
+        then weights for normalized features.
     missing : {"error", "zero", "mean"}
         How to handle NaN: raise an error, or replace it with 0 or with the mean of the feature over training rows.
 
@@ -46,21 +50,23 @@ class Preparer(BaseEstimator):
 
     def fit(self, queries: QuerySet) -> Self:
         """Compute means and standard deviations block by block, so that the rows can be memory-mapped."""
-        if self.scale not in ("standard", "none"):
-            raise ParameterError(f"scale must be 'standard' or 'none', got {self.scale!r}")
+        check_choice("scale", self.scale, get_args(Scale))
         if self.missing not in ("error", "zero", "mean"):
             raise ParameterError(f"missing must be 'error', 'zero' or 'mean', got {self.missing!r}")
+        if self.normalization is not None and self.missing == "mean":
+            raise ParameterError(f"scale={self.scale!r} gives a missing score 0, as engines do: set missing='zero'")
         self.check(queries.X, queries)
-        n_rows, n_features = queries.X.shape
-        self.fill_: Float64 = _mean(queries.X) if self.missing == "mean" else np.zeros(n_features)
+        X = queries.X
+        n_rows, n_features = X.shape
+        self.fill_: Float64 = _mean(X) if self.missing == "mean" else np.zeros(n_features)
         self.center_: Float64 = np.zeros(n_features)
         self.factor_: Float64 = np.ones(n_features)
-        if self.scale == "none":
+        if self.scale != "standard":
             return self
-        for block in _blocks(queries.X):
+        for block in _blocks(X):
             self.center_ += self._filled(block).sum(axis=0, dtype=np.float64) / n_rows
         variance = np.zeros(n_features)
-        for block in _blocks(queries.X):
+        for block in _blocks(X):
             centered = self._filled(block) - self.center_
             variance += np.einsum("ij,ij->j", centered, centered) / n_rows
         deviation = np.sqrt(variance)
@@ -68,6 +74,11 @@ class Preparer(BaseEstimator):
         constant = deviation <= 1e-6 * np.maximum(np.abs(self.center_), np.finfo(np.float32).tiny)
         self.factor_ = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
         return self
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """How features are normalized within their query; None if they are not."""
+        return normalization_of(self.scale)
 
     def check(self, X: NDArray[Any], queries: QuerySet | None = None) -> None:
         """Raise if a row cannot be prepared; with `queries`, the error names the query."""
@@ -78,9 +89,11 @@ class Preparer(BaseEstimator):
                 raise DataError(_error_message(int(start + row), int(column), float(block[row, column]), queries))
 
     def transform(self, X: NDArray[Any], queries: QuerySet | None = None) -> Float32:
-        """Return prepared rows; with `queries`, errors name the query."""
+        """Return prepared rows, of one query if `queries` are not given; with them, errors name the query."""
         self.check(X, queries)
-        if self.scale == "none":
+        if self.normalization is not None:
+            X = normalize(X, np.array([0, len(X)]) if queries is None else queries.offsets, self.normalization)
+        if self.scale != "standard":
             return np.ascontiguousarray(self._filled(X))
         prepared = np.empty(X.shape, dtype=np.float32)
         _standardize(self._filled(X), self.center_, self.factor_, prepared)

@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from kinrank.arrays import Float64
+from kinrank.data.normalization import Normalization, normalization_of
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
 from kinrank.describe.encoders import EncoderSpec
 from kinrank.errors import DataError, FileFormatError, KinrankError
-from kinrank.learn.prepare import Missing
+from kinrank.learn.prepare import Missing, Scale
 from kinrank.measure import NDCG
 from kinrank.rankers.capabilities import Capable
 from kinrank.rankers.intake import QueryInput
@@ -54,6 +55,11 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
     Wherever X is accepted it may be a `QuerySet`. Then y, qid, group and query_vectors are read from it, and scores
     come back in its row order.
     """
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """How features are normalized within their query before the weights apply; None for features as given."""
+        return None
 
     @abstractmethod
     def _fit(self, queries: QuerySet) -> None:
@@ -167,10 +173,16 @@ class LinearRanker(Ranker):
     """
 
     missing: Missing
+    scale: Scale = "none"
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """How features are normalized within their query before the weights apply; None for features as given."""
+        return normalization_of(self.scale)
 
     @abstractmethod
     def _weights(self, queries: QuerySet) -> Float64:
-        """Return one weight vector per query, for features as they were given."""
+        """Return one weight vector per query, for features as they were given, or as normalized in their query."""
 
     def weights(
         self,
@@ -182,6 +194,8 @@ class LinearRanker(Ranker):
         query_text: QueryTexts | None = None,
     ) -> Float64:
         """Return one weight vector per query, for features as they were given (not as scaled).
+
+        If the ranker normalizes features within each query (`normalization`), the weights are for normalized features.
 
         Returns
         -------

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeGuard
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64
+from kinrank.data.normalization import Normalization
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
@@ -84,6 +85,11 @@ class Explainer(Protocol):
 
 class Weighted(Protocol):
     """A ranker with `weights`."""
+
+    @property
+    def normalization(self) -> Normalization | None:
+        """How features are normalized within their query before the weights apply; None for features as given."""
+        ...
 
     def weights(
         self,

@@ -25,8 +25,9 @@ class SingleRanker(LinearRanker):
     ----------
     learner : {"ranksvm", "rankrls", "lambdamart"} or Learner
         The learner.
-    scale : {"standard", "none"}
-        How features are scaled for a linear learner.
+    scale : {"standard", "none", "min_max", "l2", "z_score"}
+        How features are scaled for a linear learner. The last three normalize the scores of each query as a hybrid
+        search does; `weights` are then for normalized scores.
     missing : {"error", "zero", "mean"}
         What a missing feature becomes for a linear learner. LambdaMART reads NaN as it is.
 

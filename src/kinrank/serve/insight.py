@@ -38,7 +38,8 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet, observe
         return QueryWeights(model=name, fallback=Fallback.ENCODER, detail=str(error))
     except KinrankError as error:
         return QueryWeights(model=name, fallback=Fallback.NOT_FINITE, detail=str(error))
-    return QueryWeights(dict(zip(names, weights.tolist(), strict=True)), name, served.version)
+    named = dict(zip(names, weights.tolist(), strict=True))
+    return QueryWeights(named, name, served.version, normalization=ranker.normalization)
 
 
 def explanation_of(

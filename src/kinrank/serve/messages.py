@@ -164,9 +164,11 @@ class QueryWeights:
     Attributes
     ----------
     weights : dict of str to float, or None
-        Weight by feature name, for features on their original scale.
+        Weight by feature name, for features on their original scale, or as normalized within the query.
     model, version, fallback, detail
         As in `Ranking`.
+    normalization : str or None
+        How the features are normalized within the query; None for their original scale.
     """
 
     weights: dict[str, float] | None = None
@@ -174,6 +176,7 @@ class QueryWeights:
     version: str | None = None
     fallback: Fallback | None = None
     detail: str | None = None
+    normalization: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

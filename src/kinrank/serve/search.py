@@ -141,7 +141,8 @@ class Searcher:
             detail = "the engine found no candidates for this query"
             return QueryWeights(model=self.service.default, fallback=Fallback.MODEL_ERROR, detail=detail), None
         found = self.service.weights(self._with_features(query, ids, vector, columns), model=model)
-        if found.weights is None:
+        # Boosts multiply raw scores, so weights for normalized scores have no such request; see engines.targets.
+        if found.weights is None or found.normalization is not None:
             return found, None
         weights = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
         # Name the documents instead of a window: engines count a window per shard.

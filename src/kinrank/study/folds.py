@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_queries
+from kinrank.data.split import fold_queries, groups_of
 from kinrank.errors import DataError
 from kinrank.registry.choices import check_choice
 from kinrank.study.leaks import LeakReport, find_leaks
@@ -88,6 +89,27 @@ def checked_folds(
             raise DataError("all test queries were seen in training: no query is left to test on")
         near = np.isin(kept, report.near_queries)
         yield Fold(train, tested if len(kept) == len(tested) else tested[kept], positions[kept], near, report)
+
+
+def inner_folds(
+    train: QuerySet, folds: int = 5, *, group: str | None = None, seed: int = 0
+) -> Iterator[tuple[QuerySet, QuerySet]]:
+    """Split training queries into folds to choose settings on: `folds`, or as many as the groups allow.
+
+    Examples
+    --------
+    >>> from kinrank.datasets import make_two_camps
+    >>> [len(held_out) for _, held_out in inner_folds(make_two_camps(n_queries=20, seed=0))]
+    [4, 4, 4, 4, 4]
+    """
+    for n_folds in range(folds, 1, -1):
+        with suppress(DataError):
+            return fold_queries(train, n_folds, group=group, seed=seed)
+    raise DataError(
+        f"cannot choose settings on folds of the training queries by {group or 'query'}: {len(train)} queries in "
+        f"{len(np.unique(groups_of(train, group)))} groups cannot be split in two; use a finer group or "
+        "fewer test queries"
+    )
 
 
 @dataclass(frozen=True, eq=False)

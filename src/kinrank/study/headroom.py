@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_queries, groups_of
 from kinrank.data.trec import run_from_scores
 from kinrank.errors import DataError
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
@@ -23,13 +21,12 @@ from kinrank.rankers.single import SingleRanker
 from kinrank.study.advice import MIN_GAIN, Advice, advise
 from kinrank.study.comparison import Comparison, Difference, Entrant, compare
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, pool_folds, unjudged_in_top, unjudged_share
-from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds
+from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds, inner_folds
 from kinrank.study.leaks import LeakReport
 from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, oracle_scores
 from kinrank.study.sweep import sweep_neighbors
 
 SINGLE, KNN, ORACLE = "Single", "KNN", "oracle"
-_INNER_FOLDS = 5
 _MAX_CHOOSING = 2000  # training queries that are used to choose k and the prior
 
 
@@ -189,19 +186,10 @@ class _Study:
 
     def _local(self, train: QuerySet) -> tuple[KnnRanker, NeighborChoice]:
         """Fit the ranker, with k and prior chosen on folds of the training queries."""
-        choice = sweep_neighbors(self.template, self._inner_folds(train), self.measure, enough=_MAX_CHOOSING)
-        return choice.apply(clone(self.template)).fit(train), choice
-
-    def _inner_folds(self, train: QuerySet) -> Iterator[tuple[QuerySet, QuerySet]]:
-        """Split into five folds, or as many as the groups allow."""
-        for n_folds in range(_INNER_FOLDS, 1, -1):
-            with suppress(DataError):
-                return fold_queries(train, n_folds, group=self.group, seed=self.seed)
-        raise DataError(
-            f"cannot choose k on folds of the training queries by {self.group or 'query'}: {len(train)} queries in "
-            f"{len(np.unique(groups_of(train, self.group)))} groups cannot be split in two; use a finer group or "
-            "fewer test queries"
+        choice = sweep_neighbors(
+            self.template, inner_folds(train, group=self.group, seed=self.seed), self.measure, enough=_MAX_CHOOSING
         )
+        return choice.apply(clone(self.template)).fit(train), choice
 
 
 def _pool(tested: PooledQueries, folds: Sequence[Fold], parts: Sequence[_Part], min_gain: float) -> Headroom:

@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 from kinrank.measure import PairedComparison
+from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.entrants import unjudged_in_top
 from kinrank.study.headroom import Headroom
+from kinrank.study.hybrid import Hybrid
 from kinrank.study.tuning import Nested, Tuning
 
 
@@ -25,10 +27,26 @@ def headroom_record(found: Headroom) -> dict[str, Any]:
         "seen_in_training": sum(len(report.seen_queries) for report in found.leaks),
         "near_duplicates": sum(len(report.near_queries) for report in found.leaks),
         "unjudged_top_10": found.unjudged,
-        "chosen": [{"n_neighbors": each.n_neighbors, "prior_strength": each.prior_strength} for each in found.choices],
+        "chosen": [_choice(each) for each in found.choices],
         "cost": {each.name: _cost(each) for each in found.comparison.entrants},
         "verdict": found.advice.verdict,
         "advice": found.advice.text,
+    }
+
+
+def hybrid_record(found: Hybrid) -> dict[str, Any]:
+    """Return a `Hybrid` as JSON values."""
+    return {
+        **comparison_record(found.comparison),
+        "oracle": found.oracle.evaluation[found.measure],
+        "best": [
+            {"fusion": each.fusion.name, "weights": each.weights.tolist(), "quality": each.quality}
+            for each in found.best
+        ],
+        "chosen": {
+            basis: [{"normalization": each.fusion.normalization, **_choice(each.choice)} for each in learned]
+            for basis, learned in found.per_query.items()
+        },
     }
 
 
@@ -103,6 +121,10 @@ def _tested(difference: Difference) -> dict[str, Any]:
         "p_permutation": difference.p_permutation,
         "p_permutation_holm": difference.p_permutation_holm,
     }
+
+
+def _choice(chosen: NeighborChoice) -> dict[str, Any]:
+    return {"n_neighbors": chosen.n_neighbors, "prior_strength": chosen.prior_strength}
 
 
 def _paired(paired: PairedComparison) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kinrank.data.normalization import Normalization
 from kinrank.errors import DataError, ParameterError
 
 Fuses = Literal["scores", "normalized scores", "ranks"]
@@ -54,6 +55,11 @@ class Target(ABC):
         """What the engine multiplies by the weights: raw scores, scores normalized per query, or ranks."""
         return "scores"
 
+    @property
+    def normalization(self) -> Normalization | None:
+        """How the engine normalizes scores; None if it does not."""
+        return "min_max" if self.fuses == "normalized scores" else None
+
     def request(
         self,
         weights: Mapping[str, float],
@@ -61,6 +67,7 @@ class Target(ABC):
         *,
         ranges: Ranges | None = None,
         inverted: Collection[str] = (),
+        normalization: Normalization | None = None,
     ) -> dict[str, Any]:
         """Return the body of the request, or the part of it that holds the weights.
 
@@ -80,6 +87,9 @@ class Target(ABC):
         inverted
             Features whose clause scores a constant minus the feature. The sign of their weights is changed, so that
             engines without negative weights can use features where lower is better.
+        normalization
+            What the weights are for: features as they are (None), or normalized within the query, as for a ranker with
+            `Ranker.normalization`. Such weights need no `ranges`, and an engine that normalizes in the same way.
 
         Raises
         ------
@@ -87,7 +97,9 @@ class Target(ABC):
             If the engine does not support the weights, or a clause is missing.
         """
         checked = _check_weights(weights, inverted)
-        if ranges is not None and self.fuses != "scores":
+        if normalization is not None:
+            self._check_normalization(normalization)
+        elif ranges is not None and self.fuses != "scores":
             checked = {name: weight * _range_width(name, ranges) for name, weight in checked.items()}
         if not self.allows_negative:
             self._check_not_negative(checked)
@@ -99,6 +111,16 @@ class Target(ABC):
     @abstractmethod
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         """Return the request for valid weights and clauses."""
+
+    def _check_normalization(self, normalization: Normalization) -> None:
+        """Raise unless the engine normalizes as the weights expect. For ranks, no weights are exact."""
+        if self.fuses != "ranks" and self.normalization != normalization:
+            applied = "adds raw scores" if self.normalization is None else f"normalizes by {self.normalization}"
+            wanted = "none" if self.normalization is None else self.normalization
+            raise DataError(
+                f"the weights are for {normalization} scores, and {self.version} {applied}: learn with "
+                f"kinrank hybrid --normalization {wanted}, or use another target"
+            )
 
     def _check_not_negative(self, weights: Mapping[str, float]) -> None:
         for name, weight in weights.items():
@@ -140,6 +162,21 @@ def normalize_weights(weights: Mapping[str, float], version: str) -> list[float]
             f"{version} needs weights that sum to 1, but all weights are 0: nothing was learned for this query"
         )
     return [weight / total for weight in weights.values()]
+
+
+def relative_weights(weights: Mapping[str, float], version: str) -> list[float]:
+    """Divide the weights by their mean, so that equal weights are all 1."""
+    return [len(weights) * share for share in normalize_weights(weights, version)]
+
+
+def vector_share(weights: Mapping[str, float], keyword: str, vector: str, version: str) -> float:
+    """Return alpha, the vector's share of two weights, for engines that combine a keyword and a vector search."""
+    if set(weights) != {keyword, vector}:
+        raise DataError(
+            f"{version} supports two features, {keyword!r} and {vector!r}, got {list(weights)}: learn from these two, "
+            "or set keyword= and vector="
+        )
+    return dict(zip(weights, normalize_weights(weights, version), strict=True))[vector]
 
 
 def _check_weights(weights: Mapping[str, float], inverted: Collection[str]) -> dict[str, float]:

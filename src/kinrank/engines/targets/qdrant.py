@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kinrank.engines.targets.base import Fuses, Target, normalize_weights
+from kinrank.engines.targets.base import Fuses, Target, relative_weights
 from kinrank.errors import DataError
 
 DOCUMENTATION = "https://qdrant.tech/documentation/"
@@ -100,6 +100,6 @@ class WeightedRRF(Target):
         return "ranks"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        relative = [len(weights) * share for share in normalize_weights(weights, self.version)]
+        relative = relative_weights(weights, self.version)
         prefetches = [clauses[name] for name in weights]
         return {"prefetch": prefetches, "query": {"rrf": {"k": self.k, "weights": relative}}, "limit": self.limit}

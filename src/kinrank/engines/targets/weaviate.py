@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kinrank.engines.targets.base import Fuses, Target, normalize_weights
+from kinrank.engines.targets.base import Fuses, Target, vector_share
 from kinrank.errors import DataError
 
 ARGUMENTS = ("query", "properties", "vector", "targetVectors")
@@ -61,12 +61,7 @@ class HybridSearch(Target):
         return "normalized scores"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
-        if set(weights) != {self.keyword, self.vector}:
-            raise DataError(
-                f"{self.version} supports two features, {self.keyword!r} and {self.vector!r}, got {list(weights)}: "
-                "learn from these two, or set keyword= and vector="
-            )
-        alpha = dict(zip(weights, normalize_weights(weights, self.version), strict=True))[self.vector]
+        alpha = vector_share(weights, self.keyword, self.vector, self.version)
         given = {**clauses[self.keyword], **clauses[self.vector]}
         unknown = [name for name in given if name not in ARGUMENTS]
         if unknown or "query" not in given:

@@ -84,6 +84,7 @@ class WeightsResponse(Struct):
     version: str | None
     fallback: Reason | None
     detail: str | None
+    normalization: str | None
     request: dict[str, Any] | None = None
     params: dict[str, Any] | None = None
 

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kinrank import KnnRanker, QuerySet
+from kinrank.errors import DataError
+from kinrank.measure import NDCG
+from kinrank.study.hybrid import BEST, PER_QUERY, Hybrid, HybridPlan, global_ranker, hybrid
+from tests.study.hybrid_searches import two_kinds
+
+MEASURE = NDCG @ 10
+
+
+def mean(found: Hybrid, name: str) -> float:
+    return found.comparison[name].evaluation[found.measure]
+
+
+@pytest.fixture(scope="module")
+def found() -> Hybrid:
+    return hybrid(two_kinds(), plan=HybridPlan(normalization="min_max"), folds=4)
+
+
+def test_weights_from_the_text_reach_the_oracle_and_global_weights_do_not(found: Hybrid) -> None:
+    assert mean(found, BEST) < 0.8
+    assert mean(found, PER_QUERY["text"]) == pytest.approx(1.0)
+    assert found.oracle.evaluation[MEASURE] == pytest.approx(1.0)
+    gain = found.gain("text")
+    assert gain.p_holm < 1e-6
+    assert gain.paired.losses == 0
+
+
+def test_every_way_to_combine_scores_is_compared_with_the_best_global_weights(found: Hybrid) -> None:
+    names = [entrant.name for entrant in found.comparison.entrants]
+    assert names == [
+        BEST,
+        "bm25",
+        "vector",
+        "RRF",
+        "weighted RRF",
+        "global: none",
+        "global: min_max",
+        "global: l2",
+        "global: z_score",
+        "global: min_max, geometric",
+        "global: min_max, harmonic",
+        *PER_QUERY.values(),
+    ]
+    assert {each.against for each in found.comparison.differences} == {BEST}
+    assert len(found.best) == len(found.leaks) == len(found.per_query["text"]) == 4
+
+
+def test_nothing_is_chosen_on_test_queries() -> None:
+    train, test = two_kinds(60), two_kinds(20, seed=1).replace(qid=np.arange(1000, 1020))
+    upside_down = test.replace(y=1.0 - test.grades)
+    one, other = (hybrid(train, each, leaks="warn") for each in (test, upside_down))
+    for basis, learned in one.per_query.items():
+        assert [each.choice for each in learned] == [each.choice for each in other.per_query[basis]]
+    assert np.array_equal(one.best[0].weights, other.best[0].weights)
+    for entrant in one.comparison.entrants:
+        np.testing.assert_array_equal(entrant.scores, other.comparison[entrant.name].scores)
+
+
+def test_queries_without_texts_have_weights_from_candidates_only() -> None:
+    queries = two_kinds(40).replace(query_columns={})
+    found = hybrid(queries, folds=2)
+    assert list(found.per_query) == ["candidates"]
+    with pytest.raises(DataError, match="two or more scores, got bm25"):
+        hybrid(queries.replace(X=queries.X[:, :1], feature_names=("bm25",)))
+
+
+@pytest.mark.parametrize("normalization", ["none", "min_max", "l2", "z_score"])
+def test_ranker_gives_nonnegative_weights_for_normalized_scores(normalization: str) -> None:
+    queries = two_kinds(40)
+    plan = HybridPlan(normalization=normalization)
+    best = plan.global_weights(queries)
+    learned = plan.per_query(queries, "text")
+    ranker, fusion = learned.ranker, learned.fusion
+    assert fusion == plan.best_fusion(best)
+    assert ranker.normalization == (None if normalization == "none" else normalization)
+    weights = ranker.weights(queries)
+    assert weights.min() >= 0
+    by_hand = np.einsum("ij,ij->i", fusion.values(queries), weights[queries.query_of_row])
+    assert_same_order(by_hand, ranker.predict(queries), queries)
+    same = global_ranker(queries, best[fusion.name])
+    np.testing.assert_allclose(same.weights(queries)[0], best[fusion.name].weights)
+    assert_same_order(best[fusion.name].predict(queries), same.predict(queries), queries)
+
+
+def test_weights_are_predicted_before_any_search() -> None:
+    queries = two_kinds(60)
+    plan = HybridPlan(normalization="min_max")
+    ranker = plan.per_query(queries, "text").ranker
+    unknown = QuerySet.from_arrays(
+        np.full((2, 2), np.nan),
+        qid=["a", "b"],
+        feature_names=["bm25", "vector"],
+        query_columns={"text": ["part number 123", "how do I 456"]},
+    )
+    lexical, semantic = ranker.weights(unknown)
+    assert lexical[0] > lexical[1]
+    assert semantic[1] > semantic[0]
+
+
+def test_encoder_is_that_of_the_given_ranker() -> None:
+    plan = HybridPlan(normalization="min_max", ranker=KnnRanker(encoder=lambda texts: np.zeros((len(texts), 2))))
+    found = hybrid(two_kinds(40), plan=plan, folds=2)
+    assert mean(found, PER_QUERY["text"]) < 0.9  # all texts look alike
+
+
+def assert_same_order(one: np.ndarray, other: np.ndarray, queries: QuerySet) -> None:
+    for start, stop in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
+        along = one[start:stop][np.argsort(-other[start:stop], kind="stable")]
+        assert np.all(np.diff(along) <= 1e-5 * max(1.0, float(np.abs(along).max())))
