@@ -25,7 +25,7 @@ class ToyEngine(Engine):
         self.index_name = "toys"
         self._lock = threading.Lock()
 
-    def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
+    def search(self, query: str, *, size: int, **_: Any) -> Hits:
         ids = [f"d{i}" for i in range(min(size, 10))]
         return Hits(np.array(ids), np.linspace(1, 0, len(ids)))
 

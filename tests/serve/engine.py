@@ -26,11 +26,23 @@ class InMemoryEngine(Engine):
         self.logging = True
         self.compares_vectors = False
 
-    def search(self, query: str, *, size: int, vector: Any = None, timeout: float | None = None) -> Hits:
+    def search(
+        self,
+        query: str,
+        *,
+        size: int,
+        vector: Any = None,
+        filter_clause: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Hits:
+        """Find documents, with the filter {"ids": {"values": [...]}} only these."""
         self._check(self.running)
         if query not in ("up", "down"):
             return Hits(np.array([], dtype=np.str_), np.array([]))
-        order = np.argsort(self.values)[:size]
+        order = np.argsort(self.values)
+        if filter_clause is not None:
+            order = np.array([i for i in order if f"d{i}" in filter_clause["ids"]["values"]], dtype=np.int64)
+        order = order[:size]
         return Hits(np.array([f"d{i}" for i in order]), -self.values[order].astype(np.float64))
 
     def log(

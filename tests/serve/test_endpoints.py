@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import msgspec
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kinrank.arrays import Float32
+from kinrank.engines import Hits
 from kinrank.serve import Settings
 from kinrank.serve.http import bodies
 from kinrank.serve.http.openapi import EXAMPLES
@@ -229,6 +232,35 @@ def test_search_returns_both_orders_and_an_explanation(make_client: Callable[...
     assert weights["params"] == {"search_type": "exact"}
     nothing = client.post("/v1/weights", {"query": "no hits"}).json
     assert (nothing["weights"], nothing["request"], nothing["params"]) == (None, None, None)
+
+
+def test_search_pages_and_filters(make_client: Callable[..., Client]):
+    client = make_client(engine=InMemoryEngine([0.3, 0.9, 0.1, 0.6]))
+    page = client.post("/v1/search", {"query": "up", "from": 1, "size": 2}).json
+    assert page["ids"] == ["d3", "d0"]
+    assert page["engine_ids"] == ["d0", "d3"]
+    some = {"ids": {"values": ["d0", "d1", "d2"]}}
+    assert client.post("/v1/search", {"query": "up", "filter": some}).json["ids"] == ["d1", "d0", "d2"]
+    refused = client.post("/v1/search", {"query": "up", "filter": {"script": {"script": "true"}}})
+    assert refused.status == 422
+    assert "'script' is not allowed" in str(refused.json)
+
+
+def test_search_asks_the_engine_once(make_client: Callable[..., Client]):
+    class OneRequest(InMemoryEngine):
+        """As Elasticsearch: candidates and features come together."""
+
+        def search_features(self, query: str, *, size: int, **_: Any) -> tuple[Hits, Float32]:
+            hits = InMemoryEngine.search(self, query, size=size)
+            return hits, InMemoryEngine.log(self, query, hits.doc_id.tolist()).values
+
+        def search(self, *_: Any, **__: Any) -> Hits:
+            pytest.fail("a second request")
+
+        log = search  # type: ignore[assignment]
+
+    client = make_client(engine=OneRequest([0.3, 0.9, 0.1, 0.6]))
+    assert client.post("/v1/search", {"query": "up"}).json["ids"] == ["d1", "d3", "d0", "d2"]
 
 
 def test_stopped_engine_is_reported_and_used_again(make_client: Callable[..., Client]):

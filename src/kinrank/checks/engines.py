@@ -28,6 +28,7 @@ def engine_checks() -> list[EngineCheck]:
         check_features_follow_documents,
         check_one_by_one_equals_together,
         check_search_features_equals_search_and_features,
+        check_filter_restricts_candidates,
         check_absent_documents_are_reported,
         check_apply_orders_by_weighted_features,
         check_apply_ranks_what_search_finds,
@@ -87,6 +88,18 @@ def check_search_features_equals_search_and_features(engine: Engine) -> None:
     require(bool(np.allclose(hits.score, found.score)), "scores differ from those of search()")
     features = engine.features(QUERY, hits.doc_id.tolist(), vector=VECTOR)
     require(bool(np.allclose(X, features, atol=1e-6, equal_nan=True)), "features differ from those of features()")
+
+
+def check_filter_restricts_candidates(engine: Engine) -> None:
+    """A filter restricts the candidates and changes no score; ``ids`` is a filter of every engine."""
+    every = engine.search(QUERY, size=len(IDS), vector=VECTOR)
+    some = every.doc_id[1::2].tolist()
+    clause = {"ids": {"values": some}}
+    found = engine.search(QUERY, size=len(IDS), vector=VECTOR, filter_clause=clause)
+    require(found.doc_id.tolist() == some, "candidates are not those that match the filter, in the order without it")
+    require(bool(np.allclose(found.score, every.score[1::2])), "a filter changes scores")
+    hits, _ = engine.search_features(QUERY, size=len(IDS), vector=VECTOR, filter_clause=clause, timeout=60.0)
+    require(hits.doc_id.tolist() == some, "search_features does not apply the filter")
 
 
 def check_absent_documents_are_reported(engine: Engine) -> None:

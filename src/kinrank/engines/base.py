@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32
 from kinrank.engines.feature_set import FeatureSet
+from kinrank.engines.features import Clause
 from kinrank.errors import EngineTimeoutError
 
 Document = tuple[str, Mapping[str, Any]]
@@ -108,7 +109,15 @@ class Engine(ABC):
     apply_params: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
-    def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
+    def search(
+        self,
+        query: str,
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        filter_clause: Clause | None = None,
+        timeout: float | None = None,
+    ) -> Hits:
         """Return the candidates of a query in the engine's own order.
 
         Parameters
@@ -119,6 +128,8 @@ class Engine(ABC):
             Maximum number of candidates.
         vector
             Embedding of the query, for candidates and features that compare vectors.
+        filter_clause
+            Clause of the engine's query language that candidates must match; it does not change their scores.
         timeout
             Seconds to wait for the response. Defaults to the engine's `timeout`.
         """
@@ -224,11 +235,17 @@ class Engine(ABC):
         return self.search(query, size=size, vector=vector, timeout=timeout)
 
     def search_features(
-        self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
+        self,
+        query: str,
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        filter_clause: Clause | None = None,
+        timeout: float | None = None,
     ) -> tuple[Hits, Float32]:
         """Return candidates and their features, within `timeout` in total; in one request if the engine supports it."""
         start = time.monotonic()
-        hits = self.search(query, size=size, vector=vector, timeout=timeout)
+        hits = self.search(query, size=size, vector=vector, filter_clause=filter_clause, timeout=timeout)
         remaining = None if timeout is None else timeout - (time.monotonic() - start)
         if remaining is not None and remaining <= 0:
             raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")

@@ -86,7 +86,13 @@ class ElasticsearchEngine(LuceneEngine):
         return int(count)
 
     def search_features(
-        self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
+        self,
+        query: str,
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        filter_clause: Clause | None = None,
+        timeout: float | None = None,
     ) -> tuple[Hits, Float32]:
         """See `Engine.search_features`. Sends one request."""
         builder = self._builder(query, vector)
@@ -98,7 +104,7 @@ class ElasticsearchEngine(LuceneEngine):
             "rescore_query_weight": 0.0,
         }
         body = {
-            "query": builder.candidate_query(),
+            "query": builder.candidate_query(filter_clause),
             "rescore": {"window_size": size, "query": rescore_query},
             "size": size,
             "docvalue_fields": builder.docvalue_fields(),

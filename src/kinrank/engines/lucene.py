@@ -15,7 +15,7 @@ from kinrank.arrays import Float32
 from kinrank.engines.address import redact_passwords
 from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
 from kinrank.engines.feature_set import FeatureSet
-from kinrank.engines.features import FieldValue, QueryLength, VectorSimilarity
+from kinrank.engines.features import Clause, FieldValue, QueryLength, VectorSimilarity
 from kinrank.engines.fields import check_fields, required_fields
 from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter, score_offset
 from kinrank.engines.response_errors import root_cause
@@ -126,9 +126,17 @@ class LuceneEngine(Engine):
 
     # --- the Engine interface -------------------------------------------------------------------------------------
 
-    def search(self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None) -> Hits:
+    def search(
+        self,
+        query: str,
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        filter_clause: Clause | None = None,
+        timeout: float | None = None,
+    ) -> Hits:
         """See `Engine.search`."""
-        return self._search(self._search_body(query, size, vector), timeout)
+        return self._search(self._search_body(query, size, vector, filter_clause), timeout)
 
     def search_complete(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
@@ -242,8 +250,10 @@ class LuceneEngine(Engine):
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"
 
-    def _search_body(self, query: str, size: int, vector: ArrayLike | None) -> dict[str, Any]:
-        return {"query": self._builder(query, vector).candidate_query(), "size": size, "_source": False}
+    def _search_body(
+        self, query: str, size: int, vector: ArrayLike | None, filter_clause: Clause | None = None
+    ) -> dict[str, Any]:
+        return {"query": self._builder(query, vector).candidate_query(filter_clause), "size": size, "_source": False}
 
     def _search(self, body: dict[str, Any], timeout: float | None) -> Hits:
         return parse_hits(self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout))

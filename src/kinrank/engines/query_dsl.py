@@ -83,8 +83,10 @@ class QueryBuilder:
             raise ParameterError(f"{used_by} compares vectors: pass vector=, the embedding of the query")
         return self.vector
 
-    def candidate_query(self) -> Clause:
-        """Return the engine's own query, which finds the candidates."""
+    def candidate_query(self, filter_clause: Clause | None = None) -> Clause:
+        """Return the engine's own query, which finds the candidates, restricted to documents that match a filter."""
+        if filter_clause is not None:
+            return {"bool": {"must": [self.candidate_query()], "filter": [filter_clause]}}
         candidates = self.features.candidates
         if candidates is None:
             raise ParameterError("the feature file has no [search] table to find candidates with: add one")

@@ -12,6 +12,8 @@ import numpy as np
 
 from kinrank.arrays import Float32
 from kinrank.engines import Engine
+from kinrank.engines.features import Clause
+from kinrank.engines.filters import check_filter
 from kinrank.errors import EngineError, FileFormatError, ParameterError
 from kinrank.serve.messages import CandidateSet, Fallback, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
@@ -86,6 +88,7 @@ class Searcher:
         vector: Float32 | None = None,
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
+        filter_clause: Clause | None = None,
         explain: bool = False,
     ) -> SearchResult:
         """Search and rank.
@@ -100,30 +103,36 @@ class Searcher:
             Embedding and further numbers of the query; see `CandidateSet`.
         model
             Model to rank with; None means the default.
+        filter_clause
+            Clause of the engine's query language that documents must match; see `kinrank.engines.filters`.
         explain
             Add an explanation.
 
         Raises
         ------
+        ParameterError
+            The filter is not allowed.
         EngineError
             The engine did not return candidates, so there is no order to fall back on.
         """
-        # Not `search_features`: if the features fail there is an order to show, and a busy engine is not asked twice.
-        ids = self._find(query, window, vector)
-        if not ids:
-            return SearchResult(Ranking([]), [])
+        if filter_clause is not None:
+            check_filter(filter_clause)
         try:
-            candidates = self._with_features(query, ids, vector, columns)
+            candidates = self._candidates(query, window, vector, columns, filter_clause)
         except (EngineError, ParameterError) as error:
-            # A request that was valid for a search can only lack the vector that a feature compares.
+            # Without features there may still be an order to show. If the engine is down, this raises.
+            ids = self._find(query, window, vector, filter_clause)
+            # A request that is valid for a search can only lack the vector that a feature compares.
             reason = Fallback.ENGINE_DOWN if isinstance(error, EngineError) else Fallback.NO_VECTOR
             ranking = Ranking(ids, model=model or self.service.default, fallback=reason, detail=str(error))
             self.service.count(ranking)
             return SearchResult(ranking, ids)
+        if candidates is None:
+            return SearchResult(Ranking([]), [])
         ranking = self.service.rank(candidates, model=model)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
         explanation = self.service.explain(candidates, model=model) if explain and scored else None
-        return SearchResult(ranking, ids, None if explanation is None else self._with_texts(explanation))
+        return SearchResult(ranking, candidates.ids, None if explanation is None else self._with_texts(explanation))
 
     def weights(
         self,
@@ -136,37 +145,50 @@ class Searcher:
         model: str | None = None,
     ) -> tuple[QueryWeights, EngineRequest | None]:
         """Return the weights of the query's local model, and the engine request that ranks with them."""
-        ids = self._find(query, window, vector)
-        if not ids:
+        candidates = self._candidates(query, window, vector, columns)
+        if candidates is None:
             detail = "the engine found no candidates for this query"
             return QueryWeights(model=self.service.default, fallback=Fallback.MODEL_ERROR, detail=detail), None
-        found = self.service.weights(self._with_features(query, ids, vector, columns), model=model)
+        found = self.service.weights(candidates, model=model)
         # Boosts multiply raw scores, so weights for normalized scores have no such request; see engines.targets.
         if found.weights is None or found.normalization is not None:
             return found, None
         weights = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
         # Name the documents instead of a window: engines count a window per shard.
-        body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=ids)
+        body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=candidates.ids)
         return found, EngineRequest(body, dict(self.engine.apply_params))
 
     def close(self) -> None:
         """Close the connections to the engine."""
         self.engine.close()
 
-    def _find(self, query: str, window: int, vector: Float32 | None) -> list[str]:
+    def _candidates(
+        self,
+        query: str,
+        window: int,
+        vector: Float32 | None,
+        columns: Mapping[str, float] | None,
+        filter_clause: Clause | None = None,
+    ) -> CandidateSet | None:
+        """Find candidates with their features, in one request if the engine can; None if there are none."""
         start = time.perf_counter()
-        hits = self.engine.search(query, size=window, vector=vector, timeout=self.service.settings.engine_seconds)
-        self.service.observer.stage("engine-search", time.perf_counter() - start)
+        seconds = self.service.settings.engine_seconds
+        hits, rows = self.engine.search_features(
+            query, size=window, vector=vector, filter_clause=filter_clause, timeout=seconds
+        )
+        self.service.observer.stage("engine", time.perf_counter() - start)
+        if not len(hits):
+            return None
+        return CandidateSet(hits.doc_id.tolist(), rows, self.engine.feature_names, vector, columns or {}, query)
+
+    def _find(self, query: str, window: int, vector: Float32 | None, filter_clause: Clause | None) -> list[str]:
+        """Find candidates without features."""
+        start = time.perf_counter()
+        seconds = self.service.settings.engine_seconds
+        hits = self.engine.search(query, size=window, vector=vector, filter_clause=filter_clause, timeout=seconds)
+        self.service.observer.stage("engine", time.perf_counter() - start)
         ids: list[str] = hits.doc_id.tolist()
         return ids
-
-    def _with_features(
-        self, query: str, ids: list[str], vector: Float32 | None, columns: Mapping[str, float] | None
-    ) -> CandidateSet:
-        start = time.perf_counter()
-        rows = self.engine.features(query, ids, vector=vector, timeout=self.service.settings.engine_seconds)
-        self.service.observer.stage("engine-features", time.perf_counter() - start)
-        return CandidateSet(ids, rows, self.engine.feature_names, vector, columns or {}, query)
 
     def _with_texts(self, explanation: QueryExplanation) -> QueryExplanation:
         named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]

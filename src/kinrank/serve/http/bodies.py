@@ -37,6 +37,7 @@ Columns = Annotated[dict[Name, Number], Meta(max_length=100)]
 TwoModels = Annotated[list[ModelName], Meta(min_length=2, max_length=2)]
 Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Size = Annotated[int, Meta(ge=1, le=MAX_CANDIDATES)]
+Start = Annotated[int, Meta(ge=0, lt=MAX_CANDIDATES)]
 
 
 class RankBody(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -80,10 +81,12 @@ class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """The text of a query."""
 
     query: Text
+    start: Start = msgspec.field(default=0, name="from")
     size: Size = 10
     window: Size = 100
     vector: Vector | None = None
     columns: Columns = {}
+    filter: dict[str, Any] | None = None
     explain: bool = False
 
 

@@ -121,17 +121,18 @@ class Endpoints:
             result = await self.executor.run(
                 lambda: searcher.search(
                     body.query,
-                    window=max(body.window, body.size),
+                    window=min(max(body.window, body.start + body.size), bodies.MAX_CANDIDATES),
                     vector=bodies.to_vector(body.vector),
                     columns=body.columns,
                     model=model,
+                    filter_clause=body.filter,
                     explain=body.explain,
                 ),
                 self._engine_seconds,
             )
         except TimeoutError:
             raise HttpError(503, "engine-down", "the engine did not respond in time: try again") from None
-        response = to_search_response(result, body.size)
+        response = to_search_response(result, body.start, body.size)
         if body.explain:
             why = result.explanation
             response.explanation = None if why is None else to_response(ExplanationResponse, why)

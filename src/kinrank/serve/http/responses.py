@@ -139,12 +139,13 @@ def to_response(kind: type[R], result: object) -> R:
     return msgspec.convert(result, kind, from_attributes=True)
 
 
-def to_search_response(result: SearchResult, size: int) -> SearchResponse:
-    """Return the response with the first `size` documents."""
+def to_search_response(result: SearchResult, start: int, size: int) -> SearchResponse:
+    """Return the response with `size` documents, from position `start` on."""
+    page = slice(start, start + size)
     ranking = msgspec.structs.asdict(to_response(RankResponse, result.ranking))
-    ranking["ids"] = ranking["ids"][:size]
-    ranking["scores"] = ranking["scores"] and ranking["scores"][:size]
-    return SearchResponse(**ranking, engine_ids=result.engine_ids[:size])
+    ranking["ids"] = ranking["ids"][page]
+    ranking["scores"] = ranking["scores"] and ranking["scores"][page]
+    return SearchResponse(**ranking, engine_ids=result.engine_ids[page])
 
 
 def to_weights_response(result: QueryWeights, request: EngineRequest | None) -> WeightsResponse:
