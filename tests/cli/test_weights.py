@@ -10,6 +10,7 @@ import kinrank as library
 from kinrank.data.parquet import write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.engines.targets import TARGETS, value_ranges
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
 
 THESE = {"ids": {"values": "{{doc_id}}"}}
@@ -51,6 +52,16 @@ def test_json_has_one_line_per_query(kinrank, camps: QuerySet, workdir: Path, mo
     assert [line["qid"] for line in lines] == camps[40:].qid.tolist()
     weights = [[line["weights"]["f1"], line["weights"]["f2"]] for line in lines]
     np.testing.assert_array_equal(weights, library.load("knn").weights(camps[40:]))
+
+
+def test_weights_of_a_ranker_that_is_not_linear_have_a_fidelity(kinrank, camps: QuerySet, workdir: Path):
+    library.KinRanker(5, trees=LambdaMART(n_trees=5, n_leaves=3, n_threads=1)).fit(camps[:40]).save("kin")
+    expected = library.load("kin").weights_with_fidelity(camps[40:])
+    lines = [json.loads(line) for line in kinrank("weights", "kin", "test", "--json").stdout.splitlines()]
+    np.testing.assert_array_equal([line["fidelity"] for line in lines], expected.fidelity)
+    heading, *lines = kinrank("weights", "kin", "test").stdout.splitlines()
+    assert heading.split() == ["query", "f1", "f2", "fidelity"]
+    assert lines[0].split()[-1] == f"{expected.fidelity[0]:.2f}"
 
 
 def test_query_option_selects_one_query(kinrank, camps: QuerySet, workdir: Path):
@@ -131,4 +142,4 @@ def test_tree_model_is_an_error(kinrank, camps: QuerySet, workdir: Path):
     library.SingleRanker("lambdamart").fit(camps[:40]).save("trees")
     done = kinrank("weights", "trees", "test")
     assert done.exit_code == 2
-    assert "there are no weights: LambdaMART is not linear" in done.stderr
+    assert "SingleRanker has no linear weights" in done.stderr

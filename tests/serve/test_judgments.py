@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import kinrank
-from kinrank import CellRanker, KnnRanker, QuerySet, SingleRanker
+from kinrank import CellRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, UnsupportedByModelError
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service
 from kinrank.serve.journal import Journal
 from kinrank.serve.live_judgments import Entry, learn
@@ -54,6 +55,22 @@ def test_judgments_are_learned_and_kept_over_a_restart(models: Path, tmp_path: P
         feature_names=("value", "camp"),
     )
     np.testing.assert_allclose(np.sort(ranker.add(rows).predict(candidates.features))[::-1], ranking.scores)
+
+
+def test_kin_ranker_learns_judgments_and_recommends_a_fit(tmp_path: Path, camps: QuerySet):
+    trees = LambdaMART(n_trees=5, n_leaves=3, n_threads=1)
+    KinRanker(5, trees=trees).fit(camps).save(tmp_path / "kin", examples=camps[:5])
+    with Service({"kin": tmp_path / "kin"}, settings=PATIENT, judgments=tmp_path / "j") as service:
+        slot = service.slots["kin"]
+        assert (slot.current.unseen_judgments, slot.current.fit_recommended) == (0, False)
+        service.judge([judged(str(1000 + i), [0.1, 0.4, 0.8], 3) for i in range(10)])
+        wait_until(lambda: slot.current.judgments == 10)
+        assert (slot.current.unseen_judgments, slot.current.fit_recommended) == (10, True)
+        candidates = CandidateSet(["a", "b"], np.float32([[0.2, 3], [0.7, 3]]))
+        assert {neighbor.qid for neighbor in service.explain(candidates).neighbors} <= {
+            str(i) for i in range(1000, 1010)
+        }
+        assert service.rank(candidates).fallback is None
 
 
 def test_query_judged_again_is_replaced_unless_the_model_is_newer(models: Path, tmp_path: Path, camps: QuerySet):

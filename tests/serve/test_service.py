@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import kinrank
 import kinrank.serve.models
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
@@ -154,6 +156,22 @@ def test_weights_that_would_change_the_ranking_are_refused(tmp_path: Path, camps
         assert service.rank(holes).fallback is None
 
 
+def test_weights_of_trees_report_their_fidelity_and_poor_ones_are_refused(
+    tmp_path: Path, camps: QuerySet, up: CandidateSet
+):
+    KinRanker(5, trees=LambdaMART(n_trees=5, n_leaves=3, n_threads=1)).fit(camps).save(tmp_path / "kin")
+    with Service({"kin": tmp_path / "kin"}, settings=PATIENT) as service:
+        found = service.weights(up)
+        assert found.weights is not None
+        scores = up.features @ [found.weights["value"], found.weights["camp"]]
+        assert [up.ids[i] for i in np.argsort(-scores)] == service.rank(up).ids
+        assert found.fidelity == 1.0
+    with Service({"kin": tmp_path / "kin"}, settings=replace(PATIENT, min_fidelity=1.1)) as service:
+        refused = service.weights(up)
+        assert (refused.weights, refused.fallback, refused.fidelity) == (None, Fallback.UNFAITHFUL, 1.0)
+        assert "fidelity 1.00, below 1.1" in str(refused.detail)
+
+
 def test_model_without_weights_raises(tmp_path: Path, camps: QuerySet, up: CandidateSet):
     KnnRanker(5, learner="lambdamart", scale="none").fit(camps).save(tmp_path / "trees")
     with (
@@ -270,8 +288,7 @@ def test_kin_ranker_is_served_with_novelty_and_explanation(tmp_path: Path, camps
         assert explanation is not None
         assert len(explanation.neighbors) == 10
         assert sum(explanation.shares.values()) == pytest.approx(1)
-        with pytest.raises(UnsupportedByModelError, match="no weights"):
-            service.weights(up)
+        assert service.weights(up).fidelity == 1.0
 
 
 def test_single_ranker_is_served_without_novelty(service: Service, up: CandidateSet, models: Path):

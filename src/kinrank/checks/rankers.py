@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import kendalltau
 
 from kinrank.checks.samples import linear_queries, require
 from kinrank.data.queryset import QuerySet
@@ -107,7 +108,7 @@ def check_one_by_one_equals_batch(make: Callable[[], Ranker]) -> None:
 
 
 def check_weights_rank_as_predict(make: Callable[[], Ranker]) -> None:
-    """Weights, if the ranker has them, rank raw features as predict does."""
+    """Weights, if the ranker has them, rank raw features as predict does, or report how close they come."""
     queries = linear_queries()
     ranker = make().fit(queries)
     scores = ranker.predict(queries)
@@ -116,10 +117,20 @@ def check_weights_rank_as_predict(make: Callable[[], Ranker]) -> None:
     weights = ranker.weights(queries)
     require(weights.shape == (len(queries), queries.n_features), "there must be one weight vector per query")
     by_weights = np.einsum("ij,ij->i", queries.X, weights[queries.query_of_row])
+    found = ranker.weights_with_fidelity(queries)
+    require(np.array_equal(found.weights, weights), "weights_with_fidelity must return the same weights")
+    require(
+        found.fidelity is None or bool(found.fidelity.mean() > 0.8),
+        "the mean fidelity must be above 0.8 on queries that one linear model can rank",
+    )
     for query in range(len(queries)):
         rows = slice(queries.offsets[query], queries.offsets[query + 1])
-        gap = (by_weights[rows] - by_weights[rows].mean()) - (scores[rows] - scores[rows].mean())
-        require(bool(np.abs(gap).max() < 1e-4), "X @ weights must equal the scores up to a constant per query")
+        if found.fidelity is None:
+            gap = (by_weights[rows] - by_weights[rows].mean()) - (scores[rows] - scores[rows].mean())
+            require(bool(np.abs(gap).max() < 1e-4), "X @ weights must equal the scores up to a constant per query")
+        else:
+            tau = kendalltau(by_weights[rows], scores[rows]).statistic
+            require(abs(tau - found.fidelity[query]) < 0.01, "fidelity must be Kendall's tau between both rankings")
 
 
 def check_explain(make: Callable[[], Ranker]) -> None:

@@ -45,6 +45,9 @@ def serve(
         float,
         typer.Option(help="Novelty above which queries keep the engine's order; 99% of judged queries are below 1."),
     ] = 3.0,
+    min_fidelity: Annotated[
+        float, typer.Option(help="Fidelity (Kendall's tau) below which /v1/weights returns no weights.")
+    ] = 0.5,
     in_flight: Annotated[int, typer.Option(help="Maximum concurrent requests per process; more get status 503.")] = 128,
     drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
     open_to_all: Annotated[
@@ -70,7 +73,9 @@ def serve(
             texts=texts,
             open_to_all=open_to_all,
             drain_seconds=drain,
-            settings=Settings(deadline=deadline / 1000, max_novelty=max_novelty, in_flight=in_flight),
+            settings=Settings(
+                deadline=deadline / 1000, max_novelty=max_novelty, min_fidelity=min_fidelity, in_flight=in_flight
+            ),
         )
     )
 

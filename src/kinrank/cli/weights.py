@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
     from kinrank.engines.targets import Target
     from kinrank.rankers import Ranker
+    from kinrank.rankers.capabilities import Weighted
+
+    Row = tuple[QuerySet, dict[str, float], float | None]
 
 QUERIES_AT_ONCE = 256
 
@@ -59,10 +62,14 @@ def weights(
     ] = None,
 ) -> None:
     """Print the weights of each query, or a search engine request that applies them."""
+    from kinrank.rankers.capabilities import has_weights
+
     wanted = None if target is None else _make_target(target)
     given = None if clauses is None else _read_clauses(clauses)
     ranker = load_model(model)
     queries = select_queries(_read(data, ranker), query, data)
+    if not has_weights(ranker):
+        raise ParameterError(f"{type(ranker).__name__} has no linear weights: kinrank train --list shows which have")
     rows = _rows(ranker, queries)
     if wanted is None:
         _print_weights(queries.feature_names, rows, as_json)
@@ -101,30 +108,34 @@ def _read(path: str, ranker: Ranker) -> QuerySet:
     return queries.replace(X=unknown, feature_names=ranker.feature_names_)
 
 
-def _rows(ranker: Ranker, queries: QuerySet) -> Iterator[tuple[QuerySet, dict[str, float]]]:
-    """Yield each query with its weights by feature name."""
+def _rows(ranker: Weighted, queries: QuerySet) -> Iterator[Row]:
+    """Yield each query with its weights by feature name, and their fidelity if the ranker is not linear."""
     with console.progress("computing weights", len(queries)) as advance:
         for first in range(0, len(queries), QUERIES_AT_ONCE):
             some = queries[first : first + QUERIES_AT_ONCE]
-            for one, row in zip(some, ranker.weights(some).tolist(), strict=True):
-                yield one, dict(zip(some.feature_names, row, strict=True))
+            found = ranker.weights_with_fidelity(some)
+            fidelity = [None] * len(some) if found.fidelity is None else found.fidelity.tolist()
+            for one, row, tau in zip(some, found.weights.tolist(), fidelity, strict=True):
+                yield one, dict(zip(some.feature_names, row, strict=True)), tau
             advance(len(some))
 
 
-def _print_weights(
-    feature_names: tuple[str, ...], rows: Iterator[tuple[QuerySet, dict[str, float]]], as_json: bool
-) -> None:
+def _print_weights(feature_names: tuple[str, ...], rows: Iterator[Row], as_json: bool) -> None:
+    if as_json:
+        for one, row, fidelity in rows:
+            how_faithful = {} if fidelity is None else {"fidelity": fidelity}
+            typer.echo(json.dumps({"qid": one.qid[0].item(), **how_faithful, "weights": row}))
+        return
+    lines = list(rows)
+    exact = all(fidelity is None for _, _, fidelity in lines)
     table = Table(box=None, pad_edge=False)
-    for heading in ("query", *feature_names):
-        table.add_column(heading, justify="left" if heading == "query" else "right")
-    for one, row in rows:
-        qid = one.qid[0].item()
-        if as_json:
-            typer.echo(json.dumps({"qid": qid, "weights": row}))
-        else:
-            table.add_row(str(qid), *(f"{weight:.4g}" for weight in row.values()))
-    if not as_json:
-        console.print_result(table)
+    table.add_column("query")
+    for heading in (*feature_names, *(() if exact else ("fidelity",))):
+        table.add_column(heading, justify="right")
+    for one, row, fidelity in lines:
+        cells = [f"{weight:.4g}" for weight in row.values()]
+        table.add_row(str(one.qid[0].item()), *cells, *(() if exact else (f"{fidelity:.2f}",)))
+    console.print_result(table)
 
 
 @dataclass(frozen=True)
@@ -152,13 +163,13 @@ class _Requests:
         return self.target.request(needed, filled, **settings)
 
 
-def _print_requests(make: _Requests, rows: Iterator[tuple[QuerySet, dict[str, float]]], *, single: bool) -> None:
+def _print_requests(make: _Requests, rows: Iterator[Row], *, single: bool) -> None:
     if not make.target.per_query and not single:
         version = make.target.version
         raise ParameterError(f"{version} stores one model for many queries: choose one query with --query QID")
     refused: list[DataError] = []
     answered = 0
-    for one, row in rows:
+    for one, row, _ in rows:
         try:
             request = make(one, row)
         except DataError as error:

@@ -24,6 +24,7 @@ from kinrank.learn.prepare import Missing, Scale
 from kinrank.measure import NDCG
 from kinrank.rankers.capabilities import Capable
 from kinrank.rankers.intake import QueryInput
+from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.persistence import Persistent, decoded_settings
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord, read_model
@@ -166,13 +167,9 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         return tags
 
 
-class LinearRanker(Ranker):
-    """Base of rankers that score by a weighted sum of features; the weights may depend on the query.
+class WeightedRanker(Ranker):
+    """Base of rankers with linear weights for each query."""
 
-    A subclass implements `_weights`.
-    """
-
-    missing: Missing
     scale: Scale = "none"
 
     @property
@@ -181,8 +178,8 @@ class LinearRanker(Ranker):
         return normalization_of(self.scale)
 
     @abstractmethod
-    def _weights(self, queries: QuerySet) -> Float64:
-        """Return one weight vector per query, for features as they were given, or as normalized in their query."""
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
+        """Return the weights of each query, for features as they were given, or as normalized in their query."""
 
     def weights(
         self,
@@ -200,15 +197,38 @@ class LinearRanker(Ranker):
         Returns
         -------
         float64 array of shape (queries, features)
-            Queries in order of first appearance. Ranking by ``X @ weights``, with 0 for a missing feature, equals
-            ranking by `predict`. Candidates for which that does not hold, because ``missing="mean"`` fills them, raise
-            `DataError`.
+            Queries in order of first appearance. For a linear ranker, ranking by ``X @ weights``, with 0 for a missing
+            feature, equals ranking by `predict`. Candidates for which that does not hold, because ``missing="mean"``
+            fills them, raise `DataError`. For other rankers `weights_with_fidelity` measures how close it comes.
         """
-        queries = self._queries(X, None, qid, group, query_vectors, query_text)
+        return self._query_weights(self._queries(X, None, qid, group, query_vectors, query_text)).weights
+
+    def weights_with_fidelity(self, queries: QuerySet) -> LinearWeights:
+        """Return the weights of grouped queries, and how well they reproduce the ranking; made for a service.
+
+        Only the feature names are checked, as in `predict_with_novelty`.
+        """
+        self.check_features(queries.feature_names)
+        return self._query_weights(queries)
+
+
+class LinearRanker(WeightedRanker):
+    """Base of rankers that score by a weighted sum of features; the weights may depend on the query.
+
+    A subclass implements `_weights`.
+    """
+
+    missing: Missing
+
+    @abstractmethod
+    def _weights(self, queries: QuerySet) -> Float64:
+        """Return one weight vector per query, for features as they were given, or as normalized in their query."""
+
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
         weights = self._weights(queries)
         if self.missing == "mean":
             _check_not_filled(queries, weights)
-        return weights
+        return LinearWeights(weights)
 
 
 def _check_not_filled(queries: QuerySet, weights: Float64) -> None:

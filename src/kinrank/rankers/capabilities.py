@@ -17,6 +17,7 @@ from kinrank.data.normalization import Normalization
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
+from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.explanation import Explanation
 
 
@@ -103,11 +104,24 @@ class Weighted(Protocol):
         """Return one weight vector per query."""
         ...
 
+    def weights_with_fidelity(self, queries: QuerySet) -> LinearWeights:
+        """Return the weights of grouped queries, and how well they reproduce the ranking."""
+        ...
+
 
 class Adaptive(Protocol):
     """A ranker that learns from single queries, and forgets them, without a new fit."""
 
-    qid_: NDArray[Any]
+    @property
+    def qid_(self) -> NDArray[Any]:
+        """The judged queries."""
+        ...
+
+    @property
+    def n_unseen_(self) -> int:
+        """The number of judged queries that a part of the ranker learns from only with the next fit."""
+        ...
+
     feature_names_: tuple[str, ...]
 
     def add(self, X: QuerySet) -> Self:

@@ -17,8 +17,10 @@ from kinrank.serve.models import ServedModel
 from kinrank.serve.observer import Observer
 
 
-def weights_of(served: ServedModel, name: str, candidates: CandidateSet, observer: Observer) -> QueryWeights:
-    """Return the weights of the query's local model.
+def weights_of(
+    served: ServedModel, name: str, candidates: CandidateSet, min_fidelity: float, observer: Observer
+) -> QueryWeights:
+    """Return linear weights of the query, or a fallback if they reproduce the model's ranking too poorly.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet, observe
         raise UnsupportedByModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
     try:
         candidates = served.encoder(candidates, observer)
-        weights = ranker.weights(to_query_set([candidates], [candidates.align(names)], names))[0]
+        found = ranker.weights_with_fidelity(to_query_set([candidates], [candidates.align(names)], names))
     except UnknownFeatureError as error:
         return QueryWeights(model=name, fallback=Fallback.UNKNOWN_FEATURE, detail=str(error))
     except EncoderError as error:
@@ -38,8 +40,12 @@ def weights_of(served: ServedModel, name: str, candidates: CandidateSet, observe
         return QueryWeights(model=name, fallback=Fallback.ENCODER, detail=str(error))
     except KinrankError as error:
         return QueryWeights(model=name, fallback=Fallback.NOT_FINITE, detail=str(error))
-    named = dict(zip(names, weights.tolist(), strict=True))
-    return QueryWeights(named, name, served.version, normalization=ranker.normalization)
+    fidelity = None if found.fidelity is None else float(found.fidelity[0])
+    if fidelity is not None and fidelity < min_fidelity:
+        detail = f"weights reproduce the model's ranking with fidelity {fidelity:.2f}, below {min_fidelity:g}"
+        return QueryWeights(None, name, served.version, Fallback.UNFAITHFUL, detail, fidelity=fidelity)
+    named = dict(zip(names, found.weights[0].tolist(), strict=True))
+    return QueryWeights(named, name, served.version, normalization=ranker.normalization, fidelity=fidelity)
 
 
 def explanation_of(

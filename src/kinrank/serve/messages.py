@@ -27,6 +27,7 @@ class Fallback(StrEnum):
     ENGINE_DOWN = "engine-down"
     NO_VECTOR = "no-vector"
     ENCODER = "encoder-error"
+    UNFAITHFUL = "unfaithful-weights"
 
 
 class UnknownFeatureError(DataError):
@@ -169,6 +170,9 @@ class QueryWeights:
         As in `Ranking`.
     normalization : str or None
         How the features are normalized within the query; None for their original scale.
+    fidelity : float, or None
+        Kendall's τ between the model's ranking of the candidates and that by the weights; None if the model is linear,
+        so that both are equal.
     """
 
     weights: dict[str, float] | None = None
@@ -177,6 +181,7 @@ class QueryWeights:
     fallback: Fallback | None = None
     detail: str | None = None
     normalization: str | None = None
+    fidelity: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,7 @@ from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import SlowModelError, self_test
 from kinrank.store import read_model_and_examples
 
+FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
 SLOW_PAUSE = 10.0
 """Seconds before a model that was too slow is tried again: the machine may have been busy."""
 
@@ -63,6 +64,16 @@ class ServedModel:
     def judged_queries(self) -> int | None:
         """The number of judged queries that the model holds; None if it does not keep them."""
         return len(self.ranker.qid_) if can_adapt(self.ranker) else None
+
+    @property
+    def unseen_judgments(self) -> int:
+        """The number of judged queries that a part of the model learns from only with the next fit."""
+        return self.ranker.n_unseen_ if can_adapt(self.ranker) else 0
+
+    @property
+    def fit_recommended(self) -> bool:
+        """Whether enough judged queries await a new fit."""
+        return self.unseen_judgments >= FIT_SHARE * (self.judged_queries or math.inf)
 
 
 class ModelSlot:

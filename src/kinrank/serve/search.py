@@ -144,7 +144,7 @@ class Searcher:
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
     ) -> tuple[QueryWeights, EngineRequest | None]:
-        """Return the weights of the query's local model, and the engine request that ranks with them."""
+        """Return linear weights of the query, and the engine request that ranks with them."""
         candidates = self._candidates(query, window, vector, columns)
         if candidates is None:
             detail = "the engine found no candidates for this query"

@@ -227,7 +227,7 @@ class Service:
             self.observer.fallback(result.model or "unknown", result.fallback)
 
     def weights(self, candidates: CandidateSet, *, model: str | None = None) -> QueryWeights:
-        """Return the weights of the query's local model, computed in the calling thread.
+        """Return linear weights of the query, computed in the calling thread.
 
         Raises
         ------
@@ -240,7 +240,7 @@ class Service:
         served = self.slots[name].current
         if served is None:
             return QueryWeights(model=name, fallback=Fallback.NO_MODEL, detail="no model is loaded")
-        return weights_of(served, name, candidates, self.observer)
+        return weights_of(served, name, candidates, self.settings.min_fidelity, self.observer)
 
     def explain(
         self, candidates: CandidateSet, *, model: str | None = None, limit: int = 10

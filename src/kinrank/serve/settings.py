@@ -18,6 +18,8 @@ class Settings:
         answered in the engine's order.
     max_novelty : float
         A query with a higher novelty (see `kinrank.serve.Ranking`) is answered in the engine's order.
+    min_fidelity : float
+        Weights that reproduce the model's ranking with a lower Kendall's τ are not given out.
     backlog : int
         Queries that may wait for one model. Further ones are answered in the engine's order at once.
     batch_size : int
@@ -45,6 +47,7 @@ class Settings:
 
     deadline: float = 0.05
     max_novelty: float = 3.0
+    min_fidelity: float = 0.5
     backlog: int = 64
     batch_size: int = 16
     linger: float = 0.002

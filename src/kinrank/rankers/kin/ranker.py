@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.normalization import normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
@@ -21,14 +23,18 @@ from kinrank.errors import ParameterError
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
+from kinrank.learn.rankrls import RankRLS
 from kinrank.measure.base import mean_of
-from kinrank.rankers.base import Prediction
+from kinrank.rankers.base import Prediction, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
 from kinrank.rankers.kin.blend import MEASURE, best_shares, standardized_columns
 from kinrank.rankers.kin.crossfit import assign_folds, out_of_fold, rows_of
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
+from kinrank.rankers.kin.stand_in import fit_stand_ins
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.texts import TextRanker
+from kinrank.rankers.linear_weights import LinearWeights
+from kinrank.rankers.local.base import coefficients
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global")
@@ -40,7 +46,7 @@ _FEW = 2_000  # queries that decide well enough: with fewer, cross-fitting is re
 _MOST_REPEATS = 3
 
 
-class KinRanker(TextRanker):
+class KinRanker(AdaptiveLocalPart, WeightedRanker):
     """Boosted trees that see the score of the query's own model, blended with that model.
 
     Three ingredients, all learned from the judged queries:
@@ -81,6 +87,10 @@ class KinRanker(TextRanker):
         A query column: queries that share a value are about the same thing and always in the same fold.
     scale, missing
         How features are prepared for the linear models; see `SingleRanker`. Trees read them as they are.
+    nonnegative : bool
+        Whether `weights` must not be negative, for search engines that accept no others. Ranking does not change.
+    lower_is_better : list of str, optional
+        Features whose weight must not be positive, regardless of `nonnegative`.
     seed : int
         Seed for folds and trees.
 
@@ -92,6 +102,8 @@ class KinRanker(TextRanker):
         Out-of-fold NDCG@10 of each ingredient and of the blend.
     local_ : KnnRanker
         The local model, with its own `explain` and `weights`.
+    qid_ : array
+        The judged queries of the local model, with those added later.
     members_ : list of LambdaMART
         The bag; empty if there were too few queries to hold any out, and the global model ranks alone.
     forest_ : Forest
@@ -107,7 +119,15 @@ class KinRanker(TextRanker):
     """
 
     _capabilities: ClassVar[Capabilities] = Capabilities(
-        explains=True, novelty=True, vectors=True, text=True, missing=True
+        explains=True,
+        weights=True,
+        novelty=True,
+        adds=True,
+        forgets=True,
+        replaces=True,
+        vectors=True,
+        text=True,
+        missing=True,
     )
 
     def __init__(
@@ -124,6 +144,8 @@ class KinRanker(TextRanker):
         group_column: str | None = None,
         scale: Scale = "standard",
         missing: Missing = "mean",
+        nonnegative: bool = False,
+        lower_is_better: Sequence[str] | None = None,
         seed: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -137,16 +159,20 @@ class KinRanker(TextRanker):
         self.group_column = group_column
         self.scale = scale
         self.missing = missing
+        self.nonnegative = nonnegative
+        self.lower_is_better = lower_is_better
         self.seed = seed
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
+        self._weight_signs(queries.feature_names)  # raises if a feature is unknown
         queries = self._fit_encoder(queries)
         folds = self._assign_folds(queries)
         self.n_neighbors_ = self._choose_neighbors(queries, folds)
         self.local_ = self._local(self.n_neighbors_).fit(queries)
+        self.unseen_qid_ = queries.qid[:0]
         self.members_: list[LambdaMART] = []
         self.shares_ = dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True))
         self.record_: dict[str, float] = {}
@@ -303,6 +329,19 @@ class KinRanker(TextRanker):
             scores[:, 0] = self.forest_.predict(table) / len(self.members_)
         return standardized_columns(scores, queries), table, novelty
 
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
+        queries = self.encoded(queries)
+        parts, _, novelty = self._ingredients(queries)
+        preparer, has_kin = self.local_.preparer_, novelty <= self.local_.highest_novelty
+        prior = np.where(has_kin[:, None], self.local_.coefficients(queries), coefficients(self.local_.global_))
+        if self.normalization is not None:
+            queries = queries.replace(X=normalize(queries.X, queries.offsets, self.normalization))
+        signs = self._weight_signs(queries.feature_names)
+        return LinearWeights(*fit_stand_ins(queries, parts @ self._shares, prior, preparer.factor_, signs))
+
+    def _weight_signs(self, feature_names: Sequence[str]) -> NDArray[np.int8] | None:
+        return RankRLS(nonnegative=self.nonnegative, lower_is_better=self.lower_is_better).signs(feature_names)
+
     def explain(
         self,
         X: ArrayLike | QuerySet,
@@ -332,6 +371,7 @@ class KinRanker(TextRanker):
                 "shares": self._shares,
                 "record": np.array([self.record_[name] for name in (*INGREDIENTS, "blend")] if self.record_ else []),
                 "n_neighbors": np.array(self.n_neighbors_),
+                "unseen_qid": self.unseen_qid_,
             }
         )
 
@@ -339,6 +379,7 @@ class KinRanker(TextRanker):
         """Restore everything learned."""
         self._restore_encoder(state)
         self.n_neighbors_ = int(state["n_neighbors"])
+        self.unseen_qid_ = state["unseen_qid"]
         self.local_ = self._local(self.n_neighbors_).set_state(unnest(state, "local"))
         self.local_.feature_names_, self.local_.n_features_in_ = self.feature_names_, self.n_features_in_
         self.members_ = []

@@ -289,6 +289,11 @@ class KnnRanker(NeighborRanker, TextRanker):
         self._learn_offline()
         return self
 
+    @property
+    def n_unseen_(self) -> int:
+        """The number of judged queries that await a new fit: none, all models learn at once."""
+        return 0
+
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_]:
         """Return which of these queries, by id, are judged queries of this ranker."""
         check_is_fitted(self)

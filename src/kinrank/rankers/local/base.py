@@ -116,9 +116,12 @@ class LocalRanker(LinearRanker):
             raise ParameterError(
                 f"there are no weights: {type(self.learner_).__name__} is not linear; set learner='rankrls'"
             )
+        return self.preparer_.raw_weights(self.coefficients(queries))
+
+    def coefficients(self, queries: QuerySet) -> Float64:
+        """Return the weights of each query's model for prepared features, one row per query."""
         models = self._models(queries, self.points(queries))
-        weights = np.array([coefficients(model) for model in models]).reshape(len(queries), queries.n_features)
-        return self.preparer_.raw_weights(weights)
+        return np.array([coefficients(model) for model in models]).reshape(len(queries), queries.n_features)
 
     def get_state(self) -> State:
         """Return everything learned."""

@@ -18,7 +18,18 @@ Novelty = Annotated[
         "judged queries have their nearest other judged query, so a value above 1 is unusual."
     ),
 ]
+Fidelity = Annotated[
+    float,
+    Meta(
+        description="Kendall's tau between the model's ranking of the candidates and that by the weights; null if the "
+        "model is linear, so that both are equal."
+    ),
+]
 Reason = Annotated[Fallback, Meta(description="Why the documents are in the engine's order.")]
+Unseen = Annotated[
+    int,
+    Meta(description="Judged queries that a part of the model, such as its trees, learns from only with the next fit."),
+]
 Teams = Annotated[list[str], Meta(description="For an interleaved ranking, the model that placed each document.")]
 R = TypeVar("R", bound=Struct)
 
@@ -77,7 +88,7 @@ class SearchResponse(RankResponse, kw_only=True):
 
 
 class WeightsResponse(Struct):
-    """The weights of the query's local model, and the engine request that ranks with them."""
+    """Linear weights of the query, and the engine request that ranks with them."""
 
     weights: dict[str, float] | None
     model: str | None
@@ -85,6 +96,7 @@ class WeightsResponse(Struct):
     fallback: Reason | None
     detail: str | None
     normalization: str | None
+    fidelity: Fidelity | None
     request: dict[str, Any] | None = None
     params: dict[str, Any] | None = None
 
@@ -97,6 +109,8 @@ class LoadedModel(Struct):
     feature_names: list[str]
     judged_queries: int | None
     judgments_learned: int
+    unseen_judgments: Unseen
+    fit_recommended: bool
     self_tested: bool
 
 
@@ -163,6 +177,13 @@ def to_model_status(slot: ModelSlot, *, default: bool) -> ModelStatus:
     if served is not None:
         names = list(served.ranker.feature_names_)
         loaded = LoadedModel(
-            served.version, served.ranker_name, names, served.judged_queries, served.judgments, served.tested
+            version=served.version,
+            ranker=served.ranker_name,
+            feature_names=names,
+            judged_queries=served.judged_queries,
+            judgments_learned=served.judgments,
+            unseen_judgments=served.unseen_judgments,
+            fit_recommended=served.fit_recommended,
+            self_tested=served.tested,
         )
     return ModelStatus(default, slot.refusal, loaded)
