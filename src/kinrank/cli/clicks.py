@@ -12,8 +12,9 @@ from kinrank.errors import ParameterError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from kinrank.clicks.counts import ClickCounts
     from kinrank.clicks.examination import Examination
-    from kinrank.clicks.funnel import Funnel
+    from kinrank.engines.index_download import IndexDownload
 
 
 def clicks(
@@ -21,7 +22,8 @@ def clicks(
         list[str],
         typer.Argument(
             metavar="LOG",
-            help="UBI queries and events, Metarank events, or a table of impressions: .ndjson, .parquet or .csv.",
+            help="UBI queries and events, Metarank events or a table (.ndjson, .parquet, .csv), or the address of an "
+            "engine with UBI indexes, ENGINE+http://HOST:PORT.",
         ),
     ],
     out: Annotated[str, typer.Option(metavar="OUT", help="Judgments to write: NAME.parquet or NAME.csv.")],
@@ -54,6 +56,10 @@ def clicks(
     max_rank: Annotated[int, typer.Option(min=1, help="Last rank to use.")] = 50,
     min_impressions: Annotated[int, typer.Option(min=1, help="Fewest impressions of a judged document.")] = 1,
     prior: Annotated[float, typer.Option(help="Number of impressions that the prior counts as.")] = 20.0,
+    report: Annotated[str | None, typer.Option(metavar="FILE", help="HTML page with the evidence.")] = None,
+    human: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Human judgments to compare with in the report.")
+    ] = None,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory for DuckDB; larger joins go to disk.")] = "2GB",
 ) -> None:
     """Make judgments from a click log: correct for what users examined, and grade with uncertainty."""
@@ -75,9 +81,13 @@ def clicks(
         memory=memory,
     )
     thresholds = [_number("grades", word) for word in grades.split(",")] if grades else list(THRESHOLDS)
+    downloads: list[IndexDownload] = []
+    files: list[str] = []
+    for source in log:
+        files += _download(source, out, since, downloads) if "+http" in source else [source]
     with console.progress("reading"):
-        counts = read_clicks(log, options, cascade=model == "cascade")
-    console.print_result(_funnel_table(counts.funnel))
+        counts = read_clicks(files, options, cascade=model == "cascade")
+    console.print_result(_funnel_table(counts))
     for note in counts.funnel.notes:
         console.info(note)
     with console.progress("estimating"):
@@ -89,10 +99,36 @@ def clicks(
     for warning in examination.warnings:
         console.warn(warning)
     write_judgments(table, out)
+    for download in downloads:
+        download.remove()
+    if report is not None:
+        from kinrank.clicks.evidence import collect_evidence
+        from kinrank.clicks.report import write_click_report
+        from kinrank.engines.judgment_table import read_judgments
+
+        with console.progress("collecting evidence"):
+            people = None if human is None else read_judgments(human)
+            evidence = collect_evidence(counts, examination, found, people)
+        write_click_report(report, counts, examination, found, table, thresholds, evidence)
     listed = ", ".join(f"{number:,} of grade {grade}" for grade, number in grade_counts(table).items())
     steps = ", ".join(f"{found.prior_mean * threshold:.3f}" for threshold in thresholds)
     console.info(f"{out}: {len(table):,} judgments of {len(table['qid'].unique()):,} queries: {listed}")
     console.info(f"grades increase at an attractiveness of {steps}; the mean of the log is {found.prior_mean:.3f}")
+
+
+def _download(address: str, out: str, since: str | None, downloads: list[IndexDownload]) -> list[str]:
+    """Download the UBI indexes of an engine next to the output; an interrupted download resumes when run again."""
+    from kinrank.engines import connect
+    from kinrank.engines.index_download import IndexDownload
+    from kinrank.engines.retry import RetryingPool
+
+    files: list[str] = []
+    for index in ("ubi_queries", "ubi_events"):
+        with connect(f"{address.rstrip('/')}/{index}") as engine, console.progress(f"downloading {index}") as advance:
+            downloads.append(IndexDownload(engine, f"{out}.{index}", since))
+            parts = downloads[-1].write(RetryingPool(2), advance)
+        files += [str(part) for part in parts if part.stat().st_size]
+    return files
 
 
 def _pairs(option: str, text: str) -> dict[str, str]:
@@ -111,24 +147,22 @@ def _number(option: str, text: str) -> float:
         raise ParameterError(f"--{option} expects numbers, got {text!r}") from None
 
 
-def _funnel_table(funnel: Funnel) -> Table:
+def _funnel_table(counts: ClickCounts) -> Table:
     from rich.table import Table
 
-    table = Table("stage", "reason", "rows", box=None)
+    from kinrank.clicks.report import funnel_rows
+
+    table = Table("stage", "reason", "rows", box=None, pad_edge=False)
     table.columns[2].justify = "right"
-    for stage, rows in funnel.read.items():
-        table.add_row(stage, "read", f"{rows:,}")
-        for (of, reason), dropped in funnel.dropped.items():
-            if of == stage:
-                table.add_row(stage, f"dropped: {reason}", f"{dropped:,}")
-        table.add_row(stage, "used", f"{funnel.kept(stage):,}")
+    for row in funnel_rows(counts):
+        table.add_row(*row)
     return table
 
 
 def _examination_table(examination: Examination) -> Table:
     from rich.table import Table
 
-    table = Table("rank", "examined", "95% interval", box=None)
+    table = Table("rank", "examined", "95% interval", box=None, pad_edge=False)
     for rank, slope, low, high in zip(
         examination.ranks, examination.slope, examination.low, examination.high, strict=True
     ):

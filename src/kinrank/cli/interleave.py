@@ -25,7 +25,7 @@ def interleave(
 
     with console.progress("reading"):
         contest = read_contest(events, alpha)
-    table = Table("model", "wins", "share", "always-valid interval", box=None)
+    table = Table("model", "wins", "share", "always-valid interval", box=None, pad_edge=False)
     table.add_row(
         contest.first, f"{contest.wins:,}", f"{contest.share:.3f}", f"{contest.low:.3f} to {contest.high:.3f}"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float32
 from kinrank.engines.feature_set import FeatureSet
 from kinrank.engines.features import Clause
-from kinrank.errors import EngineTimeoutError
+from kinrank.errors import EngineRefusedError, EngineTimeoutError
 
 Document = tuple[str, Mapping[str, Any]]
 """A document id and its fields."""
@@ -227,6 +227,14 @@ class Engine(ABC):
     def identity(self) -> dict[str, str]:
         """Return what identifies this index. A resumed log checks that it has not changed."""
         return {"engine": type(self).__name__}
+
+    def scan(self, query: Mapping[str, Any], sort: str) -> Iterator[list[dict[str, Any]]]:
+        """Yield the sources of all documents that match a query of the engine, page by page, as of the first page."""
+        raise EngineRefusedError(f"{type(self).__name__} cannot list its documents (query {query}, sorted by {sort})")
+
+    def field_bounds(self, field: str) -> tuple[float, float] | None:
+        """Return the lowest and the highest value of a field (of a date: in milliseconds), or None without any."""
+        raise EngineRefusedError(f"{type(self).__name__} has no bounds of the field {field!r}")
 
     def search_complete(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
@@ -23,6 +23,11 @@ from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachabl
 
 DOCUMENTS_PER_REQUEST = 1000
 """Maximum number of documents whose features one request computes."""
+
+DOCUMENTS_PER_PAGE = 5000
+"""Number of documents that one request of a scan returns."""
+
+_KEEP_ALIVE = "5m"  # between two pages
 
 ADMIN_TIMEOUT = 60.0
 """Timeout in seconds for creating, filling and deleting an index."""
@@ -82,6 +87,7 @@ class LuceneEngine(Engine):
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
     apply_params = GLOBAL_STATISTICS
+    tiebreak: ClassVar[Sequence[Mapping[str, str]]] = ()  # sorts that make the order of a scan unique
 
     def __init__(
         self,
@@ -123,6 +129,14 @@ class LuceneEngine(Engine):
     @abstractmethod
     def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
         """Return scores and field values of the documents that are in the index."""
+
+    @abstractmethod
+    def _open_snapshot(self, keep_alive: str) -> str:
+        """Open a point in time of the index and return its id."""
+
+    @abstractmethod
+    def _close_snapshot(self, snapshot: str) -> None:
+        """Close a point in time."""
 
     # --- the Engine interface -------------------------------------------------------------------------------------
 
@@ -215,6 +229,42 @@ class LuceneEngine(Engine):
     def delete_index(self) -> None:
         """Delete the index and its documents, if it exists."""
         self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, ADMIN_TIMEOUT)
+
+    def scan(self, query: Mapping[str, Any], sort: str) -> Iterator[list[dict[str, Any]]]:
+        """See `Engine.scan`. Reads from a point in time."""
+        snapshot = self._open_snapshot(_KEEP_ALIVE)
+        body: dict[str, Any] = {
+            "query": dict(query),
+            "size": DOCUMENTS_PER_PAGE,
+            "sort": [{sort: "asc"}, *self.tiebreak],
+            "track_total_hits": False,
+            "pit": {"id": snapshot, "keep_alive": _KEEP_ALIVE},
+        }
+        try:
+            while True:
+                response = self._send(
+                    "POST", "/_search", {"allow_partial_search_results": "false"}, body, ADMIN_TIMEOUT
+                )
+                check_complete(response, self.name)
+                hits = response["hits"]["hits"]
+                if hits:
+                    yield [hit["_source"] for hit in hits]
+                if len(hits) < DOCUMENTS_PER_PAGE:
+                    return
+                body["search_after"] = hits[-1]["sort"]
+        finally:
+            self._close_snapshot(snapshot)
+
+    def field_bounds(self, field: str) -> tuple[float, float] | None:
+        """See `Engine.field_bounds`."""
+        bounds = {side: {side: {"field": field}} for side in ("min", "max")}
+        body = {"size": 0, "aggs": bounds}
+        response = self._send(
+            "POST", self._path("/_search"), {"allow_partial_search_results": "false"}, body, ADMIN_TIMEOUT
+        )
+        check_complete(response, self.name)
+        low, high = (response["aggregations"][side]["value"] for side in ("min", "max"))
+        return None if low is None else (float(low), float(high))
 
     def health(self) -> Health:
         """See `Engine.health`."""

@@ -184,7 +184,10 @@ class LightGBMPeer(Peer):
             "verbosity": -1,
             **(self.params or {}),
         }
-        rows = lightgbm.Dataset(np.asarray(queries.X), queries.grades, group=queries.sizes, params=settings)
+        weight = queries.sample_weight
+        rows = lightgbm.Dataset(
+            np.asarray(queries.X), queries.grades, group=queries.sizes, weight=weight, params=settings
+        )
         stopping: dict[str, Any] = {}
         if validation is not None:
             held_out = lightgbm.Dataset(

@@ -38,14 +38,14 @@ def render(report: Report) -> str:
         style=safe(style),
         script=safe(script),
         data=safe(data),
-        policy=_policy(style, script),
+        policy=content_policy(style, script),
         version=kinrank.__version__,
         size=_SIZE,
     )
     return page.replace(_SIZE, _size(len(page.encode("utf-8", "replace"))), 1)
 
 
-def _policy(style: str, script: str) -> str:
+def content_policy(style: str, script: str) -> str:
     """Return a policy that blocks all loads, and all inline code except the style and script with these hashes."""
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (

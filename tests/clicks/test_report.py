@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import QuerySet
+from kinrank.clicks.evidence import collect_evidence
+from kinrank.clicks.examination import estimate_examination
+from kinrank.clicks.judgments import THRESHOLDS, judgment_table
+from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.report import write_click_report
+from kinrank.datasets import make_two_camps
+from tests.clicks.conftest import Simulate
+
+
+def people() -> QuerySet:
+    """Return the true grades of the simulated queries."""
+    queries = make_two_camps(n_queries=300, n_docs=15)
+    texts = np.array([f" {qid} " for qid in queries.qid])
+    return queries.replace(doc_id=queries.doc_id.astype(str), query_columns={"text": texts})
+
+
+def test_evidence_prefers_the_true_model(simulate: Simulate):
+    counts = simulate(n_lists=200)
+    examination = estimate_examination(counts)
+    found = estimate_attractiveness(counts, examination)
+    evidence = collect_evidence(counts, examination, found, people())
+    assert evidence.perplexity is not None
+    assert evidence.perplexity["swaps"] == min(evidence.perplexity.values())
+    assert evidence.stability is not None
+    assert evidence.stability[0] > 0.7
+    assert evidence.agreement is not None
+    shares, pairs = evidence.agreement
+    assert pairs > 1000
+    assert shares["corrected"] > shares["click rate"] > shares["mean rank"]
+    assert sum(row.queries for row in evidence.coverage) == 300
+
+
+def test_evidence_says_what_is_unknown(simulate: Simulate):
+    counts = simulate(shuffle=0.0)
+    examination = estimate_examination(counts, "none")
+    found = estimate_attractiveness(counts, examination)
+    stranger = people().replace(query_columns={"text": np.full(300, "another query")})
+    assert collect_evidence(counts, examination, found, stranger).agreement is None
+    cascade = simulate(user="cascade", cascade=True)
+    examination = estimate_examination(cascade, "cascade")
+    evidence = collect_evidence(cascade, examination, estimate_attractiveness(cascade, examination))
+    assert evidence.stability is None
+    assert evidence.perplexity is None
+
+
+def test_the_page_loads_nothing_and_escapes_texts(simulate: Simulate, tmp_path: Path):
+    pytest.importorskip("jinja2")
+    counts = simulate()
+    counts.funnel.notes.append("<script>alert(1)</script>")
+    examination = estimate_examination(counts)
+    found = estimate_attractiveness(counts, examination)
+    table = judgment_table(counts, found)
+    evidence = collect_evidence(counts, examination, found, people())
+    file = tmp_path / "clicks.html"
+    write_click_report(file, counts, examination, found, table, THRESHOLDS, evidence)
+    page = file.read_text()
+    assert "default-src &#39;none&#39;" in page
+    assert not re.search(r"<script|https?://|url\(", page)
+    assert "&lt;script&gt;" in page
+    for title in ("What was read", "examine each rank", "Grades", "Head and tail", "How far to trust it"):
+        assert title in page
+    assert "Perplexity" in page
+    assert "order of human grades" in page
