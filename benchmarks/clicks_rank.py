@@ -37,7 +37,7 @@ def simulated(train: QuerySet, user: str) -> ClickCounts:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "log.parquet"
         pq.write_table(log, file)
-        return read_clicks([file], cascade=True)
+        return read_clicks([file])
 
 
 def judged_by_clicks(train: QuerySet, table: pa.Table) -> QuerySet:
@@ -71,7 +71,6 @@ def run(ranker: str = "kin", user: str = "position") -> dict[str, Any]:
     for name, model in (("corrected clicks", "swaps"), ("click rates", "none")):
         found = estimate_attractiveness(counts, estimate_examination(counts, model))
         sources[name] = judged_by_clicks(train, judgment_table(counts, found))
-    sources["corrected clicks, unweighted"] = sources["corrected clicks"].replace(sample_weight=None)
     for name, source in sources.items():
         fitted = RANKERS.make(ranker).fit(source)
         quality[name] = MEASURE.per_query(fitted.predict(test), test.grades, test.offsets)
