@@ -13,17 +13,18 @@ from kinrank.study.headroom import headroom
 
 def test_headroom_prints_means_differences_and_advice(kinrank, camps: QuerySet, workdir: Path):
     camps.save("camps")
-    done = kinrank("headroom", "camps")
+    done = kinrank("headroom", "camps", "--linear")
     assert done.exit_code == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if line.strip()]
-    found = headroom(camps)
+    found = headroom(camps, trees=False)
     assert " ".join(lines[0]) == "NDCG @ 10, 60 queries, 5 folds by query"
-    assert [line[:2] for line in lines[1:4]] == [[name, f"{mean:.4f}"] for name, mean in found.means.items()]
+    for line, (name, mean) in zip(lines[1:4], found.means.items(), strict=True):
+        assert " ".join(line).startswith(f"{name} {mean:.4f}")
     assert lines[3][-3:] == ["unreachable", "upper", "bound"]
-    paired = found.gain.paired
+    paired = found.answer.gain.paired
     assert f"{paired.wins} gain, {paired.ties} are unchanged, 0 lose" in done.stdout
     assert "unjudged unknown: DATA holds judged documents only" in " ".join(done.stdout.split())
-    assert done.stdout.rstrip().endswith(found.advice.text)
+    assert done.stdout.rstrip().endswith(found.text)
 
 
 def test_headroom_with_settings_groups_and_a_test_set_prints_json(kinrank, workdir: Path):
@@ -31,14 +32,23 @@ def test_headroom_with_settings_groups_and_a_test_set_prints_json(kinrank, workd
     queries = queries.replace(doc_id=np.arange(queries.n_rows), query_columns={"topic": np.arange(400) // 4})
     write_parquet(queries[:300], "train_intents.parquet")
     write_parquet(queries[300:], "test_intents.parquet")
-    args = ["headroom", "train_intents.parquet", "--test", "test_intents.parquet", "--group", "topic", "--json"]
+    args = [
+        "headroom",
+        "train_intents.parquet",
+        "--test",
+        "test_intents.parquet",
+        "--group",
+        "topic",
+        "--json",
+        "--linear",
+    ]
     done = kinrank(*args, "--measure", "AP", "--set", "reference=reference", "--candidates", "test_intents.parquet")
     assert done.exit_code == 0, done.stderr
     record = json.loads(done.stdout)
     assert (record["measure"], record["queries"], record["folds"]) == ("AP", 100, 1)
     assert record["unjudged_top_10"] == 0
-    assert record["verdict"] in ("none", "unclear")
-    assert set(record["means"]) == {"Single", "KNN", "oracle"}
+    assert record["answer"]["verdict"] in ("none", "unclear")
+    assert list(record["means"]) == ["one linear model", "a linear model per query", "oracle"]
 
 
 def test_seen_queries_are_an_error_and_near_duplicates_a_warning(kinrank, camps: QuerySet, workdir: Path):
@@ -47,12 +57,12 @@ def test_seen_queries_are_an_error_and_near_duplicates_a_warning(kinrank, camps:
     done = kinrank("headroom", "train_camps", "--test", "test_camps")
     assert done.exit_code == 2
     assert "5 of 25 test queries were seen in training" in done.stderr
-    dropped = kinrank("headroom", "train_camps", "--test", "test_camps", "--leaks", "drop")
+    dropped = kinrank("headroom", "train_camps", "--test", "test_camps", "--leaks", "drop", "--linear")
     assert "20 queries, separate test set" in dropped.stdout
     X = camps.X.copy()
     X[400:408] = X[:8]
     camps[40:].replace(X=X[400:]).save("near_camps")
-    near = kinrank("headroom", "train_camps", "--test", "near_camps")
+    near = kinrank("headroom", "train_camps", "--test", "near_camps", "--linear")
     assert near.exit_code == 0, near.stderr
     assert "warning: 1 of 20 test queries have a near-duplicate in training" in near.stderr
     assert "on the 19 queries without near-duplicates in training" in near.stdout

@@ -20,8 +20,11 @@ def report(kinrank: Run, workdir: Path) -> Run:
 def test_report_of_two_models(report: Run, workdir: Path):
     done = report("test", "./single", "./knn", "--title", "Two camps")
     assert done.exit_code == 0, done.stderr
-    answer, evidence = done.stdout.splitlines()
-    assert answer.startswith("Per-query ranking gains +0.")
+    answer, evidence, said = done.stdout.splitlines()
+    assert answer.startswith("knn gains +0.")
+    assert answer.endswith(" NDCG@10 over single")
+    assert said.startswith("knn gains +0.")
+    assert said.endswith("Trees were not measured.")
     assert evidence.startswith("NDCG@10 is 0.")
     assert "with single and 1.0000 with knn, measured on 20 test queries" in evidence
     page = (workdir / "report.html").read_text("utf-8")

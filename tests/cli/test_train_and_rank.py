@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from kinrank.data.trec import read_run, run_from_scores
 from kinrank.parallel import usable_threads
 from kinrank.rankers import RANKERS
 from kinrank.registry import import_extra
+from tests.study import worlds
 
 
 def test_train_writes_the_same_model_as_python(kinrank, camps: QuerySet, workdir: Path):
@@ -35,19 +37,20 @@ def test_default_ranker_prints_its_remarks(kinrank, workdir: Path):
     assert "m: what ranks: " in done.stderr
 
 
-def test_validation_compares_with_the_global_model(kinrank, workdir: Path):
+def test_validation_compares_with_one_linear_model(kinrank, workdir: Path):
     settings = ["--ranker", "knn", "--set", "n_neighbors=5"]
     done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test.txt")
     single = library.load("single").score(QuerySet.open("test"))
-    assert f"test.txt: 20 queries, NDCG @ 10: knn 1.0000, global model {single:.4f}\n" in done.stderr
-    assert done.stderr.endswith(": significant gain\n")
+    assert f"test.txt: 20 queries, NDCG @ 10: one linear model {single:.4f}, knn 1.0000\n" in done.stderr
+    assert f"test.txt: knn gains {1 - single:+.4f} over one linear model (95% interval" in done.stderr
 
 
-def test_global_model_is_kept_without_a_gain(kinrank, workdir: Path):
+def test_one_linear_model_is_kept_without_a_gain(kinrank, workdir: Path):
     # With all queries as neighbors the local model is the global one.
     settings = ["--ranker", "knn", "--set", "n_neighbors=40"]
     done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test")
-    assert "no significant difference; kept the global model" in done.stderr
+    assert "test: knn does not differ significantly from one linear model (+0.0000" in done.stderr
+    assert "test: kept one linear model (without --validate, knn is kept)" in done.stderr
     assert "m: ranker 'single'" in done.stderr
     kept, single = (library.load(model).predict(QuerySet.open("test")) for model in ("m", "single"))
     np.testing.assert_allclose(kept, single, rtol=1e-6)
@@ -60,17 +63,40 @@ def test_training_queries_cannot_validate(kinrank, workdir: Path):
     assert not Path("m").exists()
 
 
-def test_global_model_is_not_compared_with_itself(kinrank, workdir: Path):
+def test_one_linear_model_is_not_compared_with_itself(kinrank, workdir: Path):
     done = kinrank("train", "train.parquet", "--model", "m", "--ranker", "single", "--validate", "test")
     assert done.exit_code == 0, done.stderr
-    assert "global model" not in done.stderr
+    assert "one linear model" not in done.stderr
 
 
-def test_ranker_with_a_regressor_is_compared_with_the_global_model(kinrank, workdir: Path):
+def test_ranker_with_a_regressor_is_compared_with_one_linear_model(kinrank, workdir: Path):
     options = ["--ranker", "atvt", "--set", "learner=kernel-ridge", "--validate", "test"]
     done = kinrank("train", "train.parquet", "--model", "m", *options)
     assert done.exit_code == 0, done.stderr
-    assert "global model" in done.stderr
+    assert "one linear model" in done.stderr
+
+
+def test_kin_is_compared_with_trees_and_with_itself_without_local_models(kinrank, workdir: Path):
+    import_extra("lightgbm", "lightgbm")
+    settings = ["--set", "n_neighbors=5", "--set", "n_members=2"]
+    done = kinrank("train", "train.parquet", "--model", "m", *settings, "--validate", "test")
+    assert done.exit_code == 0, done.stderr
+    assert re.search(
+        r"test: 20 queries, NDCG @ 10: one linear model .*, LightGBM .*, kin without .*, kin ", done.stderr
+    )
+    assert "test: kept " in done.stderr or "Use kin." in done.stderr
+
+
+def test_tuned_trees_are_kept_as_a_model_that_can_be_loaded(kinrank, workdir: Path):
+    import_extra("lightgbm", "lightgbm")
+    queries = worlds.for_trees(160)
+    queries[:100].save("curved_train")
+    queries[100:].save("curved_test")
+    options = ["--set", "n_members=2", "--validate", "curved_test"]
+    done = kinrank("train", "curved_train", "--model", "m", *options)
+    assert "curved_test: kept LightGBM (without --validate, kin is kept)" in done.stderr
+    score = float(re.search(r", LightGBM (\d\.\d+)", done.stderr)[1])
+    assert library.load("m").score(queries[100:]) == pytest.approx(score, abs=1e-4)
 
 
 def test_damaged_model_is_replaced(kinrank, workdir: Path):

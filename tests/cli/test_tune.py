@@ -31,7 +31,8 @@ def test_train_accepts_the_settings_that_tune_chose(kinrank, camps: QuerySet, wo
 def test_nested_cross_validation_and_validation_queries(kinrank, workdir: Path):
     args = ("tune", "train.parquet", "--try", "knn", "--folds", 2, "--trials", 1)
     done = kinrank(*args, "--study", "a", "--nested", "--reference", "0")
-    assert "nested cross-validation: tuned 0.9" in done.stdout
+    assert "nested cross-validation: the tuned ranker gains +0." in done.stdout
+    assert "over one linear model (95% interval" in done.stdout
     assert (
         json.loads(kinrank(*args, "--study", "a", "--nested", "--reference", "0", "--json").stdout)["nested"]["p"]
         < 0.01

@@ -6,57 +6,78 @@ import numpy as np
 import pytest
 
 from benchmarks.common import letor_part, msrd
-from kinrank import KnnRanker
+from kinrank import KinRanker, KnnRanker
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired
-from kinrank.study.advice import advise
-from kinrank.study.headroom import headroom
+from kinrank.study.answer import RUNGS
+from kinrank.study.headroom import Headroom
+from kinrank.study.headroom import headroom as study
 from kinrank.study.own_judgments import GlobalModel, half_known, oracle_scores
 from kinrank.study.records import headroom_record
+
+LINEAR, LOCAL = RUNGS["linear"], RUNGS["local"]
+
+
+def headroom(*args, **settings) -> Headroom:
+    """Measure linear models only, which takes no time."""
+    return study(*args, trees=False, **settings)
 
 
 def test_two_camps_gain():
     camps = make_two_camps(n_queries=100, seed=0)
     found = headroom(camps)
-    assert found.means["KNN"] == found.means["oracle"] == 1.0
-    assert found.means["Single"] < 0.8
-    assert found.gain.paired.losses == 0
+    assert found.means[LOCAL] == found.means["oracle"] == 1.0
+    assert found.means[LINEAR] < 0.8
+    assert found.answer.gain.paired.losses == 0
     assert found.known.mean_difference > 0.2
-    assert found.advice.verdict == "gain"
-    assert found.advice.text.startswith("A model per query ranks better here: +0.")
+    assert found.answer.verdict == found.answer.own_verdict == "gain"
+    assert found.text.startswith("a linear model per query gains +0.")
+    assert found.text.endswith("Trees were not measured.")
 
 
 def test_one_intent_does_not_gain():
     one = make_intents(500, 0, n_docs=20, n_features=10, spread=0.0)
     found = headroom(one)
-    assert found.advice.verdict == "none"
-    assert found.advice.text.startswith("No per-query gain here")
+    assert found.answer.verdict == "none"
+    assert "does not differ significantly from one linear model" in found.text
+    assert found.text.endswith("do not help on the other half either.")
     # The oracle is far higher even here, because it is fitted to the documents it ranks.
-    assert found.means["oracle"] > found.means["Single"] + 0.1
+    assert found.means["oracle"] > found.means[LINEAR] + 0.1
     assert found.known.mean_difference == pytest.approx(0.0, abs=0.005)
 
 
 def test_three_intents_gain_and_the_record_has_the_values_of_the_comparison():
     found = headroom(make_intents(400, 0, n_docs=20, n_features=10, spread=1.0), measure=AP)
-    knn, single = found.comparison["KNN"], found.comparison["Single"]
-    assert found.advice.verdict == "gain"
-    assert found.gain.paired == compare_paired(knn.per_query(AP), single.per_query(AP))
+    local, linear = found.comparison[LOCAL], found.comparison[LINEAR]
+    assert found.answer.verdict == "gain"
+    assert found.answer.gain.paired == compare_paired(local.per_query(AP), linear.per_query(AP))
     assert len(found.choices) == len(found.leaks) == 5
     record = headroom_record(found)
-    assert record["means"]["KNN"] == pytest.approx(knn.per_query(AP).mean())
+    assert record["means"][LOCAL] == pytest.approx(local.per_query(AP).mean())
     assert (record["queries"], record["folds"], record["measure"]) == (400, 5, "AP")
+    assert record["answer"]["own_models_verdict"] == "gain"
     assert record["gain_without_near_duplicates"] is None
 
 
 def test_entrant_has_the_ranker_with_a_separate_test_set():
     queries = make_intents(300, 100, n_docs=15, n_features=8, spread=1.0)
     found = headroom(queries[:300], queries[300:])
-    knn = found.comparison["KNN"]
-    assert isinstance(knn.ranker, KnnRanker)
-    assert knn.ranker.n_neighbors == found.choices[0].n_neighbors
-    assert knn.scores == pytest.approx(knn.ranker.predict(queries[300:]))
+    local = found.comparison[LOCAL]
+    assert isinstance(local.ranker, KnnRanker)
+    assert local.ranker.n_neighbors == found.choices[0].n_neighbors
+    assert local.scores == pytest.approx(local.ranker.predict(queries[300:]))
+
+
+def test_trees_need_whole_grades_and_stop_after_enough_queries():
+    camps = make_two_camps(n_queries=60, seed=0)
+    found = study(camps.replace(y=camps.grades + 0.5))
+    assert list(found.answer.means) == ["linear", "local"]
+    assert "they need whole grades from 0 to 30" in found.text
+    few = study(camps, ranker=KinRanker(5, n_members=2), folds=3, enough=20)
+    assert list(few.answer.means) == list(RUNGS)
+    assert (len(few.choices), few.n_folds, len(few.comparison.queries), few.n_queries) == (1, 3, 20, 60)
 
 
 def test_seen_queries_raise_or_are_dropped_or_kept():
@@ -75,7 +96,7 @@ def test_seen_queries_raise_or_are_dropped_or_kept():
 def test_inner_folds_are_limited_by_the_number_of_groups():
     camps = make_two_camps(n_queries=80, seed=0)
     found = headroom(camps.replace(query_columns={"shop": np.arange(80) // 10}), group="shop", folds=2)
-    assert found.advice.verdict == "gain"
+    assert found.answer.verdict == "gain"
     halves = camps.replace(query_columns={"shop": np.arange(80) // 40})
     with pytest.raises(
         DataError, match="cannot choose settings on folds of the training queries by shop: 40 queries in 1 groups"
@@ -127,33 +148,14 @@ def test_half_known_gains_nothing_on_noise_and_all_on_two_camps():
     assert np.isnan(half_known(model, short, short, NDCG(no_relevant="skip") @ 10).own[1])
 
 
-def test_advice_for_each_verdict():
-    rng = np.random.default_rng(0)
-    zeros = np.zeros(400)
-
-    def shifted(mean: float, n: int = 400) -> object:
-        values = rng.normal(0, 0.02, n)
-        return compare_paired(values - values.mean() + mean, zeros[:n])
-
-    differ, alike = shifted(0.01), shifted(0.0)
-    assert "The queries do differ" in advise(shifted(-0.01), differ).text
-    assert advise(shifted(-0.01), alike).verdict == "loss"
-    assert "neighbors do not show it" in advise(alike, differ).text
-    assert "do not help on the other half either" in advise(alike, alike).text
-    unclear = advise(shifted(0.001, 20), alike)
-    assert unclear.verdict == "unclear"
-    assert "judge more queries" in unclear.text
-    assert "by less than the minimum of 0.05" in advise(shifted(0.01), alike, min_gain=0.05).text
-
-
 @pytest.mark.data("text/msrd")
 @pytest.mark.slow
 def test_msrd_gains_without_near_duplicates(data_dir: Path):
     parts = msrd()
-    ranker = KnnRanker(describe="summaries+text", reference="bm25_all")
+    ranker = KinRanker(describe="summaries+text", reference="bm25_all")
     found = headroom(parts["train"], parts["test"], ranker=ranker, group="movie")
-    assert found.advice.verdict == "gain"
-    assert found.gain.paired.mean_difference > 0.003
+    assert found.answer.verdict == "gain"
+    assert found.answer.gain.paired.mean_difference > 0.003
     assert found.clean is not None
     assert found.clean.mean_difference > 0.003
 
@@ -162,8 +164,8 @@ def test_msrd_gains_without_near_duplicates(data_dir: Path):
 @pytest.mark.slow
 def test_mq2007_does_not_gain_although_its_queries_differ(data_dir: Path):
     queries = QuerySet.concat([letor_part("MQ2007", part) for part in range(1, 6)])
-    found = headroom(queries, ranker=KnnRanker(reference=24))
-    assert found.advice.verdict == "none"
-    assert found.gain.paired.interval[1] < 0.005
+    found = headroom(queries, ranker=KinRanker(reference=24))
+    assert found.answer.verdict == "none"
+    assert found.answer.gain.paired.interval[1] < 0.005
     assert found.known.mean_difference > 0.03
-    assert "neighbors do not show it" in found.advice.text
+    assert "neighbors do not show it" in found.text

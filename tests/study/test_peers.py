@@ -25,7 +25,10 @@ def ndcg(scores: np.ndarray, queries: QuerySet) -> float:
     return (NDCG @ 10).mean(scores, queries.grades, queries.offsets)
 
 
-@pytest.mark.parametrize("name", list(PEERS))
+LIBRARIES = ("lightgbm", "xgboost", "catboost")
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_peer_learns_stops_early_and_is_deterministic(name: str, queries: QuerySet):
     train, test = queries[:160], queries[160:]
     peer = PEERS[name](400, learning_rate=0.1, patience=10).fit(train)
@@ -35,7 +38,7 @@ def test_peer_learns_stops_early_and_is_deterministic(name: str, queries: QueryS
     assert np.array_equal(clone(peer).fit(train).predict(test), scores)
 
 
-@pytest.mark.parametrize("name", list(PEERS))
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_without_refit_the_stopped_model_is_kept(name: str, queries: QuerySet):
     train, validation = split_queries(queries, (0.85, 0.15), seed=3)
     settings = {"n_trees": 60, "patience": 5, "seed": 3}
@@ -48,7 +51,7 @@ def test_without_refit_the_stopped_model_is_kept(name: str, queries: QuerySet):
     assert not np.array_equal(refitted.predict(queries), cut.predict(queries))
 
 
-@pytest.mark.parametrize("name", list(PEERS))
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_params_override_and_no_validation_grows_all_trees(name: str, queries: QuerySet):
     own = {"lightgbm": {"learning_rate": 0.3}, "xgboost": {"eta": 0.3}, "catboost": {"learning_rate": 0.3}}[name]
     fast = PEERS[name](5, learning_rate=0.01, validation=0, params=own).fit(queries)
@@ -57,12 +60,41 @@ def test_params_override_and_no_validation_grows_all_trees(name: str, queries: Q
     assert np.array_equal(fast.predict(queries), same.predict(queries))
 
 
+def test_best_shape_on_the_validation_part_is_used(queries: QuerySet):
+    train, validation = queries[:120], queries[120:]
+    settings = {"n_trees": 40, "patience": 10}
+    tuned = PEERS["lightgbm"](**settings).fit(train, validation=validation)
+    alone = {
+        shape: PEERS["lightgbm"](**settings, shapes=(shape,)).fit(train, validation=validation)
+        for shape in peers.SHAPES
+    }
+    quality = {
+        shape: peers.MEASURE.mean(peer.predict(validation), validation.grades, validation.offsets)
+        for shape, peer in alone.items()
+    }
+    assert tuned.shape_ == max(quality, key=quality.__getitem__)
+    assert np.array_equal(tuned.predict(queries), alone[tuned.shape_].predict(queries))
+
+
+def test_bag_is_the_mean_of_members_of_the_tuned_shape(queries: QuerySet):
+    bag = PEERS["lightgbm-bag"](3, peer=PEERS["lightgbm"](30, patience=10)).fit(queries[:160])
+    assert bag.n_trees_ in (bag.peer_.n_trees_, 2 * bag.peer_.n_trees_)
+    assert {member.shape_ for member in bag.members_} == {bag.peer_.shape_}
+    scores = [member.predict(queries) for member in bag.members_]
+    assert not np.array_equal(scores[0], scores[1])
+    np.testing.assert_allclose(bag.predict(queries), np.mean(scores, axis=0))
+    assert ndcg(bag.predict(queries[160:]), queries[160:]) > ndcg(queries[160:].X[:, 0], queries[160:]) + 0.1
+
+
 def test_validation_part_respects_groups(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
     pairs = np.arange(len(queries)) // 2
     grouped = queries.replace(query_columns={"pair": pairs})
     seen = []
     monkeypatch.setattr(peers.LightGBMPeer, "_grow", lambda self, part, held_out, n: seen.append((part, held_out)) or n)
-    PEERS["lightgbm"](group_column="pair", refit=False).fit(grouped)
+    monkeypatch.setattr(peers.LightGBMPeer, "predict", lambda self, queries: np.zeros(queries.n_rows))
+    peer = PEERS["lightgbm"](group_column="pair", refit=False)
+    peer.model_ = None
+    peer.fit(grouped)
     part, held_out = seen[0]
     assert not set(part.query_columns["pair"]) & set(held_out.query_columns["pair"])
 

@@ -97,6 +97,9 @@ def test_interrupted_study_is_resumed(intents: QuerySet, tmp_path: Path):
     log.write_text(log.read_text() + '{"key": "half a li')  # killed while writing
     both = tune(intents, tmp_path / "a", Plan(**plan, n_trials=6), on_trial=lambda trial: keys.append(trial.key))
     assert both.trials[:3] == first.trials
+    assert first.answer is None  # only linear models were tried
+    assert both.answer is not None
+    assert both.answer.gain.verdict == "gain"
     assert keys == [trial.key for trial in both.trials]
     assert len(set(keys)) == 6
     at_once = tune(intents, tmp_path / "b", Plan(**plan, n_trials=6))
@@ -202,9 +205,12 @@ def test_study_depends_on_query_columns(intents: QuerySet, tmp_path: Path):
 def test_nested_tuning(tmp_path: Path):
     camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
     found = nested(camps, tmp_path, Plan(LINEAR, n_trials=4, folds=3))
-    assert found.means[0] == 1.0
-    assert found.means[1] < 0.9
-    assert found.gain.losses == 0
+    assert found.tuned.mean() == 1.0
+    assert found.rungs["linear"].mean() < 0.9
+    assert found.gain.paired.losses == 0
+    assert found.gain.sentence().startswith("the tuned ranker gains +0.")
+    assert found.answer is not None
+    assert found.answer.own_verdict == "gain"
     assert len(found.tunings) == 3
     assert not np.isnan(found.tuned).any()
 

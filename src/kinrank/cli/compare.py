@@ -45,6 +45,10 @@ def compare(
         typer.Option(metavar="ENTRANT", help="Entrant to compare the others with.", show_default="the first"),
     ] = None,
     all_pairs: Annotated[bool, typer.Option("--all-pairs", help="Test every pair of entrants.")] = False,
+    ladder: Annotated[
+        bool,
+        typer.Option(help="Also fit what shows where a gain of kin comes from: LightGBM, kin without local models."),
+    ] = True,
     leaks: Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")] = OnLeak.refuse,
     seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -76,6 +80,7 @@ def compare(
             baseline=baseline,
             pairs="all" if all_pairs else "baseline",
             leaks=leaks.value,
+            ladder=ladder,
             seed=seed,
             advance=advance,
         )
@@ -88,7 +93,7 @@ def compare(
     for message in coverage_warnings(comparison):
         console.warn(message)
     if as_json:
-        typer.echo(json.dumps(comparison_record(comparison), indent=2, allow_nan=False))
+        typer.echo(json.dumps(comparison_record(comparison, found.answer), indent=2, allow_nan=False))
         return
     for measure in wanted:
         console.print_result(f"{measure!r}, {len(comparison.queries):,} queries")
@@ -105,3 +110,6 @@ def compare(
             f"p: paired t-test {against}; permutation: sign-flip permutation test"
             f"{correction_note(comparison, '; both ')}"
         )
+    if found.answer is not None:
+        console.print_result("")
+        console.print_result(found.answer.text)

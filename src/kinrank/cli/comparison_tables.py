@@ -90,11 +90,11 @@ def difference_cells(difference: Difference, *, permutation: bool) -> list[str]:
     return [*cells, *(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses))]
 
 
-def difference_with_interval(paired: PairedComparison, *, test: bool = False) -> str:
-    """Return a mean difference with its confidence interval, and the p-value of the t-test if `test` is set."""
+def difference_with_interval(paired: PairedComparison, *, p: float | None = None) -> str:
+    """Return a mean difference with its confidence interval, and the p-value if given."""
     low, high = paired.interval
-    p = f", paired t-test p = {paired.p:.2g}" if test else ""
-    return f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f}{p})"
+    tested = "" if p is None else f", p = {p:.2g}"
+    return f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f}{tested})"
 
 
 def correction_note(comparison: Comparison, prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""``kinrank headroom``: estimate whether per-query models would rank better than one model."""
+"""``kinrank headroom``: estimate whether the queries' own models would pay on top of trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kinrank.data.source import FORMATS
 from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
-    from kinrank.rankers.knn.ranker import KnnRanker
+    from kinrank.rankers.kin.ranker import KinRanker
     from kinrank.study.headroom import Headroom
 
 
@@ -43,9 +43,15 @@ def headroom(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Parameter of the ranker knn, such as reference=...; repeatable."
+            "--set", metavar="KEY=VALUE", help="Parameter of the ranker kin, such as reference=...; repeatable."
         ),
     ] = None,
+    linear: Annotated[
+        bool, typer.Option("--linear", help="Measure linear models only, which takes seconds instead of minutes.")
+    ] = False,
+    enough: Annotated[
+        int, typer.Option(min=1, help="Number of tested queries after which no further fold is measured with trees.")
+    ] = 4000,
     candidates: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="All candidates of the test queries, to count the unjudged ones."),
@@ -55,14 +61,14 @@ def headroom(
     seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Estimate whether a model per query would rank better than one model for all queries."""
+    """Estimate whether the queries' own models would pay on top of trees, and with linear models."""
     from kinrank.measure import parse_measure
     from kinrank.study.headroom import headroom as study
     from kinrank.study.leaks import leak_warning
     from kinrank.study.records import headroom_record
 
     wanted = parse_measure(measure)
-    chosen = parse_settings(_knn(), settings or [])
+    ranker = _kin(settings or [])
     queries = read_queries(data)
     tests = None if test is None else read_queries(test, queries.n_features)
     offered = None if candidates is None else read_queries(candidates, queries.n_features)
@@ -70,8 +76,10 @@ def headroom(
         found = study(
             queries,
             tests,
-            ranker=_template(chosen),
+            ranker=ranker,
+            trees=not linear,
             folds=folds,
+            enough=enough,
             group=group,
             measure=wanted,
             leaks=leaks.value,
@@ -89,58 +97,55 @@ def headroom(
     _print(found, group)
 
 
-def _knn() -> type[KnnRanker]:
-    from kinrank.rankers.knn.ranker import KnnRanker
+def _kin(settings: list[str]) -> KinRanker:
+    from kinrank.rankers.kin.ranker import KinRanker
 
-    return KnnRanker
-
-
-def _template(settings: dict[str, object]) -> KnnRanker:
-    from kinrank.rankers.knn.ranker import KnnRanker
-
-    ranker: KnnRanker = KnnRanker().set_params(**settings)
-    return ranker
+    return KinRanker(**parse_settings(KinRanker, settings))
 
 
 def _print(found: Headroom, group: str | None) -> None:
     n, folds = len(found.comparison.queries), len(found.choices)
-    split = f"{folds} folds by {group or 'query'}" if folds > 1 else "separate test set"
+    split = f"{found.n_folds} folds by {group or 'query'}" if found.n_folds > 1 else "separate test set"
+    if folds < found.n_folds:
+        split = f"{folds} of {split}, {n:,} of {found.n_queries:,} queries"
     console.print_result(f"{found.measure!r}, {n:,} queries, {split}")
     for table in (_means(found), _differences(found)):
         console.print_result(table)
         console.print_result("")
-    console.print_result(found.advice.text)
+    console.print_result(found.text)
 
 
 def _means(found: Headroom) -> Table:
+    from kinrank.study.answer import RUNGS
+
     chosen = ", ".join(
         f"{each.n_neighbors}" + ("" if each.prior_strength is None else f" ({each.prior_strength:g})")
         for each in found.choices
     )
     notes = {
-        "Single": "one model for all queries",
-        "KNN": f"a model per query; k (and prior strength) chosen on training queries: {chosen}",
+        RUNGS["local"]: f"k (and prior strength) chosen on training queries: {chosen}",
         "oracle": "the best weights for each query, fitted to its own judgments: an unreachable upper bound",
     }
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, mean in found.means.items():
-        table.add_row(name, f"{mean:.4f}", notes[name])
+        table.add_row(name, f"{mean:.4f}", notes.get(name, ""))
     return table
 
 
 def _differences(found: Headroom) -> Table:
-    paired = found.gain.paired
-    p = f"paired t-test p = {paired.p:.2g}, permutation test p = {found.gain.p_permutation:.2g}"
+    answer = found.answer
     unjudged = "unknown: DATA holds judged documents only (see --candidates)"
     if found.unjudged is not None:
-        unjudged = f"{found.unjudged:.1%} of KNN's top 10"
+        unjudged = f"{found.unjudged:.1%} of the top 10 of {answer.gain.name}"
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_row("KNN vs. Single", f"{difference_with_interval(paired)}, {p}")
+    for claim in [answer.gain] if answer.own is None else [answer.gain, answer.own]:
+        table.add_row(f"{claim.name} vs. {claim.against}", difference_with_interval(claim.paired, p=claim.p))
+    paired = answer.gain.paired
     table.add_row("queries", f"{paired.wins:,} gain, {paired.ties:,} are unchanged, {paired.losses:,} lose")
     if found.clean is not None:
         without = f"on the {found.clean.n:,} queries without near-duplicates in training"
         table.add_row("without duplicates", f"{difference_with_interval(found.clean)} {without}")
-    half = "on half of each query's documents, with weights from the other half"
+    half = "to one linear model, on half of each query's documents, with weights from the other half"
     table.add_row("own judgments", f"{difference_with_interval(found.known)} {half}")
     table.add_row("unjudged", unjudged)
     return table

@@ -51,6 +51,9 @@ def report(
             show_default=", ".join(DEFAULT_MEASURES),
         ),
     ] = None,
+    ladder: Annotated[
+        bool, typer.Option(help="With --train, also fit what shows where a gain of kin comes from.")
+    ] = True,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
     names: Annotated[
         str | None,
@@ -92,6 +95,7 @@ def report(
             name_column=names,
             judged=judged,
             validation=validation,
+            ladder=ladder,
             advance=advance,
         )
     size = write_page(out, collected)
@@ -101,6 +105,8 @@ def report(
     if leaks is None or leaks.seen or leaks.unchecked:
         console.warn(provenance(leaks, len(tests)))
     console.print_result(f"{headline(collected)}\n{evidence(collected)}")
+    if collected.answer is not None:
+        console.print_result(collected.answer.text)
     console.info(f"{out}: {size / 1e6:.1f} MB")
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import difference_with_interval
 from kinrank.cli.headroom import OnLeak
 from kinrank.cli.inputs import read_queries
 from kinrank.data.source import FORMATS
@@ -71,7 +70,8 @@ def train(
     validate: Annotated[
         str | None,
         typer.Option(
-            metavar="DATA", help="Held-out judged queries; keep the global model unless the ranker is better on them."
+            metavar="DATA",
+            help="Held-out judged queries; keep one model for all queries unless the ranker is better on them.",
         ),
     ] = None,
     leaks: Annotated[
@@ -159,17 +159,13 @@ def _without_leaks(queries: QuerySet, leaks: OnLeak) -> QuerySet:
 
 
 def _validation_lines(found: Validation) -> Iterator[str]:
-    quality = f"{found.n_queries:,} queries, {found.measure!r}: {found.name} {found.quality:.4f}"
-    if found.difference is None:
-        yield quality
+    means = ", ".join(f"{name} {mean:.4f}" for name, mean in found.means.items())
+    yield f"{found.n_queries:,} queries, {found.measure!r}: {means}"
+    if found.answer is None:
         return
-    yield f"{quality}, global model {found.global_quality:.4f}"
-    difference = difference_with_interval(found.difference, test=True)
-    if found.outcome == "gain":
-        yield f"{difference}: significant gain"
-        return
-    verdict = "no significant difference" if found.outcome == "none" else "significant loss"
-    yield f"{difference}: {verdict}; kept the global model (without --validate, {found.name} is kept)"
+    yield found.answer.text
+    if found.kept_name != found.name:
+        yield f"kept {found.answer.gain.against} (without --validate, {found.name} is kept)"
 
 
 def _unfitted(ranker: str | None, default: str, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import difference_with_interval
 from kinrank.cli.inputs import read_queries
 from kinrank.data.source import FORMATS
 
@@ -91,9 +90,13 @@ def tune(
         return
     console.print_result(f"{wanted!r}, {len(found.trials)} trials; {found.stopped}")
     console.print_result(_table(found))
+    if found.answer is not None:
+        console.print_result("")
+        console.print_result(f"by the trials themselves: {found.answer.result}")
     if outer is not None:
         console.print_result("")
-        console.print_result(_outer_line(outer))
+        for line in _outer_lines(outer):
+            console.print_result(f"nested cross-validation: {line}")
     console.print_result("")
     console.print_result(f"kinrank train {data} --settings {study}/settings.json --model MODEL")
 
@@ -133,8 +136,7 @@ def _table(found: Tuning) -> Table:
     return table
 
 
-def _outer_line(outer: Nested) -> str:
-    return (
-        f"nested cross-validation: tuned {outer.means[0]:.4f}, one linear model {outer.means[1]:.4f}: "
-        f"{difference_with_interval(outer.gain, test=True)}"
-    )
+def _outer_lines(outer: Nested) -> Iterator[str]:
+    yield f"{outer.gain.sentence()} ({outer.gain.evidence})"
+    if outer.answer is not None:
+        yield outer.answer.text

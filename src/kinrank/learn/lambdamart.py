@@ -13,7 +13,7 @@ from kinrank.errors import DataError
 from kinrank.learn.base import Learner, check_query_weight
 from kinrank.learn.boosting import BoosterMixin
 
-_HIGHEST_GRADE = 30  # the last entry of LightGBM's default gain table
+HIGHEST_GRADE = 30  # the last entry of LightGBM's default gain table
 
 
 class LambdaMART(BoosterMixin, Learner):
@@ -56,11 +56,11 @@ class LambdaMART(BoosterMixin, Learner):
         LightGBM multiplies the gradient of each row by the row's weight, not that of each pair by both.
         """
         grades = queries.grades
-        wrong = (grades < 0) | (grades > _HIGHEST_GRADE) | (grades != np.floor(grades))
+        wrong = (grades < 0) | (grades > HIGHEST_GRADE) | (grades != np.floor(grades))
         if wrong.any():
             row = int(np.argmax(wrong))
             raise DataError(
-                f"LambdaMART needs whole grades from 0 to {_HIGHEST_GRADE}, got {grades[row]} in query "
+                f"LambdaMART needs whole grades from 0 to {HIGHEST_GRADE}, got {grades[row]} in query "
                 f"{queries.qid[queries.query_of_row[row]].item()!r}: map the grades first, or use a linear learner"
             )
         weight = queries.sample_weight

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import LeakError, ParameterError
 from kinrank.measure import NDCG, Measure
-from kinrank.study.comparison import Comparison, Entrant, Pairs, compare
-from kinrank.study.entrants import evaluate_entrant, needs_fitting, pool_folds
+from kinrank.study.answer import RUNGS, Answer
+from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
+from kinrank.study.entrants import evaluate_entrant, make_ranker, needs_fitting, pool_folds
 from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds
+from kinrank.study.ladder import DECISIVE, answer_of, climb, missing_trees, rung_of
 from kinrank.study.leaks import LeakReport
 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A comparison, and the leaks that were found.
+    """A comparison, what it says about per-query ranking, and the leaks that were found.
 
     Attributes
     ----------
@@ -26,11 +28,14 @@ class Experiment:
         One report per fold; empty without training queries.
     unchecked : tuple of str
         Names of models whose training queries are unknown.
+    answer : Answer or None
+        What the ladder says about the first entrant with a model per query, in the first measure; None without one.
     """
 
     comparison: Comparison
     leaks: tuple[LeakReport, ...]
     unchecked: tuple[str, ...] = ()
+    answer: Answer | None = None
 
 
 def run_experiment(
@@ -44,6 +49,7 @@ def run_experiment(
     baseline: str | None = None,
     pairs: Pairs = "baseline",
     leaks: OnLeak = "refuse",
+    ladder: bool = True,
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> Experiment:
@@ -65,6 +71,8 @@ def run_experiment(
         As in `kinrank.study.comparison.compare`.
     leaks
         What to do with test queries seen in training: raise, drop them, or keep them.
+    ladder
+        Whether to fit the rungs of `kinrank.study.ladder` that `kin` is compared with, if they are not entrants.
     seed
         Seed for the fold split.
     advance
@@ -91,7 +99,41 @@ def run_experiment(
             advance(max(1, len(splits)) // len(test_and_train))
         entrants.append(parts[0] if len(parts) == 1 else pool_folds(name, parts, tested.queries, tested.rows, measures))
     comparison = compare(tested.queries, entrants, baseline=baseline, pairs=pairs)
-    return Experiment(comparison, tuple(fold.leaks for fold in splits), tuple(sorted(unchecked)))
+    answer = _answer(entrants, measures[0], splits if ladder else [], tested, group)
+    return Experiment(comparison, tuple(fold.leaks for fold in splits), tuple(sorted(unchecked)), answer)
+
+
+def _answer(
+    entrants: Sequence[Entrant], measure: Measure, splits: Sequence[Fold], tested: PooledQueries, group: str | None
+) -> Answer | None:
+    """Return what the ladder says; the rungs that decide and are not entrants are fitted on every fold."""
+    rungs: dict[str, Entrant] = {}
+    rankers: dict[str, Fittable] = {}
+    for entrant in entrants:
+        ranker = entrant.ranker if entrant.ranker is not None else _unfitted(entrant, group)
+        rung = rung_of(ranker)
+        if rung is not None and ranker is not None and rung not in rungs:
+            rungs[rung], rankers[rung] = entrant, ranker
+    note = ""
+    if "kin" in rungs and splits:
+        note = missing_trees(splits[0].train)
+        parts = [
+            climb(
+                rankers["kin"], fold.train, fold.test, measure, rungs=[each for each in DECISIVE if each not in rungs]
+            )
+            for fold in splits
+        ]
+        for rung in parts[0]:
+            each = [part[rung] for part in parts]
+            rungs[rung] = (
+                each[0] if len(each) == 1 else pool_folds(RUNGS[rung], each, tested.queries, tested.rows, [measure])
+            )
+    return answer_of(rungs, measure, note=note)
+
+
+def _unfitted(entrant: Entrant, group: str | None) -> Fittable | None:
+    """Return the unfitted ranker of an entrant with one ranker per fold."""
+    return None if entrant.origin == "run" else make_ranker(entrant.name, group=group)
 
 
 def _split(

@@ -1,12 +1,14 @@
 """LambdaMART of other libraries with `fit(QuerySet)` and `predict(QuerySet)`: LightGBM, XGBoost, CatBoost.
 
-Each is trained with early stopping on a validation part of the training queries, and then refitted on all of them with
-the number of trees found. Nothing else is tuned; `params` takes parameters of the library and overrides all others.
+Each tries three shapes of trees with early stopping on a validation part of the training queries, and is then refitted
+on all of them with the best shape and number of trees. `params` takes parameters of the library and overrides all
+others.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +21,8 @@ from kinrank.data.grouping import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.measure import NDCG
 from kinrank.registry import Registry, import_extra
 
 PEERS = Registry(
@@ -27,9 +31,16 @@ PEERS = Registry(
         "lightgbm": "kinrank.study.peers:LightGBMPeer",
         "xgboost": "kinrank.study.peers:XGBoostPeer",
         "catboost": "kinrank.study.peers:CatBoostPeer",
+        "lightgbm-bag": "kinrank.study.bag:LightGBMBag",
     },
 )
 """Rankers of other libraries, by name."""
+
+Shape = tuple[int, int]
+"""Leaves of a tree, and the fewest rows in a leaf."""
+SHAPES: tuple[Shape, ...] = ((7, 50), (15, 50), (31, 20))
+# Trees give equal scores, and rows may be sorted by grade: ties get the mean of their ranks.
+MEASURE = NDCG(ties="average") @ 10
 
 
 class Peer(BaseEstimator):
@@ -41,16 +52,19 @@ class Peer(BaseEstimator):
         Maximum number of trees.
     learning_rate : float
         Shrinkage of each tree.
+    shapes : sequence of (int, int), optional
+        Leaves and fewest rows in a leaf to try; the best on the validation part is used. XGBoost has no such least, and
+        CatBoost's symmetric trees get a depth with about as many leaves. None uses the defaults of the library.
     params : dict, optional
         Parameters of the library; they override all others.
     validation : float
-        Share of the training queries used for early stopping; 0 grows all trees.
+        Share of the training queries used for early stopping; 0 grows all trees, with the first of `shapes`.
     group_column : str, optional
         Query column whose values are never split between the training and the validation part.
     patience : int
         Number of trees without a gain before training stops.
     refit : bool
-        Whether to refit on all training queries with the number of trees found.
+        Whether to refit on all training queries with the shape and the number of trees found.
     n_threads : int
         Number of threads for training and prediction.
     seed : int
@@ -60,6 +74,8 @@ class Peer(BaseEstimator):
     ----------
     n_trees_ : int
         Number of trees.
+    shape_ : (int, int) or None
+        The best of `shapes`.
     """
 
     library: ClassVar[str]
@@ -70,6 +86,7 @@ class Peer(BaseEstimator):
         n_trees: int = 1000,
         *,
         learning_rate: float = 0.05,
+        shapes: Sequence[Shape] | None = SHAPES,
         params: dict[str, Any] | None = None,
         validation: float = 0.15,
         group_column: str | None = None,
@@ -80,6 +97,7 @@ class Peer(BaseEstimator):
     ) -> None:
         self.n_trees = n_trees
         self.learning_rate = learning_rate
+        self.shapes = shapes
         self.params = params
         self.validation = validation
         self.group_column = group_column
@@ -98,21 +116,43 @@ class Peer(BaseEstimator):
         validation
             Queries for early stopping, instead of a part of `queries`; never trained on.
         """
+        part, held_out = self.parts(queries, validation)
+        self.shape_: Shape | None = self.shapes[0] if self.shapes else None
+        if held_out is None:
+            self.n_trees_ = self._grow(part, None, self.n_trees)
+        else:
+            self._choose(part, _shuffled(held_out))
+            if validation is None and self.refit:
+                self.grow(queries)
+        return self
+
+    def parts(self, queries: QuerySet, validation: QuerySet | None = None) -> tuple[QuerySet, QuerySet | None]:
+        """Check the queries, and return those to grow trees on and those to choose shape and number on, if any."""
         if not 0 <= self.validation < 1:
             raise ParameterError(f"validation must be a share from 0 to below 1, got {self.validation!r}")
         import_extra(self.library, self.library)
         self._check_grades(queries)
-        if validation is not None:
-            self.n_trees_ = self._grow(queries, _shuffled(validation), self.n_trees)
-        elif self.validation == 0:
-            self.n_trees_ = self._grow(queries, None, self.n_trees)
-        else:
-            shares = (1 - self.validation, self.validation)
-            part, held_out = split_queries(queries, shares, group=self.group_column, seed=self.seed)
-            self.n_trees_ = self._grow(part, _shuffled(held_out), self.n_trees)
-            if self.refit:
-                self._grow(queries, None, self.n_trees_)
+        if validation is not None or self.validation == 0:
+            return queries, validation
+        shares = (1 - self.validation, self.validation)
+        part, held_out = split_queries(queries, shares, group=self.group_column, seed=self.seed)
+        return part, held_out
+
+    def grow(self, queries: QuerySet) -> Self:
+        """Fit again, on these queries, with the shape and the number of trees found before."""
+        check_is_fitted(self)
+        self._grow(queries, None, self.n_trees_)
         return self
+
+    def _choose(self, queries: QuerySet, held_out: QuerySet) -> None:
+        """Keep the shape, number of trees and model that are best on the held-out queries."""
+        tried = []
+        for shape in self.shapes or (None,):
+            self.shape_ = shape
+            n_trees = self._grow(queries, held_out, self.n_trees)
+            quality = MEASURE.mean(self.predict(held_out), held_out.grades, held_out.offsets)
+            tried.append((quality, shape, n_trees, self.model_))
+        _, self.shape_, self.n_trees_, self.model_ = max(tried, key=lambda each: each[0])
 
     def predict(self, queries: QuerySet) -> Float64:
         """Return a score for every row."""
@@ -122,9 +162,20 @@ class Peer(BaseEstimator):
     def learned_from(self, queries: QuerySet) -> None:
         """Return None: the training queries are not recorded."""
 
+    model_: Any
+
     @abstractmethod
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
-        """Train ``model_`` and return its number of trees."""
+        """Train ``model_`` with ``shape_`` and return its number of trees."""
+
+    @abstractmethod
+    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:
+        """Return the parameters of a shape in the library's naming."""
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        """The parameters of the shape, and those that override all others."""
+        return {**(self._shape_params(*self.shape_) if self.shape_ else {}), **(self.params or {})}
 
     @abstractmethod
     def _score(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -170,6 +221,14 @@ class LightGBMPeer(Peer):
     library = "lightgbm"
     highest_grade = 30  # the end of its default label gains
 
+    def learner(self) -> LambdaMART:
+        """Return the unfitted learner with the shape and the number of trees found, for a model that can be saved."""
+        check_is_fitted(self)
+        return LambdaMART(self.n_trees_, learning_rate=self.learning_rate, params=self._own or None, seed=self.seed)
+
+    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:
+        return {"num_leaves": leaves, "min_data_in_leaf": least}
+
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
         lightgbm = import_extra("lightgbm", "lightgbm")
         settings = {
@@ -182,11 +241,10 @@ class LightGBMPeer(Peer):
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
-            **(self.params or {}),
+            **self._own,
         }
-        weight = queries.sample_weight
         rows = lightgbm.Dataset(
-            np.asarray(queries.X), queries.grades, group=queries.sizes, weight=weight, params=settings
+            np.asarray(queries.X), queries.grades, group=queries.sizes, weight=queries.sample_weight, params=settings
         )
         stopping: dict[str, Any] = {}
         if validation is not None:
@@ -211,6 +269,9 @@ class XGBoostPeer(Peer):
 
     library = "xgboost"
 
+    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:  # noqa: ARG002 - it has no such least
+        return {"max_leaves": leaves, "max_depth": 0, "grow_policy": "lossguide"}
+
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
         xgboost = import_extra("xgboost", "xgboost")
         settings = {
@@ -221,7 +282,7 @@ class XGBoostPeer(Peer):
             "nthread": self.n_threads,
             "seed": self.seed,
             "verbosity": 0,
-            **(self.params or {}),
+            **self._own,
         }
         stopping: dict[str, Any] = {}
         if validation is not None:
@@ -252,6 +313,10 @@ class CatBoostPeer(Peer):
 
     library = "catboost"
 
+    def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:  # noqa: ARG002 - symmetric trees have none
+        # Symmetric trees are weaker for the same number of leaves: one more level.
+        return {"depth": leaves.bit_length() + 1}
+
     def _grow(self, queries: QuerySet, validation: QuerySet | None, n_trees: int) -> int:
         catboost = import_extra("catboost", "catboost")
         settings = {
@@ -263,7 +328,7 @@ class CatBoostPeer(Peer):
             "random_seed": self.seed,
             "verbose": False,
             "allow_writing_files": False,
-            **(self.params or {}),
+            **self._own,
         }
         stopping: dict[str, Any] = {}
         if validation is not None:

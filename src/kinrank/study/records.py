@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 from kinrank.measure import PairedComparison
+from kinrank.measure.base import mean_of
 from kinrank.rankers.local.choose import NeighborChoice
+from kinrank.study.answer import Answer, Claim
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.entrants import unjudged_in_top
 from kinrank.study.headroom import Headroom
@@ -14,14 +16,30 @@ from kinrank.study.hybrid import Hybrid
 from kinrank.study.tuning import Nested, Tuning
 
 
+def answer_record(found: Answer) -> dict[str, Any]:
+    """Return an `Answer` as JSON values."""
+    return {
+        "verdict": found.verdict,
+        "own_models_verdict": found.own_verdict,
+        "text": found.text,
+        "means": {rung: number(mean) for rung, mean in found.means.items()},
+        "gain": _claim(found.gain),
+        "own_models": None if found.own is None else _claim(found.own),
+    }
+
+
 def headroom_record(found: Headroom) -> dict[str, Any]:
     """Return a `Headroom` as JSON values."""
     return {
         "measure": repr(found.measure),
         "queries": len(found.comparison.queries),
+        "queries_in_all": found.n_queries,
         "folds": len(found.choices),
+        "folds_in_all": found.n_folds,
         "means": found.means,
-        "gain": _tested(found.gain),
+        "answer": answer_record(found.answer),
+        "text": found.text,
+        "differences": [_difference(each) for each in found.comparison.differences],
         "gain_without_near_duplicates": None if found.clean is None else _paired(found.clean),
         "half_known": _paired(found.known),
         "seen_in_training": sum(len(report.seen_queries) for report in found.leaks),
@@ -29,8 +47,6 @@ def headroom_record(found: Headroom) -> dict[str, Any]:
         "unjudged_top_10": found.unjudged,
         "chosen": [_choice(each) for each in found.choices],
         "cost": {each.name: _cost(each) for each in found.comparison.entrants},
-        "verdict": found.advice.verdict,
-        "advice": found.advice.text,
     }
 
 
@@ -50,18 +66,16 @@ def hybrid_record(found: Hybrid) -> dict[str, Any]:
     }
 
 
-def comparison_record(comparison: Comparison) -> dict[str, Any]:
-    """Return a `Comparison` as JSON values, without scores and values per query."""
+def comparison_record(comparison: Comparison, found: Answer | None = None) -> dict[str, Any]:
+    """Return a `Comparison`, and what it says, as JSON values, without scores and values per query."""
     return {
         "queries": len(comparison.queries),
         "documents": comparison.queries.n_rows,
         "measures": [repr(measure) for measure in comparison.measures],
         "baseline": comparison.baseline.name,
         "entrants": [_entrant(entrant, comparison) for entrant in comparison.entrants],
-        "differences": [
-            {"entrant": each.name, "against": each.against, "measure": repr(each.measure), **_tested(each)}
-            for each in comparison.differences
-        ],
+        "differences": [_difference(each) for each in comparison.differences],
+        "answer": None if found is None else answer_record(found),
     }
 
 
@@ -74,12 +88,14 @@ def tuning_record(found: Tuning, outer: Nested | None = None) -> dict[str, Any]:
             {**trial.record, "family": trial.family, "quality": trial.quality, "seconds": trial.seconds}
             for trial in found.trials
         ],
+        "answer": None if found.answer is None else answer_record(found.answer),
         "nested": None
         if outer is None
         else {
-            "tuned": outer.means[0],
-            "single": outer.means[1],
-            **_paired(outer.gain),
+            "tuned": mean_of(outer.tuned),
+            "rungs": {rung: mean_of(values) for rung, values in outer.rungs.items()},
+            **_claim(outer.gain),
+            "answer": None if outer.answer is None else answer_record(outer.answer),
             "chosen": [each.best.record for each in outer.tunings],
         },
     }
@@ -93,6 +109,21 @@ def paired_record(difference: Difference) -> dict[str, Any]:
 def number(value: float) -> float | None:
     """Return the value, or None for NaN, which JSON does not have."""
     return None if math.isnan(value) else value
+
+
+def _claim(claim: Claim) -> dict[str, Any]:
+    return {
+        "ranking": claim.name,
+        "against": claim.against,
+        "verdict": claim.verdict,
+        **_paired(claim.paired),
+        "p_holm": claim.p,
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    names = {"entrant": difference.name, "against": difference.against, "measure": repr(difference.measure)}
+    return names | _tested(difference)
 
 
 def _entrant(entrant: Entrant, comparison: Comparison) -> dict[str, Any]:

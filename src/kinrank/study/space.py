@@ -124,6 +124,11 @@ def descriptions(queries: QuerySet) -> Iterator[tuple[dict[str, float] | str, in
     yield "mean", None
 
 
+def without_local_models(best: KinRanker) -> Proposal:
+    """Return the best listed KinRanker without the queries' own models, to show what they add."""
+    return Proposal("kin", KinRanker(**{**best.get_params(deep=False), "local": False}), "follow-up")
+
+
 def follow_up_proposals(best: KnnRanker) -> Iterator[Proposal]:
     """Yield variations of the best listed KNN ranker: other penalties, and distance weights."""
     for penalty in (0.003, 0.03):

@@ -4,6 +4,7 @@
 
     study.json      data, measure and folds; another study cannot use the folder
     trials.jsonl    one trial per line, written when it ends
+    values/N.npy    the measure of every query in trial N
     settings.json   the ranker of the best trial so far
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from kinrank.arrays import Float64
 from kinrank.data.jobs import claim_folder
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import write_json
@@ -78,8 +80,16 @@ class TrialLog:
         """The first trial with the highest quality."""
         return max(self.trials, key=lambda trial: trial.quality, default=None)
 
-    def add(self, trial: Trial) -> None:
-        """Append a trial, and write its settings if it is the best."""
+    def values(self, trial: Trial) -> Float64:
+        """Return the measure of every query in a trial."""
+        values: Float64 = np.load(self._values(self.trials.index(trial)))
+        return values
+
+    def add(self, trial: Trial, values: Float64) -> None:
+        """Append a trial with the measure of every query, and write its settings if it is the best."""
+        file = self._values(len(self.trials))
+        file.parent.mkdir(exist_ok=True)
+        np.save(file, values)
         with self._file.open("a") as stream:
             stream.write(json.dumps(asdict(trial)) + "\n")
             stream.flush()
@@ -87,6 +97,9 @@ class TrialLog:
         self.trials.append(trial)
         if self.best is trial:
             write_json(trial.record, self._settings, indent=2)
+
+    def _values(self, number: int) -> Path:
+        return self.folder / "values" / f"{number}.npy"
 
     @property
     def _settings(self) -> Path:

@@ -16,16 +16,26 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.errors import MissingExtraError, ParameterError
 from kinrank.learn.prepare import Missing
-from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
+from kinrank.measure import NDCG, Measure, compare_paired
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.added_rows import find_added_rows
+from kinrank.study.answer import ONE_MODEL, RUNGS, Answer, Claim, answer
+from kinrank.study.ladder import rung_of
 from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_proposal
-from kinrank.study.space import Proposal, available_families, follow_up_proposals, listed_proposals
+from kinrank.study.space import (
+    Proposal,
+    available_families,
+    follow_up_proposals,
+    listed_proposals,
+    without_local_models,
+)
 from kinrank.study.sweep import sweep_neighbors
 from kinrank.study.trials import Trial, TrialLog, fingerprint
 
@@ -81,11 +91,38 @@ class Tuning:
         The best trial.
     stopped : str
         Why tuning stopped.
+    answer : Answer or None
+        What the best trial of each rung of `kinrank.study.ladder` says, on the queries they were chosen by; None if no
+        ranker with a model per query was tried, or none with one model for all.
     """
 
     trials: tuple[Trial, ...]
     best: Trial
     stopped: str
+    answer: Answer | None = None
+
+    @property
+    def best_by_rung(self) -> dict[str, Trial]:
+        """The best trial of each rung of the ladder."""
+        return best_by_rung(self.trials)
+
+
+def best_by_rung(trials: Sequence[Trial]) -> dict[str, Trial]:
+    """Return the best trial of each rung of the ladder.
+
+    That of "without" is the best of "kin" without the queries' own models, so that nothing else differs.
+    """
+    best: dict[str, Trial] = {}
+    for trial in trials:
+        rung = rung_of(trial.make())
+        if rung is not None and rung != "without" and (rung not in best or trial.quality > best[rung].quality):
+            best[rung] = trial
+    if "kin" in best:
+        lacking = without_local_models(cast(KinRanker, best["kin"].make())).key
+        found = next((trial for trial in trials if trial.key == lacking), None)
+        if found is not None:
+            best["without"] = found
+    return best
 
 
 def tune(
@@ -160,13 +197,14 @@ def tune(
         except MissingExtraError as error:
             stopped = f"tried all listed settings; sampling more: {error}"
             break
-        trial = _try(proposal, folds, plan.measure)
-        log.add(trial)
+        trial, values = _try(proposal, folds, plan.measure)
+        log.add(trial, values)
         on_trial(trial)
     best = log.best
     if best is None:
         raise ParameterError("no ranker was tried: pass at least one family that can be fitted")
-    return Tuning(tuple(log.trials), best, stopped)
+    rungs = {rung: log.values(trial) for rung, trial in best_by_rung(log.trials).items()}
+    return Tuning(tuple(log.trials), best, stopped, answer(rungs))
 
 
 def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposal]:
@@ -174,14 +212,20 @@ def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposa
     families = list(plan.families or available_families())
     shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
     yield from _new(listed_proposals(queries, families, **shared), log)
+    if "kin" in families:
+        yield from _new(iter([without_local_models(cast(KinRanker, _best_listed(log, "kin")))]), log)
     if "knn" not in families:
         return
-    listed = [trial for trial in log.trials if trial.family == "knn" and trial.stage == "list"]
-    best = max(listed, key=lambda trial: trial.quality).make()
-    yield from _new(follow_up_proposals(cast(KnnRanker, best)), log)
+    yield from _new(follow_up_proposals(cast(KnnRanker, _best_listed(log, "knn"))), log)
     while True:
         earlier = [(trial.params, trial.quality) for trial in log.trials if trial.params is not None]
         yield sampled_proposal(queries, plan.reference, plan.missing, earlier, plan.seed)
+
+
+def _best_listed(log: TrialLog, family: str) -> Ranker:
+    """Return the unfitted ranker of the best trial of the list."""
+    listed = [trial for trial in log.trials if trial.family == family and trial.stage == "list"]
+    return max(listed, key=lambda trial: trial.quality).make()
 
 
 def _new(proposals: Iterator[Proposal], log: TrialLog) -> Iterator[Proposal]:
@@ -189,18 +233,18 @@ def _new(proposals: Iterator[Proposal], log: TrialLog) -> Iterator[Proposal]:
     return (proposal for proposal in proposals if proposal.key not in done)
 
 
-def _try(proposal: Proposal, folds: Folds, measure: Measure) -> Trial:
+def _try(proposal: Proposal, folds: Folds, measure: Measure) -> tuple[Trial, Float64]:
+    """Return the trial, and the measure of every query."""
     start = time.perf_counter()
     ranker = clone(proposal.ranker)
     if proposal.sweep:
         knn = cast(KnnRanker, ranker)
-        choice = sweep_neighbors(knn, folds, measure)
-        ranker, quality = choice.apply(knn), max(choice.quality.values())
-    else:
-        values = map_ordered(current_executor(Serial()), _OnFold(ranker, measure), list(folds))
-        quality = mean_of(np.concatenate(list(values)))
+        ranker = sweep_neighbors(knn, folds, measure).apply(knn)
+    measured = map_ordered(current_executor(Serial()), _OnFold(ranker, measure), list(folds))
+    values = np.concatenate(list(measured))
     seconds = time.perf_counter() - start
-    return Trial(proposal.key, proposal.family, proposal.stage, settings_of(ranker), quality, seconds, proposal.params)
+    own = proposal.key, proposal.family, proposal.stage, settings_of(ranker)
+    return Trial(*own, mean_of(values), seconds, proposal.params), values
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,25 +270,30 @@ class Nested:
 
     Attributes
     ----------
-    tuned, single : float64 arrays of shape (queries,)
-        Measure of the ranker tuned on the other folds, and of one linear model fitted on them.
+    tuned : float64 array of shape (queries,)
+        Measure of the ranker tuned on the other folds.
+    rungs : dict of str to float64 array of shape (queries,)
+        Measure of the best trial of each rung of `kinrank.study.ladder`, tuned on the other folds. One linear model is
+        always among them.
     tunings : tuple of Tuning
         One per outer fold.
     """
 
     tuned: Float64
-    single: Float64
+    rungs: dict[str, Float64]
     tunings: tuple[Tuning, ...]
 
     @property
-    def means(self) -> tuple[float, float]:
-        """Mean of the measure for the tuned rankers and for the linear models."""
-        return mean_of(self.tuned), mean_of(self.single)
+    def gain(self) -> Claim:
+        """The tuned rankers compared with the better of the rungs with one model for all queries."""
+        best = max((rung for rung in ONE_MODEL if rung in self.rungs), key=lambda rung: mean_of(self.rungs[rung]))
+        paired = compare_paired(self.tuned, self.rungs[best])
+        return Claim("the tuned ranker", RUNGS[best], paired, paired.p)
 
     @property
-    def gain(self) -> PairedComparison:
-        """The tuned rankers compared with the linear models."""
-        return compare_paired(self.tuned, self.single)
+    def answer(self) -> Answer | None:
+        """What the rungs say."""
+        return answer(self.rungs)
 
 
 def nested(
@@ -262,11 +311,18 @@ def nested(
         As in `tune`; each outer fold has its own folder and budget.
     """
     plan = plan or Plan()
-    tuned, single = np.full(len(queries), np.nan), np.full(len(queries), np.nan)
+    tuned = np.full(len(queries), np.nan)
+    rungs: dict[str, Float64] = {}
     tunings = []
     for number, (train, test) in enumerate(fold_queries(queries, plan.folds, group=plan.group, seed=plan.seed)):
-        tunings.append(tune(train, Path(folder) / f"outer-{number}", plan, on_trial=on_trial))
+        tuning = tune(train, Path(folder) / f"outer-{number}", plan, on_trial=on_trial)
+        tunings.append(tuning)
         here = np.isin(queries.qid, test.qid)
-        tuned[here] = per_query_values(tunings[-1].best.make().fit(train), test, plan.measure)
-        single[here] = per_query_values(SingleRanker("rankrls", missing=plan.missing).fit(train), test, plan.measure)
-    return Nested(tuned, single, tuple(tunings))
+        chosen = {rung: trial.make() for rung, trial in tuning.best_by_rung.items()}
+        chosen.setdefault("linear", SingleRanker("rankrls", missing=plan.missing))
+        for rung, ranker in chosen.items():
+            values = per_query_values(ranker.fit(train), test, plan.measure)
+            rungs.setdefault(rung, np.full(len(queries), np.nan))[here] = values
+        tuned[here] = per_query_values(tuning.best.make().fit(train), test, plan.measure)
+    everywhere = [rung for rung in rungs if all(rung in each.best_by_rung for each in tunings) or rung == "linear"]
+    return Nested(tuned, {rung: rungs[rung] for rung in everywhere}, tuple(tunings))

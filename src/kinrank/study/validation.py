@@ -1,23 +1,27 @@
-"""Compare a fitted ranker with the global model on held-out queries, and keep the global model if nothing is gained."""
+"""Compare a fitted ranker with one model for all queries on held-out queries, and keep that unless the ranker gains."""
 
 from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import Literal
+from typing import cast
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.learn import LEARNERS
-from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
+from kinrank.measure import NDCG, Measure
 from kinrank.rankers import RANKERS, Ranker
+from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.single import SingleRanker
+from kinrank.study.answer import ONE_MODEL, RUNGS, Answer
+from kinrank.study.comparison import Entrant
+from kinrank.study.entrants import evaluate_ranker
+from kinrank.study.ladder import answer_of, climb, missing_trees, rung_of
 from kinrank.study.leaks import find_leaks
+from kinrank.study.peers import LightGBMPeer
 
 GLOBAL_RANKER = "single"
-LEVEL = 0.05
 MEASURE = NDCG @ 10
-
-Outcome = Literal["gain", "loss", "none"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +33,17 @@ class Validation:
     name : str
         Name of the validated ranker in `RANKERS`.
     kept : Ranker
-        The ranker to use: the validated one if it gains, else the global model.
+        The ranker to use: the validated one if it gains, else the better model for all queries.
     kept_name : str
         Name of `kept` in `RANKERS`.
     measure : Measure
         The measure that decides.
     n_queries : int
         Number of held-out queries.
-    quality : float
-        Mean of the measure for the validated ranker.
-    global_quality : float or None
-        Mean of the measure for the global model; None if the validated ranker is the global model.
-    difference : PairedComparison or None
-        The validated ranker compared with the global model.
+    means : dict
+        Mean of the measure for each ranker that was measured, by name.
+    answer : Answer or None
+        What the comparison says; None if the validated ranker is one model for all queries.
     """
 
     name: str
@@ -49,14 +51,8 @@ class Validation:
     kept_name: str
     measure: Measure
     n_queries: int
-    quality: float
-    global_quality: float | None = None
-    difference: PairedComparison | None = None
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """Whether the ranker gains or loses significantly; None without a comparison."""
-        return None if self.difference is None else _outcome(self.difference)
+    means: dict[str, float]
+    answer: Answer | None = None
 
 
 def check_held_out(queries: QuerySet, held_out: QuerySet) -> None:
@@ -67,7 +63,10 @@ def check_held_out(queries: QuerySet, held_out: QuerySet) -> None:
 
 
 def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -> Validation:
-    """Compare a fitted ranker with one global model, and keep the global model unless the ranker is better.
+    """Compare a fitted ranker with one model for all queries, and keep that model unless the ranker is better.
+
+    `KinRanker` is compared with the better of one linear model and one tuned LightGBM model, and with itself without
+    the queries' own models. Any other ranker is compared with one linear model.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -
     ranker
         The ranker, fitted on `queries`.
     queries
-        The training queries; the global model is fitted on them, too.
+        The training queries; the other models are fitted on them, too.
     held_out
         Judged queries that are not in `queries`.
 
@@ -86,27 +85,40 @@ def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -
     >>> from kinrank.datasets import make_two_camps
     >>> camps = make_two_camps(n_queries=60, seed=0)
     >>> found = validate("knn", KnnRanker(5).fit(camps[:40]), camps[:40], camps[40:])
-    >>> found.kept_name, found.outcome
+    >>> found.kept_name, found.answer.verdict
     ('knn', 'gain')
     """
-    own = evaluate(held_out, ranker.predict(held_out), [MEASURE])
-    if name == GLOBAL_RANKER:
-        return Validation(name, ranker, name, MEASURE, len(held_out), own[MEASURE])
-    global_model = _global_model(ranker, queries)
-    baseline = evaluate(held_out, global_model.predict(held_out), [MEASURE])
-    difference = compare_paired(own.per_query[MEASURE], baseline.per_query[MEASURE])
-    kept, kept_name = (ranker, name) if _outcome(difference) == "gain" else (global_model, GLOBAL_RANKER)
-    return Validation(name, kept, kept_name, MEASURE, len(held_out), own[MEASURE], baseline[MEASURE], difference)
+    own = evaluate_ranker(name, ranker, held_out, [MEASURE])
+    rung = rung_of(ranker)
+    if rung in ONE_MODEL:
+        return Validation(name, ranker, name, MEASURE, len(held_out), {name: own.evaluation[MEASURE]})
+    note = ""
+    if rung == "kin":
+        note = missing_trees(queries)
+        rungs = climb(cast(KinRanker, ranker), queries, held_out, MEASURE, known={"kin": own})
+    else:
+        linear = evaluate_ranker(RUNGS["linear"], _linear_model(ranker, queries), held_out, [MEASURE])
+        rungs = {"linear": linear, "local": own}
+    answer = answer_of(rungs, MEASURE, note=note)
+    assert answer is not None  # one linear model is always measured
+    kept, kept_name = ranker, name
+    if answer.verdict != "gain":
+        one_model = next(each for each in rungs.values() if each.name == answer.gain.against)
+        kept, kept_name = _ranker_of(one_model, queries), GLOBAL_RANKER
+    means = {entrant.name: entrant.evaluation[MEASURE] for entrant in rungs.values()}
+    return Validation(name, kept, kept_name, MEASURE, len(held_out), means, answer)
 
 
-def _outcome(difference: PairedComparison) -> Outcome:
-    if difference.p <= LEVEL and difference.mean_difference > 0:
-        return "gain"
-    return "none" if difference.p > LEVEL else "loss"
+def _ranker_of(entrant: Entrant, queries: QuerySet) -> Ranker:
+    """Return a ranker that can be saved: LightGBM behind our own interface is fitted again, with the same settings."""
+    if rung_of(entrant.ranker) == "linear":
+        return cast(Ranker, entrant.ranker)
+    fitted: Ranker = SingleRanker(cast(LightGBMPeer, entrant.ranker).learner()).fit(queries)
+    return fitted
 
 
-def _global_model(ranker: Ranker, queries: QuerySet) -> Ranker:
-    """Fit one model for all queries, with the learner and preprocessing of the ranker if it has them."""
+def _linear_model(ranker: Ranker, queries: QuerySet) -> Ranker:
+    """Fit one linear model, with the learner and preprocessing of the ranker if it has them."""
     single = RANKERS[GLOBAL_RANKER]
     own = ranker.get_params(deep=False)
     shared = {name: own[name] for name in inspect.signature(single).parameters if name in own}

@@ -77,7 +77,7 @@ def test_page_fits_the_screen(opened, size: tuple[int, int], scheme: str):
     shown = "wide" if size == DESK else "narrow"
     assert tab.locator(f"svg.{shown}").first.is_visible()
     assert not tab.locator(f"svg.{'narrow' if size == DESK else 'wide'}").first.is_visible()
-    assert tab.title().startswith("A <i>generated</i> world: Per-query ranking gains")
+    assert tab.title().startswith("A <i>generated</i> world: knn(n_neighbors=60) gains")
 
 
 def test_theme_follows_the_system_and_the_button(opened):

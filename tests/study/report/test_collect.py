@@ -156,7 +156,8 @@ def test_report_without_neighbors():
     _, comparison = two_camps(SingleRanker("ranksvm"))
     report = collect(comparison)
     assert report.neighbors is None
-    assert words.headline(report).startswith(("own", "No significant gain"))
+    assert words.headline(report).startswith("own ")
+    assert report.answer is None
 
 
 class Mixture(SingleRanker):

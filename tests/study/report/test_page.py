@@ -52,7 +52,7 @@ def elements(page: str) -> Elements:
 
 def test_headline_is_the_first_heading(page: str, elements: Elements, report: Report):
     difference = report.difference.paired.mean_difference
-    assert headline(report) == f"Per-query ranking gains {difference:+.4f} NDCG@10"
+    assert headline(report) == f"knn(n_neighbors=60) gains {difference:+.4f} NDCG@10 over single(learner='rankrls')"
     headings = [text for tag, text in elements.texts if tag in ("h1", "h2")]
     assert headings[0] == headline(report)
     assert f"measured on {len(report.names)} test queries" in page
@@ -174,7 +174,9 @@ def test_page_names_the_conventions_of_measures(page: str, report: Report):
         assert conventions(measure) in page
 
 
-@pytest.mark.parametrize(("shift", "start"), [(0.0, "No significant gain"), (-0.3, "Per-query ranking loses")])
+@pytest.mark.parametrize(
+    ("shift", "start"), [(0.0, "knn(n_neighbors=60) does not differ"), (-0.3, "knn(n_neighbors=60) loses")]
+)
 def test_headline_reports_no_gain_and_loss(report: Report, shift: float, start: str):
     difference = report.difference
     paired = replace(difference.paired, mean_difference=shift or 0.0001)

@@ -13,14 +13,16 @@ from kinrank.measure import PairedComparison, compare_paired
 from kinrank.measure.difficulty import difficulty_levels
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
+from kinrank.study.answer import Answer
 from kinrank.study.comparison import Comparison
+from kinrank.study.ladder import answer_of, climb, missing_trees, rung_of, rungs_of
 from kinrank.study.leaks import find_leaks
 from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report
 from kinrank.study.report.names import query_names
 from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
 from kinrank.study.report.timing import time_rankers
 
-STEPS = 3
+STEPS = 4
 """Number of calls of `advance` in `collect`."""
 
 _TIMED = 100
@@ -34,6 +36,7 @@ def collect(
     name_column: str | None = None,
     judged: QuerySet | None = None,
     validation: QuerySet | None = None,
+    ladder: bool = True,
     advance: Callable[[int], None] = lambda _: None,
     seed: int = 0,
 ) -> Report:
@@ -53,6 +56,9 @@ def collect(
         Training queries, to name neighbors and to find test queries seen in training.
     validation
         Queries to show the effect of k on; by default the test queries.
+    ladder
+        Whether to fit the rungs of `kinrank.study.ladder` that `kin` is compared with on `judged`, if they are not in
+        the comparison.
     advance
         Called with 1 after each of `STEPS` steps.
     seed
@@ -74,6 +80,8 @@ def collect(
     advance(1)
     leak_check = _leak_check(comparison, chosen, judged)
     advance(1)
+    answer = _answer(comparison, chosen, judged if ladder else None)
+    advance(1)
     return Report(
         title=title,
         comparison=comparison,
@@ -83,7 +91,22 @@ def collect(
         timings=timings,
         neighbors=neighbors,
         leak_check=leak_check,
+        answer=answer,
     )
+
+
+def _answer(comparison: Comparison, subject: str, judged: QuerySet | None) -> Answer | None:
+    """Return what the ladder says about the subject."""
+    measure, ranker = comparison.measures[0], comparison[subject].ranker
+    rungs, note = rungs_of(comparison.entrants, subject), ""
+    if ranker is None or rung_of(ranker) not in ("local", "kin"):
+        return None
+    if rung_of(ranker) == "local":
+        rungs = {rung: entrant for rung, entrant in rungs.items() if rung not in ("kin", "without")}
+    elif judged is not None:
+        rungs = climb(ranker, judged, comparison.queries, measure, known=rungs)
+        note = missing_trees(judged)
+    return answer_of(rungs, measure, note=note)
 
 
 def _analyze_neighbors(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
 from kinrank.measure import Measure, PairedComparison
+from kinrank.study.answer import Answer, Claim
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.report.shares import Kind
 
@@ -175,6 +176,8 @@ class Report:
         None if no entrant learns from neighbors.
     leak_check : LeakCheck or None
         None if no training queries are known.
+    answer : Answer or None
+        What the ladder says about the subject; None if it has no model per query.
     """
 
     title: str
@@ -185,6 +188,13 @@ class Report:
     timings: tuple[Timing, ...]
     neighbors: NeighborAnalysis | None
     leak_check: LeakCheck | None
+    answer: Answer | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """The difference of the subject from the baseline, corrected for all tests of the report."""
+        difference = self.difference
+        return Claim(difference.name, difference.against, difference.paired, difference.p_holm)
 
     @property
     def measure(self) -> Measure:

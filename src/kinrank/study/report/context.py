@@ -90,9 +90,8 @@ def _neighbor_parts(report: Report) -> dict[str, Any]:
 
 
 def _verdict(report: Report) -> str:
-    if report.difference.p_holm >= words.LEVEL:
-        return "unsure"
-    return "gain" if report.difference.paired.mean_difference > 0 else "loss"
+    verdict = report.claim.verdict
+    return verdict if verdict in ("gain", "loss") else "unsure"
 
 
 def _pace(report: Report) -> dict[str, str] | None:

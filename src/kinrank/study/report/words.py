@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 
 import numpy as np
 
 from kinrank.measure import Measure, holm
-from kinrank.rankers.capabilities import capabilities_of
+from kinrank.study.answer import LEVEL
 from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, NeighborCurve, Report
 from kinrank.study.report.groups import kind_gains
 from kinrank.study.report.shares import Kind
 from kinrank.study.report.svg import format_number
 
-LEVEL = 0.05
-"""Corrected p-value below which a difference is significant."""
-
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def headline(report: Report) -> str:
-    """Return the result in one line."""
-    change, measure = report.difference.paired.mean_difference, report.measure
-    # A ranker with a model per query is called "per-query ranking", any other by its name.
-    per_query = capabilities_of(report.subject_entrant.ranker).explains
-    if report.difference.p_holm >= LEVEL:
-        who = "per-query ranking" if per_query else report.subject
-        return f"No significant gain: {who} changes {measure} by {format_number(change, '+.4f')}"
-    who = "Per-query ranking" if per_query else report.subject
-    return (
-        f"{who} gains {format_number(change, '+.4f')} {measure}"
-        if change > 0
-        else f"{who} loses {-change:.4f} {measure}"
-    )
+    """Return the result in one line, with the names of both sides."""
+    return _typeset(report.claim.sentence(str(report.measure)))
 
 
 def evidence(report: Report) -> str:
@@ -83,13 +70,19 @@ def _seen(leak_check: LeakCheck, queries: int) -> str:
 
 def points(report: Report) -> list[str]:
     """Return the other main results, one sentence each."""
-    sentences = [_balance(report), _kinds(report)]
+    answer = "" if report.answer is None else _typeset(report.answer.text)
+    sentences = [answer, _balance(report), _kinds(report)]
     if report.neighbors is not None and report.neighbors.curve is not None:
         sentence = _best_k(report.neighbors, report.neighbors.curve)
         part = "" if report.neighbors.whole else " (This is the part that learns from neighbors.)"
         sentences.append(f"{sentence}{part}")
     sentences.append(_cost(report))
     return [sentence for sentence in sentences if sentence]
+
+
+def _typeset(text: str) -> str:
+    """Return the text with minus signs in place of hyphens before numbers."""
+    return re.sub(r"(?<![\w-])-(?=[\d.])", "−", text)
 
 
 def _balance(report: Report) -> str:

@@ -1,0 +1,238 @@
+"""The verdict of every study and the words for it: what was compared with what, and what follows.
+
+`Claim` is one tested difference between two rankings that both have names. `Answer` is what the rungs of
+`kinrank.study.ladder` say together: what the recommended ranker gains over one model for all queries, and how much of
+that comes from the queries' own models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kinrank.arrays import Float64
+from kinrank.measure import PairedComparison, compare_paired, holm
+from kinrank.measure.base import mean_of
+
+Verdict = Literal["gain", "loss", "none", "unclear"]
+
+LEVEL = 0.05
+"""P-value, corrected for all claims of an answer, up to which a difference is significant."""
+MIN_GAIN = 0.005
+"""Smallest gain that is worth a model per query, by default."""
+
+RUNGS = {
+    "linear": "one linear model",
+    "local": "a linear model per query",
+    "trees": "LightGBM",
+    "bag": "a bag of LightGBM models",
+    "without": "kin without the queries' own models",
+    "kin": "kin",
+}
+"""The rungs of the ladder from bottom to top, and their names."""
+ONE_MODEL = ("linear", "trees")
+"""Rungs with one model for all queries: what a search team runs without kinrank."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A tested difference between two rankings.
+
+    Attributes
+    ----------
+    name, against : str
+        The two rankings; the difference is positive if the first is better.
+    paired : PairedComparison
+        The comparison.
+    p : float
+        P-value, corrected for all claims that are made together.
+    min_gain : float
+        Smallest gain that is worth having.
+
+    Examples
+    --------
+    >>> paired = compare_paired([0.5, 0.7, 0.9, 0.4], [0.4, 0.6, 0.7, 0.3])
+    >>> Claim("kin", "LightGBM", paired, paired.p).sentence("NDCG@10")
+    'kin gains +0.1250 NDCG@10 over LightGBM'
+    """
+
+    name: str
+    against: str
+    paired: PairedComparison
+    p: float
+    min_gain: float = MIN_GAIN
+
+    @property
+    def verdict(self) -> Verdict:
+        """Gain or loss if significant, "none" if a gain of `min_gain` is ruled out, else "unclear"."""
+        if self.p <= LEVEL:
+            return "gain" if self.paired.mean_difference > 0 else "loss"
+        return "none" if self.paired.interval[1] < self.min_gain else "unclear"
+
+    def sentence(self, measure: str = "") -> str:
+        """Return the verdict in words, with the names of both sides."""
+        unit = f" {measure}" if measure else ""
+        change = self.paired.mean_difference
+        if self.verdict == "gain":
+            return f"{self.name} gains {change:+.4f}{unit} over {self.against}"
+        if self.verdict == "loss":
+            return f"{self.name} loses {-change:.4f}{unit} to {self.against}"
+        return f"{self.name} does not differ significantly from {self.against}"
+
+    @property
+    def evidence(self) -> str:
+        """The difference if `sentence` does not state it, the interval and the p-value."""
+        low, high = self.paired.interval
+        change = "" if self.verdict in ("gain", "loss") else f"{self.paired.mean_difference:+.4f}, "
+        return f"{change}{self.paired.confidence:.0%} interval {low:+.4f} to {high:+.4f}, p = {self.p:.2g}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the ladder says.
+
+    Attributes
+    ----------
+    means : mapping of str to float
+        Mean of each measured rung, bottom first.
+    gain : Claim
+        The highest rung with a model per query, compared with the better of the measured rungs of one model for all
+        queries. The better one is chosen on the same queries, which favors it.
+    own : Claim or None
+        What the queries' own models add: the same rung compared with the one that lacks only them. None if that one
+        was not measured, or is the other side of `gain`.
+    note : str
+        Why the ladder ends early, or an empty text.
+    """
+
+    means: Mapping[str, float]
+    gain: Claim
+    own: Claim | None = None
+    note: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the recommended ranker gains over one model for all queries."""
+        return self.gain.verdict
+
+    @property
+    def own_verdict(self) -> Verdict | None:
+        """Whether the queries' own models gain; None if that was not measured."""
+        return self.gain.verdict if self.own is None and "kin" not in self.means else _verdict(self.own)
+
+    @property
+    def result(self) -> str:
+        """The result in one sentence: both differences, with the names of both sides."""
+        gain, own = self.gain, self.own
+        small = gain.verdict == "gain" and gain.paired.mean_difference < gain.min_gain
+        least = f", less than the minimum of {gain.min_gain:g}" if small else ""
+        start = f"{gain.sentence()} ({gain.evidence}{least})"
+        if own is None:
+            return f"{start}."
+        change = own.paired.mean_difference
+        if own.verdict == "gain":
+            part = "of it comes" if gain.verdict == "gain" else "of its score comes"
+            return f"{start}; {change:+.4f} {part} from the queries' own models ({own.evidence})."
+        if own.verdict == "loss":
+            return f"{start}; the queries' own models cost it {-change:.4f} ({own.evidence})."
+        return f"{start}; the queries' own models add nothing significant ({own.evidence})."
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        gain, own = self.gain, self.own_verdict
+        if gain.verdict == "gain":
+            if own in ("gain", None):
+                return f"Use {gain.name}."
+            return f"Use {gain.name}; its gain does not come from the differences between queries."
+        if gain.verdict == "unclear":
+            return f"Keep {gain.against}, and judge more queries: a gain of {gain.min_gain:g} is not ruled out."
+        return f"Keep {gain.against}: it is {'better' if gain.verdict == 'loss' else 'as good'} and simpler."
+
+    @property
+    def text(self) -> str:
+        """The result, what to do, and why the ladder ends early."""
+        linear = ""
+        if "kin" in self.means and max(self.means, key=self.means.__getitem__) == "local":
+            linear = f"The best rung is {RUNGS['local']} ({self.means['local']:.4f}): compare knn."
+        return " ".join(part for part in (self.result, self.advice, linear, self.note) if part)
+
+
+def answer(
+    values: Mapping[str, Float64],
+    names: Mapping[str, str] | None = None,
+    *,
+    min_gain: float = MIN_GAIN,
+    note: str = "",
+) -> Answer | None:
+    """Return what the measured rungs say, or None if none has a model per query, or none has one for all.
+
+    Parameters
+    ----------
+    values
+        Values of a measure per query for the measured rungs of `RUNGS`, all on the same queries.
+    names
+        Names of rungs to use instead of those of `RUNGS`.
+    min_gain
+        Smallest gain that is worth having.
+    note
+        Why rungs are missing; by default that they were not measured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> linear, own = rng.random(400) / 2, rng.normal(0.05, 0.02, 400)
+    >>> trees = linear + rng.normal(0.2, 0.02, 400)
+    >>> found = answer({"linear": linear, "trees": trees, "without": trees, "kin": trees + own})
+    >>> found.verdict, found.own_verdict, found.gain.against
+    ('gain', 'gain', 'LightGBM')
+    """
+    called = {**RUNGS, **(names or {})}
+    means = {rung: mean_of(values[rung]) for rung in RUNGS if rung in values}
+    subject = next((rung for rung in ("kin", "local") if rung in means), None)
+    single = [rung for rung in ONE_MODEL if rung in means]
+    if subject is None or not single:
+        return None
+    best = max(single, key=means.__getitem__)
+    lacking = "without" if subject == "kin" else "linear"
+    pairs = [(subject, best)]
+    if lacking in means and lacking != best:
+        pairs.append((subject, lacking))
+    claims = tested(
+        [Claim(called[a], called[b], compare_paired(values[a], values[b]), 1.0, min_gain) for a, b in pairs]
+    )
+    own = claims[1] if len(claims) > 1 else None
+    if not note and "trees" not in means:
+        note = "Trees were not measured."
+    elif not note and subject == "kin" and own is None:
+        note = "How much of the difference comes from the queries' own models was not measured."
+    return Answer(means, claims[0], own, note)
+
+
+def reason(known: PairedComparison) -> str:
+    """Return why the queries' own models do not gain.
+
+    Parameters
+    ----------
+    known
+        Weights from half of a query's own judgments compared with those of one linear model, on the other half.
+    """
+    if known.p <= LEVEL and known.mean_difference > 0:
+        return (
+            f"The queries do differ (weights from half of a query's own judgments add {known.mean_difference:+.4f} to "
+            "one linear model on the other half), but their neighbors do not show it: try a better description, such "
+            "as vectors of the query texts, or features that are not normalized by query."
+        )
+    return "Weights from half of a query's own judgments do not help on the other half either."
+
+
+def tested(claims: list[Claim]) -> list[Claim]:
+    """Return the claims with p-values corrected for all of them (Holm)."""
+    corrected = holm([claim.paired.p for claim in claims]).tolist()
+    return [replace(claim, p=p) for claim, p in zip(claims, corrected, strict=True)]
+
+
+def _verdict(claim: Claim | None) -> Verdict | None:
+    return None if claim is None else claim.verdict

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kinrank import CellRanker, KinRanker, KnnRanker, SingleRanker
+from kinrank.measure import compare_paired, holm
+from kinrank.study.answer import RUNGS, Claim, answer, reason
+from kinrank.study.ladder import ladder, rung_of
+
+RNG = np.random.default_rng(0)
+BASE = RNG.random(400) / 2
+
+
+def shifted(mean: float, n: int = 400) -> np.ndarray:
+    """Return values whose mean is exactly `mean` above `BASE`."""
+    noise = RNG.normal(0, 0.02, n)
+    return BASE[:n] + noise - noise.mean() + mean
+
+
+def claim(mean: float, n: int = 400, **settings: float) -> Claim:
+    paired = compare_paired(shifted(mean, n), BASE[:n])
+    return Claim("kin", "LightGBM", paired, paired.p, **settings)
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "sentence"),
+    [
+        (claim(0.01), "gain", "kin gains +0.0100 over LightGBM"),
+        (claim(-0.01), "loss", "kin loses 0.0100 to LightGBM"),
+        (claim(0.0), "none", "kin does not differ significantly from LightGBM"),
+        (claim(0.001, 20), "unclear", "kin does not differ significantly from LightGBM"),
+    ],
+)
+def test_claim_has_a_verdict_and_both_names(made: Claim, verdict: str, sentence: str):
+    assert (made.verdict, made.sentence()) == (verdict, sentence)
+
+
+def test_own_models_are_credited_with_the_last_step_only():
+    trees = shifted(0.2)
+    found = answer({"linear": BASE, "trees": trees, "without": trees + 0.03, "kin": trees + 0.04})
+    assert (found.gain.against, found.own.against) == (RUNGS["trees"], RUNGS["without"])
+    assert "kin gains +0.0400 over LightGBM" in found.text
+    assert "+0.0100 of it comes from the queries' own models" in found.text
+    assert (found.verdict, found.own_verdict) == ("gain", "gain")
+
+
+def test_gain_without_own_models_is_not_called_theirs():
+    trees = shifted(0.2)
+    found = answer({"linear": BASE, "trees": trees, "without": trees + 0.04, "kin": trees + 0.04})
+    assert (found.verdict, found.own_verdict) == ("gain", "none")
+    assert "the queries' own models add nothing significant" in found.text
+    assert "does not come from the differences between queries" in found.text
+
+
+def test_better_of_the_two_single_models_is_the_baseline():
+    found = answer({"linear": shifted(0.3), "trees": BASE, "without": BASE, "kin": shifted(0.3)})
+    assert found.gain.against == RUNGS["linear"]
+    assert found.verdict != "gain"
+    assert "Keep one linear model" in found.text
+
+
+def test_linear_models_per_query_are_named_if_they_are_best():
+    values = {"linear": BASE, "trees": BASE, "without": BASE, "kin": shifted(0.1), "local": shifted(0.2)}
+    assert f"The best rung is a linear model per query ({values['local'].mean():.4f})" in answer(values).text
+    assert "best rung" not in answer(values | {"local": BASE}).text
+
+
+def test_p_values_are_corrected_for_both_claims():
+    values = {"linear": BASE, "trees": shifted(0.1), "without": shifted(0.1), "kin": shifted(0.102)}
+    found = answer(values)
+    assert [found.gain.p, found.own.p] == holm([found.gain.paired.p, found.own.paired.p]).tolist()
+
+
+def test_names_and_notes():
+    found = answer({"linear": BASE, "local": shifted(0.01)}, {"local": "knn(n_neighbors=5)", "linear": "./lin"})
+    assert found.text.startswith("knn(n_neighbors=5) gains +0.0100 over ./lin")
+    assert found.text.endswith("Trees were not measured.")
+    assert found.own_verdict == "gain"
+    unknown = answer({"linear": BASE, "trees": shifted(0.1), "kin": shifted(0.2)})
+    assert unknown.own_verdict is None
+    assert "was not measured" in unknown.text
+    small = answer({"linear": BASE, "local": shifted(0.01)}, min_gain=0.05)
+    assert "less than the minimum of 0.05" in small.text
+    assert "judge more queries" in answer({"linear": BASE[:20], "local": shifted(0.001, 20)}).text
+    assert answer({"linear": BASE, "trees": BASE}) is None
+    assert answer({"kin": BASE}) is None
+
+
+def test_reason_depends_on_whether_queries_differ():
+    assert "neighbors do not show it" in reason(compare_paired(shifted(0.01), BASE))
+    assert "do not help on the other half either" in reason(compare_paired(shifted(0.0), BASE))
+
+
+def test_every_rung_is_recognized():
+    made = {rung: make() for rung, make in ladder(KinRanker(reference=2, group_column="movie")).items()}
+    assert {rung: rung_of(ranker) for rung, ranker in made.items()} == {rung: rung for rung in RUNGS}
+    assert made["local"].reference == 2
+    assert made["bag"].group_column == made["trees"].group_column == "movie"
+    assert [rung_of(each) for each in (SingleRanker("lambdamart"), CellRanker(), KnnRanker(), None, 3)] == [
+        "trees",
+        "local",
+        "local",
+        None,
+        None,
+    ]
