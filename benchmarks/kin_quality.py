@@ -3,120 +3,219 @@
 Every library tries the same three tree shapes. The peers choose the shape and the number of trees on the validation
 queries and are refitted on training and validation queries. KinRanker chooses its shape on the same queries by its
 out-of-fold record. Nothing is chosen on test queries, except that "best peer" is the library that is best *on test*,
-which favors the peers. "bag" is as many LightGBM models as KinRanker has members, of the chosen shape, each on four
-fifths of the rows and features, with the tuned number of trees or twice as many, chosen on validation queries.
-"described" is LightGBM with the query's description among its features: it has the same information as KinRanker. Holm
-corrects all tests against the best peer and the bag together.
+which favors the peers. "bag" is as many LightGBM models as KinRanker has members (`kinrank.study.bag`). "described" is
+LightGBM with the query's description among its features: it has the same information as KinRanker. "without" is
+KinRanker without the queries' own models. Holm corrects all tests against the best peer and the bag together.
+
+MSRD is measured on its fixed split and in five folds by movie over all queries. Collections with fewer than 1,000
+queries are measured in five folds that are repeated ten times with other seeds, and tested by the corrected resampled
+t-test. Everything takes about two hours on two idle cores. Finished parts are kept in ``benchmarks/results`` and not
+measured again unless the code they depend on changes, so parts can be run one by one: ``--data-set mwmbl --folds 2
+--repeats 0``. ``--data-set small`` is a generated collection that takes seconds.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import judged_text, letor_folds, log_progress, msrd
+import kinrank
+from benchmarks.common import judged_text, letor_folds, letor_part, log_progress, msrd
 from kinrank import KinRanker, QuerySet, SingleRanker, fold_queries
+from kinrank.data.split import fold_of_query
 from kinrank.data.vectors import VECTORS
 from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.measure import NDCG, compare_paired, holm
-from kinrank.study.peers import PEERS
-
-# Trees produce ties, and rows may be sorted by grade, so tied documents share their mean rank.
-MEASURE = NDCG(ties="average") @ 10
-COLLECTIONS = ("msrd", "msrd-tenth", "MQ2007", "mwmbl", "MQ2008", "OHSUMED", "icecat", "one-intent")
-OPTIONS = {"only": ("all", *COLLECTIONS), "workers": ("2", "1")}
-LIBRARIES = ("lightgbm", "xgboost", "catboost")
-MEMBERS = 4
-MOST_TREES = 300
-# Leaves, minimum rows per leaf, learning rate.
-SHAPES = ((7, 50, 0.05), (15, 50, 0.05), (31, 20, 0.05))
-SETTINGS: dict[str, dict[str, object]] = {
-    "msrd": {"reference": "bm25_all", "group_column": "movie"},
-    "msrd-tenth": {"reference": "bm25_all", "group_column": "movie"},
-    "MQ2007": {"reference": 24},  # BM25 of the whole document
-    "MQ2008": {"reference": 24},
-}
-
-# Required gain over the best peer: minimum, upper limit of p, lower limit of the 95% interval.
-REQUIRED: dict[str, dict[str, float]] = {
-    "msrd": {"gain": 0.004, "p": 0.01},
-    "msrd-tenth": {"gain": 0.004, "p": 0.01},
-    "MQ2007": {"gain": 0.0, "p": 0.05},
-    "mwmbl": {"gain": 0.0, "p": 0.05},
-}
-NOT_BEHIND = {"low": -0.005}
+from kinrank.measure import PairedComparison, compare_paired, compare_resampled, holm
+from kinrank.study.peers import MEASURE, PEERS, SHAPES
 
 Split = tuple[QuerySet, QuerySet, QuerySet]
+Job = tuple[str, int, int, str]
+"""Data set, repeat, fold, method."""
+
+LIBRARIES = ("lightgbm", "xgboost", "catboost")
+METHODS = (*LIBRARIES, "bag", "described", "single", "without", "kin")
+MEMBERS = 4
+MOST_TREES = 300
+RATE = 0.05
+REPEATS, FOLDS = 10, 5
+RESULTS = Path(__file__).parent / "results" / "kin_quality"
 
 
-def run(only: str = "all", workers: str = "2") -> dict[str, object]:
-    """Measure every method on every collection, and test KinRanker against the best peer and the bag."""
-    chosen = COLLECTIONS if only == "all" else (only,)
+@dataclass(frozen=True)
+class DataSet:
+    """Judged queries, how they are split, and what is required of KinRanker on them.
+
+    Attributes
+    ----------
+    splits : callable
+        Returns the (train, validation, test) splits of a repeat.
+    repeats, folds : int
+        Number of repeats, and of splits in each.
+    settings : dict
+        Settings of KinRanker.
+    required : dict
+        Lower limit of the gain over the best peer ("gain") and over the bag ("bag"), and upper limit of their p-values
+        after Holm ("p").
+    """
+
+    splits: Callable[[int], list[Split]]
+    repeats: int = 1
+    folds: int = FOLDS
+    settings: dict[str, object] = field(default_factory=dict)
+    required: dict[str, float] = field(default_factory=dict)
+
+
+def folds_of(queries: QuerySet, fold: np.ndarray, n_folds: int = FOLDS) -> list[Split]:
+    """Test on each fold, validate on the next, and train on the others."""
+    return [
+        (
+            queries[(fold != each) & (fold != (each + 1) % n_folds)],
+            queries[fold == (each + 1) % n_folds],
+            queries[fold == each],
+        )
+        for each in range(n_folds)
+    ]
+
+
+def _msrd() -> QuerySet:
+    return QuerySet.concat(list(msrd().values()))
+
+
+def _fixed(_: int) -> list[Split]:
+    parts = msrd()
+    return [(parts["train"], parts["vali"], parts["test"])]
+
+
+def _tenth(_: int) -> list[Split]:
+    train, vali, test = _fixed(0)[0]
+    few = (next(part for _, part in fold_queries(each, 10, group="movie")) for each in (train, vali))
+    return [(*few, test)]
+
+
+def _by_movie(seed: int) -> list[Split]:
+    return folds_of(_msrd(), fold_of_query(_msrd(), FOLDS, group="movie", seed=seed))
+
+
+def _one_intent(_: int) -> list[Split]:
+    queries = make_intents(1_000, 1_000, n_features=46, n_intents=3, spread=0.0, seed=1)
+    return [(queries[:800], queries[800:1_000], queries[1_000:])]
+
+
+def _small(seed: int) -> list[Split]:
+    queries = make_intents(90, 0, n_docs=10, n_features=6, spread=1.0)
+    return folds_of(queries, fold_of_query(queries, 3, seed=seed), 3)
+
+
+def _random(read: Callable[[], QuerySet]) -> Callable[[int], list[Split]]:
+    return lambda seed: folds_of(read(), fold_of_query(read(), FOLDS, seed=seed))
+
+
+def _letor(name: str) -> QuerySet:
+    return QuerySet.concat([letor_part(name, part) for part in range(1, 6)])
+
+
+MOVIES: dict[str, object] = {"reference": "bm25_all", "group_column": "movie"}
+BM25: dict[str, object] = {"reference": 24}  # BM25 of the whole document
+DATA_SETS = {
+    "msrd": DataSet(_fixed, folds=1, settings=MOVIES),
+    "msrd-folds": DataSet(_by_movie, settings=MOVIES, required={"gain": 0.005, "bag": 0.004, "p": 1e-4}),
+    "msrd-tenth": DataSet(_tenth, folds=1, settings=MOVIES, required={"gain": 0.004, "p": 0.01}),
+    "MQ2007": DataSet(lambda _: list(letor_folds("MQ2007")), settings=BM25, required={"bag": 0.0, "p": 0.05}),
+    "mwmbl": DataSet(_random(lambda: judged_text("mwmbl")[0]), REPEATS, required={"gain": 0.013, "p": 0.05}),
+    "MQ2008": DataSet(_random(lambda: _letor("MQ2008")), REPEATS, settings=BM25, required={"gain": -0.002}),
+    "OHSUMED": DataSet(_random(lambda: _letor("OHSUMED")), REPEATS, required={"gain": -0.002}),
+    "icecat": DataSet(_random(lambda: judged_text("icecat")[0]), REPEATS, required={"gain": -0.002}),
+    "one-intent": DataSet(_one_intent, folds=1, required={"gain": -0.002}),
+    "small": DataSet(_small, 2, 3),
+}
+OPTIONS = {
+    "data-set": ("all", *DATA_SETS),
+    "folds": ("all", *map(str, range(FOLDS))),
+    "repeats": ("all", *map(str, range(REPEATS))),
+    "workers": ("2", "1"),
+}
+
+
+def run(data_set: str = "all", folds: str = "all", repeats: str = "all", workers: str = "2") -> dict[str, object]:
+    """Measure what is missing of the chosen parts, and report on every collection that is complete."""
+    names = [name for name in DATA_SETS if name != "small"] if data_set == "all" else [data_set]
     os.environ["OMP_NUM_THREADS"] = "1"  # one process per core: more OpenMP threads would compete
-    jobs = [(name, split, method) for name in chosen for split in range(len(splits(name))) for method in methods(name)]
-    collected: dict[tuple[str, str], list[np.ndarray]] = {}
-    notes: dict[str, list[str]] = {}
+    chosen = [
+        job
+        for name in names
+        for job in jobs(name)
+        if repeats in ("all", str(job[1])) and folds in ("all", str(job[2])) and not result_file(job).exists()
+    ]
     with ProcessPoolExecutor(int(workers)) as pool:
-        for (name, split, method), (values, note) in zip(jobs, pool.map(_measured, jobs), strict=True):
-            collected.setdefault((name, method), []).append(values)
-            notes.setdefault(f"{name} {method}", []).append(note)
-            log_progress(f"{name:11} {split} {method:9} {values.mean():.4f}  {note}")
-    quality = {key: np.concatenate(parts) for key, parts in collected.items()}
-    rows = {name: verdict(name, quality) for name in chosen}
-    family = [row[rival] for row in rows.values() for rival in ("against best peer", "against the bag") if rival in row]
-    for kind in ("p", "p permutation"):
-        for tested, p in zip(family, holm([tested[kind] for tested in family]), strict=True):
-            tested[f"{kind}, Holm"] = float(f"{p:.2g}")
-    return {"NDCG@10": rows, "tests in the family": len(family), "chosen": notes}
+        for line in pool.map(measure, chosen):
+            log_progress(line)
+    rows = {name: verdict(name) for name in names if all(result_file(job).exists() for job in jobs(name))}
+    family = [row[f"against {rival}"] for row in rows.values() for rival in ("best peer", "bag")]
+    for tested, p in zip(family, holm([tested["p"] for tested in family]), strict=True):
+        tested["p, Holm"] = float(f"{p:.2g}")
+    for name, row in rows.items():
+        row["holds"] = holds(DATA_SETS[name].required, row)
+    waiting = {name: sum(not result_file(job).exists() for job in jobs(name)) for name in names if name not in rows}
+    return {"NDCG@10": rows, "tests in the family": len(family), "parts still to be measured": waiting}
 
 
-def methods(name: str) -> tuple[str, ...]:
-    """Return the methods to compare on a collection."""
-    return ("single", "kin") if name == "one-intent" else (*LIBRARIES, "bag", "described", "single", "kin")
+def jobs(name: str) -> list[Job]:
+    """Return all parts of a data set."""
+    data = DATA_SETS[name]
+    return [
+        (name, repeat, fold, method)
+        for repeat in range(data.repeats)
+        for fold in range(data.folds)
+        for method in METHODS
+    ]
+
+
+def result_file(job: Job) -> Path:
+    """Return where the values of a part are kept; the name changes with the code that it depends on."""
+    name, repeat, fold, method = job
+    return RESULTS / name / f"{repeat}-{fold}-{method}-{code_of(method)}.npz"
 
 
 @cache
-def splits(name: str) -> list[Split]:
-    """Return the (train, validation, test) splits of a collection: one, or five folds."""
-    return list(_splits(name))
+def code_of(method: str) -> str:
+    """Return a hash of the settings and of the modules that a method depends on."""
+    package = Path(kinrank.__file__).parent
+    folders = {"kin": "rankers learn describe neighbors", "described": "describe study/peers.py", "single": "learn"}
+    named = folders.get({"without": "kin"}.get(method, method), "study/peers.py study/bag.py").split()
+    files = [file for part in named for file in sorted((package / part).rglob("*.py")) or [package / part]]
+    digest = hashlib.sha256(repr((SHAPES, MEMBERS, MOST_TREES, RATE)).encode())
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:8]
 
 
-def _splits(name: str) -> Iterator[Split]:
-    if name.startswith("msrd"):
-        parts = msrd()
-        train, vali, test = parts["train"], parts["vali"], parts["test"]
-        if name == "msrd-tenth":
-            train, vali = (next(part for _, part in fold_queries(each, 10, group="movie")) for each in (train, vali))
-        yield train, vali, test
-    elif name in ("mwmbl", "icecat"):
-        queries, fold = judged_text(name)
-        labels = np.unique(fold)
-        for i, label in enumerate(labels):
-            validation = labels[(i + 1) % len(labels)]
-            yield (
-                queries[(fold != label) & (fold != validation)],
-                queries[fold == validation],
-                queries[fold == label],
-            )
-    elif name == "one-intent":
-        queries = make_intents(1_000, 1_000, n_features=46, n_intents=3, spread=0.0, seed=1)
-        train, test = queries[:1_000], queries[1_000:]
-        yield train[:800], train[800:], test
-    else:
-        yield from letor_folds(name)
+@cache
+def splits(name: str, repeat: int) -> list[Split]:
+    """Return the (train, validation, test) splits of a repeat."""
+    return DATA_SETS[name].splits(repeat)
 
 
-def _measured(job: tuple[str, int, str]) -> tuple[np.ndarray, str]:
-    name, split, method = job
-    train, vali, test = splits(name)[split]
-    scores, note = score(method, train, vali, test, SETTINGS.get(name, {}))
-    return MEASURE.per_query(scores, test.grades, test.offsets), note
+def measure(job: Job) -> str:
+    """Measure a part, keep the values of its test queries, and return a line about it."""
+    name, repeat, fold, method = job
+    train, vali, test = splits(name, repeat)[fold]
+    scores, note = score(method, train, vali, test, DATA_SETS[name].settings)
+    values = MEASURE.per_query(scores, test.grades, test.offsets)
+    file = result_file(job)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}.npz")
+    np.savez(partial, values=values, qid=test.qid.astype(np.str_), note=note)
+    partial.rename(file)
+    return f"{name:11} {repeat} {fold} {method:9} {values.mean():.4f}  {note}"
 
 
 def score(
@@ -126,36 +225,23 @@ def score(
     both = QuerySet.concat([train, vali])
     if method == "single":
         return SingleRanker(missing="zero").fit(both).predict(test), ""
-    if method == "kin":
-        rankers = [KinRanker(trees=_trees(*shape), n_members=MEMBERS, **settings).fit(both) for shape in SHAPES]
-        best = max(range(len(SHAPES)), key=lambda i: rankers[i].record_["blend"])
-        ranker = rankers[best]
+    if method in ("kin", "without"):
+        own = {**settings, "n_members": MEMBERS, "local": method == "kin"}
+        ranker = max(
+            (KinRanker(trees=_trees(*shape), **own).fit(both) for shape in SHAPES),
+            key=lambda each: each.record_["blend"],
+        )
         shares = ", ".join(f"{part} {share:.1f}" for part, share in ranker.shares_.items())
-        return ranker.predict(
-            test
-        ), f"{SHAPES[best][0]} leaves, {ranker.n_trees_} trees, k={ranker.n_neighbors_}; {shares}"
+        leaves = ranker.trees.n_leaves
+        return ranker.predict(test), f"{leaves} leaves, {ranker.n_trees_} trees, k={ranker.n_neighbors_}; {shares}"
     if method == "described":
         (train, vali, test), both = _described(train, vali, test, settings)
-    library = method if method in LIBRARIES else "lightgbm"
-    shape, n_trees = _tuned(library, train, vali)
+    peer = PEERS[method if method in LIBRARIES else "lightgbm"](MOST_TREES, learning_rate=RATE)
     if method == "bag":
-        n_trees = max(
-            (n_trees, 2 * n_trees), key=lambda n: MEASURE.mean(_bag(shape, n, train, vali), vali.grades, vali.offsets)
-        )
-        return _bag(shape, n_trees, both, test), f"{shape[0]} leaves, {n_trees} trees"
-    peer = PEERS[library](n_trees, learning_rate=shape[2], params=_params(library, shape), validation=0).fit(both)
-    return peer.predict(test), f"{shape[0]} leaves, {n_trees} trees"
-
-
-def _bag(shape: tuple[int, int, float], n_trees: int, train: QuerySet, test: QuerySet) -> np.ndarray:
-    """Sum the scores of LightGBM models trained on different samples of rows and features."""
-    sampled = {"feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1}
-    params = _params("lightgbm", shape) | sampled
-    members = [
-        PEERS["lightgbm"](n_trees, learning_rate=shape[2], params=params, validation=0, seed=seed)
-        for seed in range(MEMBERS)
-    ]
-    return np.sum([member.fit(train).predict(test) for member in members], axis=0)
+        bag = PEERS["lightgbm-bag"](MEMBERS, peer=peer).choose(train, vali).grow(both)
+        return bag.predict(test), f"{bag.peer_.shape_[0]} leaves, {bag.n_trees_} trees"
+    tuned = peer.fit(train, validation=vali).grow(both)
+    return tuned.predict(test), f"{tuned.shape_[0]} leaves, {tuned.n_trees_} trees"
 
 
 def _described(train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[str, object]) -> tuple[Split, QuerySet]:
@@ -171,73 +257,70 @@ def _described(train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[s
     return (widened(train), widened(vali), widened(test)), widened(both)
 
 
-def _trees(leaves: int, least: int, rate: float) -> LambdaMART:
-    return LambdaMART(
-        n_trees=MOST_TREES,
-        n_leaves=leaves,
-        learning_rate=rate,
-        min_rows_in_leaf=least,
-        params={"feature_fraction": 0.5},
-        n_threads=1,
-    )
+def _trees(leaves: int, least: int) -> LambdaMART:
+    return LambdaMART(MOST_TREES, leaves, RATE, least, params={"feature_fraction": 0.5}, n_threads=1)
 
 
-def _tuned(library: str, train: QuerySet, vali: QuerySet) -> tuple[tuple[int, int, float], int]:
-    """Return the best shape on the validation queries, and its number of trees."""
-    tried = []
-    for shape in SHAPES:
-        peer = PEERS[library](MOST_TREES, learning_rate=shape[2], params=_params(library, shape))
-        peer.fit(train, validation=vali)
-        quality = MEASURE.mean(peer.predict(vali), vali.grades, vali.offsets)
-        tried.append((quality, shape, peer.n_trees_))
-    _, shape, n_trees = max(tried, key=lambda each: each[0])
-    return shape, n_trees
+@dataclass(frozen=True)
+class Values:
+    """NDCG@10 of every query in every repeat, and the fold in which it was tested."""
+
+    values: np.ndarray
+    fold: np.ndarray
+
+    @classmethod
+    def read(cls, name: str, method: str) -> Values:
+        """Read the parts of a method, with queries in the order of their ids."""
+        values, folds = [], []
+        for repeat in range(DATA_SETS[name].repeats):
+            parts = [np.load(result_file((name, repeat, fold, method))) for fold in range(DATA_SETS[name].folds)]
+            order = np.argsort(np.concatenate([part["qid"] for part in parts]), kind="stable")
+            values.append(np.concatenate([part["values"] for part in parts])[order])
+            folds.append(np.repeat(np.arange(len(parts)), [len(part["qid"]) for part in parts])[order])
+        return cls(np.array(values), np.array(folds))
+
+    def compared_with(self, other: Values) -> PairedComparison:
+        """Test the difference: corrected for repeats if there are any."""
+        if len(self.values) > 1:
+            return compare_resampled(self.values, other.values, self.fold)
+        return compare_paired(self.values[0], other.values[0])
 
 
-def _params(library: str, shape: tuple[int, int, float]) -> dict[str, object]:
-    """Return the parameters of a shape in the naming of a library."""
-    leaves, least, _ = shape
-    if library == "lightgbm":
-        return {"num_leaves": leaves, "min_data_in_leaf": least}
-    if library == "xgboost":
-        return {"max_leaves": leaves, "max_depth": 0, "grow_policy": "lossguide"}
+def verdict(name: str) -> dict[str, object]:
+    """Return the means of a collection, and KinRanker's difference from the best peer, the bag and its own parts."""
+    values = {method: Values.read(name, method) for method in METHODS}
+    means = {method: float(each.values.mean()) for method, each in values.items()}
+    best = max(LIBRARIES if name != "one-intent" else ("single",), key=means.__getitem__)
+    rivals = {"best peer": best, "bag": "bag", "described": "described", "without": "without"}
     return {
-        "depth": leaves.bit_length() + 1
-    }  # symmetric trees are weaker for the same number of leaves: one more level
-
-
-def verdict(name: str, quality: dict[tuple[str, str], np.ndarray]) -> dict[str, object]:
-    """Return the means of a collection, and KinRanker's difference from the best peer and the bag."""
-    values = {method: quality[name, method] for method in methods(name)}
-    rivals = [method for method in methods(name) if method in LIBRARIES] or ["single"]
-    best = max(rivals, key=lambda method: values[method].mean())
-    result: dict[str, object] = {
-        "queries": len(values["kin"]),
-        **{method: round(float(each.mean()), 4) for method, each in values.items()},
+        "queries": values["kin"].values.shape[1],
+        "repeats": len(values["kin"].values),
+        **{method: round(mean, 4) for method, mean in means.items()},
         "best peer": best,
-        "against best peer": difference(values["kin"], values[best]),
+        **{
+            f"against {label}": difference(values["kin"].compared_with(values[rival]))
+            for label, rival in rivals.items()
+        },
     }
-    if "bag" in values:
-        result["against the bag"] = difference(values["kin"], values["bag"])
-        result["against described"] = difference(values["kin"], values["described"])
-    gain, required = result["against best peer"], REQUIRED.get(name, NOT_BEHIND)
-    result["holds"] = (
-        gain["gain"] >= required.get("gain", -1.0)
-        and gain["p"] < required.get("p", 2.0)
-        and gain["low"] > required.get("low", -1.0)
-    )
-    return result
 
 
-def difference(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
-    """Return the mean difference, its 95% interval, and p of a paired t-test and of a permutation test."""
-    paired = compare_paired(ours, theirs)
-    low, high = paired.interval
-    permuted = compare_paired(ours, theirs, test="permutation")
+def difference(paired: PairedComparison) -> dict[str, object]:
+    """Return the mean difference, its 95% interval, and p."""
+    low, high = (round(end, 4) for end in paired.interval)
     return {
         "gain": round(paired.mean_difference, 4),
-        "low": round(low, 4),
-        "high": round(high, 4),
+        "low": low,
+        "high": high,
         "p": float(f"{paired.p:.2g}"),
-        "p permutation": float(f"{permuted.p:.2g}"),
+        "test": paired.test,
     }
+
+
+def holds(required: dict[str, float], row: dict[str, object]) -> bool:
+    """Return whether the gains reach what is required."""
+    limits = {"best peer": required.get("gain"), "bag": required.get("bag")}
+    return all(
+        row[f"against {rival}"]["gain"] >= limit and row[f"against {rival}"]["p, Holm"] < required.get("p", 2.0)
+        for rival, limit in limits.items()
+        if limit is not None
+    )
