@@ -13,9 +13,11 @@ import pytest
 import kinrank
 import kinrank.serve.models
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
+from kinrank.engines import FeatureSet
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
+from kinrank.serve.selftest import SearchInputs
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
 from tests.serve.observers import PATIENCE, Deliveries, RecordingObserver
@@ -199,6 +201,31 @@ def test_invalid_names_and_missing_models_raise(tmp_path: Path):
 
 
 # --- swaps ----------------------------------------------------------------------------------------------------------
+
+
+def test_model_that_does_not_fit_the_attached_engine_is_refused(tmp_path: Path, camps: QuerySet, up: CandidateSet):
+    plain = SearchInputs.of(FeatureSet.parse('[features]\nvalue = { match = "v" }\ncamp = { field = "c" }'))
+    path = tmp_path / "model"
+    KnnRanker(5).fit(camps).save(path)
+    texts = np.array([f"query {i}" for i in range(len(camps))])
+    vectors = np.random.default_rng(0).normal(size=(len(camps), 4)).astype(np.float32)
+    with Service({"model": path}, settings=PATIENT, search=plain) as service:
+        first = service.slots["model"].current
+        renamed = camps.replace(feature_names=("price", "camp"))
+        for queries, reason in (
+            (renamed, "the model has features that the engine does not compute: price"),
+            (camps.replace(query_columns={"vector": vectors}), "cannot rank what the attached engine finds"),
+        ):
+            KnnRanker(5).fit(queries).save(path)
+            with pytest.raises(RejectedModelError, match=reason):
+                service.slots["model"].refresh(force=True)
+            assert service.slots["model"].current is first
+            assert service.rank(up).fallback is None
+        KnnRanker(5).fit(camps.replace(query_columns={"text": texts})).save(path)
+        service.slots["model"].refresh(force=True)
+        assert service.slots["model"].current is not first
+    with pytest.raises(RejectedModelError, match="the engine computes features that the model lacks: near"):
+        Service({"model": path}, search=SearchInputs(("value", "camp", "near"), vectors=True)).start()
 
 
 def test_changed_folder_is_loaded_and_damaged_one_refused(

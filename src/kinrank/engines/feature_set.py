@@ -109,6 +109,16 @@ class FeatureSet:
         return tuple(feature.name for feature in self.features)
 
     @property
+    def compares_vectors(self) -> bool:
+        """Whether the features or the candidate query need the embedding of the query."""
+        if self.candidates is not None and self.candidates.vector is not None:
+            return True
+        return any(
+            isinstance(each, VectorSimilarity) or (isinstance(each, Script) and "params.vector" in each.source)
+            for each in self.features
+        )
+
+    @property
     def fingerprint(self) -> str:
         """Hash that is equal for files with the same meaning."""
         return hashlib.sha256(repr(self).encode()).hexdigest()

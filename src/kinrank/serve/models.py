@@ -20,7 +20,7 @@ from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.journal import Journal
 from kinrank.serve.live_judgments import Entry, learn
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import SlowModelError, self_test
+from kinrank.serve.selftest import SearchInputs, SlowModelError, search_test, self_test
 from kinrank.store import read_model_and_examples
 
 FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
@@ -91,16 +91,26 @@ class ModelSlot:
         Notified of every swap and refusal.
     journal
         Judgments to learn from, if the service accepts them.
+    search
+        What searches pass to the model, if an engine is attached.
     """
 
     def __init__(
-        self, name: str, path: str | os.PathLike[str], *, deadline: float, observer: Observer, journal: Journal | None
+        self,
+        name: str,
+        path: str | os.PathLike[str],
+        *,
+        deadline: float,
+        observer: Observer,
+        journal: Journal | None,
+        search: SearchInputs | None = None,
     ) -> None:
         self.name = name
         self.path = Path(path)
         self.deadline = deadline
         self.current: ServedModel | None = None
         self.journal = journal
+        self._search = search
         self._observer = observer
         self._lock = threading.Lock()
         self._seen: tuple[Any, ...] | None = None
@@ -156,8 +166,11 @@ class ModelSlot:
             record, examples = read_model_and_examples(self.path)
             ranker = from_record(record)
             tested = self_test(ranker, examples, self.deadline)
+            encoder = QueryEncoder(ranker)
+            if self._search is not None:
+                search_test(ranker, encoder, self._search)
             if version == self._version():  # otherwise the folder was replaced while it was read
-                return ServedModel(version, ranker, ranker, tested, QueryEncoder(ranker))
+                return ServedModel(version, ranker, ranker, tested, encoder)
         raise RejectedModelError(f"{self.path} changed three times while it was read: write it less often")
 
     def _updated(self, served: ServedModel) -> ServedModel:

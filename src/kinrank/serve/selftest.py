@@ -1,16 +1,24 @@
-"""Self-test of a model before it is put into use: it must reproduce its stored scores, in time."""
+"""Tests of a model before it is put into use: it must reproduce its scores in time, and fit the attached engine."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import KinrankError, RejectedModelError
 from kinrank.rankers.base import Ranker
+from kinrank.serve.encoding import QueryEncoder
+from kinrank.serve.messages import CandidateSet, to_query_set
+from kinrank.serve.observer import Observer
 from kinrank.store import Examples
+
+if TYPE_CHECKING:
+    from kinrank.engines import FeatureSet
 
 _TOLERANCE = 1e-3  # in standard deviations of the scores: float32 sums differ that little between machines
 
@@ -57,6 +65,51 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
             f"the model takes {median * 1000:.1f} ms per query, the deadline is {deadline * 1000:.1f} ms"
         )
     return True
+
+
+@dataclass(frozen=True)
+class SearchInputs:
+    """What searches with an attached engine pass to a model.
+
+    Attributes
+    ----------
+    feature_names : tuple of str
+        The features that the engine computes.
+    vectors : bool
+        Whether requests contain the embedding of the query, because the engine needs it.
+    """
+
+    feature_names: tuple[str, ...]
+    vectors: bool
+
+    @classmethod
+    def of(cls, features: FeatureSet) -> SearchInputs:
+        """Return the inputs for an engine with these features."""
+        return cls(features.names, features.compares_vectors)
+
+
+def search_test(ranker: Ranker, encoder: QueryEncoder, inputs: SearchInputs) -> None:
+    """Raise `RejectedModelError` if the model cannot rank what searches pass to it.
+
+    Without this test, every search would fall back to the engine's order.
+    """
+    for names, others, what in (
+        (ranker.feature_names_, inputs.feature_names, "the model has features that the engine does not compute"),
+        (inputs.feature_names, ranker.feature_names_, "the engine computes features that the model lacks"),
+    ):
+        if different := [name for name in names if name not in others]:
+            raise RejectedModelError(
+                f"{what}: {', '.join(different[:5])}; train the model on features that this engine logged"
+            )
+    if inputs.vectors:  # of which length, only requests know
+        return
+    rows = np.zeros((2, len(inputs.feature_names)), dtype=np.float32)
+    candidates = CandidateSet(["a", "b"], rows, inputs.feature_names, text="query")
+    try:
+        encoded = encoder(candidates, Observer())
+        ranker.predict(to_query_set([encoded], [encoded.align(ranker.feature_names_)], ranker.feature_names_))
+    except KinrankError as error:
+        raise RejectedModelError(f"the model cannot rank what the attached engine finds: {error}") from error
 
 
 def _time(ranker: Ranker, query: QuerySet) -> float:

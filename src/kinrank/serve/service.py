@@ -21,6 +21,7 @@ from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExp
 from kinrank.serve.models import ModelSlot, ServedModel
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
+from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -40,6 +41,8 @@ class Service:
         Receives everything worth counting.
     judgments
         Folder for the journals of new judgments, one per model. Without it, judgments are not accepted.
+    search
+        What searches pass to the models, if an engine is attached. Models that cannot rank it are refused.
     watch
         Further functions to call every `Settings.watch_interval` seconds.
     expected
@@ -65,6 +68,7 @@ class Service:
         settings: Settings | None = None,
         observer: Observer = _NO_OBSERVER,
         judgments: str | os.PathLike[str] | None = None,
+        search: SearchInputs | None = None,
         watch: Iterable[Callable[[], None]] = (),
         expected: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -82,6 +86,7 @@ class Service:
                 deadline=self.settings.deadline,
                 observer=observer,
                 journal=None if judgments is None else Journal(Path(judgments) / f"{name}.log"),
+                search=search,
             )
             for name, path in models.items()
         }

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from kinrank.engines import connect
+from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.logs import JsonLog
@@ -19,6 +19,7 @@ from kinrank.serve.http.metrics import MULTIPROCESS, Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher, read_labels
+from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 
@@ -87,7 +88,9 @@ def run(options: Options) -> None:
     """Serve until the process is stopped."""
     options.check()
     # Load everything once, so that mistakes are reported before the port is opened.
-    service = Service(options.models, settings=options.settings, judgments=options.judgments)
+    service = Service(
+        options.models, settings=options.settings, judgments=options.judgments, search=search_inputs(options)
+    )
     service.start()
     service.close()
     if options.keys is not None:
@@ -126,6 +129,7 @@ def create_worker_app() -> RequestMiddleware:
         settings=options.settings,
         observer=metrics,
         judgments=options.judgments,
+        search=search_inputs(options),
         watch=[] if keys is None else [keys.refresh],
     )
     return create_app(
@@ -136,6 +140,13 @@ def create_worker_app() -> RequestMiddleware:
         drain_seconds=options.drain_seconds,
         on_shutdown=log.close,
     )
+
+
+def search_inputs(options: Options) -> SearchInputs | None:
+    """Return what searches pass to the models, if the options name an engine and its features."""
+    if options.engine is None or options.features is None:
+        return None
+    return SearchInputs.of(FeatureSet.read(options.features))
 
 
 def make_searcher(service: Service, options: Options) -> Searcher | None:
