@@ -16,9 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kinrank.arrays import Float32
 from kinrank.engines import Hits
-from kinrank.serve import Settings
+from kinrank.serve import Service, Settings
 from kinrank.serve.http import bodies
 from kinrank.serve.http.openapi import EXAMPLES
+from kinrank.serve.search import Searcher
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT, LogReader
 from tests.serve.engine import InMemoryEngine
@@ -246,6 +247,33 @@ def test_search_pages_and_filters(make_client: Callable[..., Client]):
     assert "'script' is not allowed" in str(refused.json)
 
 
+def test_judgments_without_features_take_those_of_the_engine(make_client: Callable[..., Client], secrets):
+    engine = InMemoryEngine([0.3, 0.9, 0.1, 0.6])
+    client = make_client(keys=True, key=secrets["admin"], engine=engine)
+    body = {"qid": "900", "text": "up", "ids": ["d1", "d3", "d77"], "grades": [2, 1, 2]}
+    assert client.post("/v1/judgments", {"queries": [body]}).json == {"kept": 1}
+    for wrong, status, reason in (
+        ({**body, "ids": ["d77", "d78"], "grades": [1, 0]}, 422, "none of its 2 judged documents is among"),
+        ({**body, "ids": ["d1", "d1", "d2"]}, 422, "every id once"),
+        ({**body, "grades": [1]}, 422, "one grade per id"),
+        ({name: value for name, value in body.items() if name != "text"}, 422, "has no features"),
+    ):
+        refused = client.post("/v1/judgments", {"queries": [wrong]})
+        assert refused.status == status
+        assert reason in str(refused.json)
+    alone = make_client(keys=True, key=secrets["admin"])
+    assert alone.post("/v1/judgments", {"queries": [body]}).code == "no-engine"
+    engine.running = False
+    assert client.post("/v1/judgments", {"queries": [body]}).status == 503
+
+
+def test_judged_query_is_what_a_search_ranks(service: Service):
+    judged = Searcher(service, InMemoryEngine([0.3, 0.9, 0.1, 0.6])).judged("7", "up", {"d1": 2.0, "d3": 1.0})
+    assert judged.candidates.ids == ["d2", "d0", "d3", "d1"]
+    assert judged.grades == [0.0, 0.0, 1.0, 2.0]
+    np.testing.assert_allclose(judged.candidates.features[:, 0], [0.1, 0.3, 0.6, 0.9])
+
+
 def test_search_asks_the_engine_once(make_client: Callable[..., Client]):
     class OneRequest(InMemoryEngine):
         """As Elasticsearch: candidates and features come together."""
@@ -309,7 +337,7 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 FIELDS = {
     "RankResponse": "ids scores model version fallback detail novelty teams",
     "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids explanation titles",
-    "WeightsResponse": "weights model version fallback detail normalization request params",
+    "WeightsResponse": "weights model version fallback detail normalization fidelity request params",
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
     "JudgmentsResponse": "kept",

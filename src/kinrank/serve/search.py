@@ -14,8 +14,8 @@ from kinrank.arrays import Float32
 from kinrank.engines import Engine
 from kinrank.engines.features import Clause
 from kinrank.engines.filters import check_filter
-from kinrank.errors import EngineError, FileFormatError, ParameterError
-from kinrank.serve.messages import CandidateSet, Fallback, QueryExplanation, QueryWeights, Ranking
+from kinrank.errors import DataError, EngineError, FileFormatError, ParameterError
+from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
 
 
@@ -157,6 +157,39 @@ class Searcher:
         # Name the documents instead of a window: engines count a window per shard.
         body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=candidates.ids)
         return found, EngineRequest(body, dict(self.engine.apply_params))
+
+    def judged(
+        self,
+        qid: str,
+        query: str,
+        grades: Mapping[str, float],
+        *,
+        window: int = 100,
+        vector: Float32 | None = None,
+        columns: Mapping[str, float] | None = None,
+    ) -> JudgedQuery:
+        """Return a judged query as `kinrank.engines.logger.FeatureLogger` logs it: what a search would rank.
+
+        Parameters
+        ----------
+        qid, query
+            Id and text of the query.
+        grades
+            Grades by document. Other candidates have grade 0.
+        window, vector, columns
+            As in `search`.
+
+        Raises
+        ------
+        DataError
+            None of the judged documents is among the candidates.
+        """
+        candidates = self._candidates(query, window, vector, columns)
+        if candidates is None or not grades.keys() & set(candidates.ids):
+            raise DataError(
+                f"query {qid!r}: none of its {len(grades)} judged documents is among the engine's first {window} hits"
+            )
+        return JudgedQuery(qid, candidates, [float(grades.get(doc_id, 0.0)) for doc_id in candidates.ids])
 
     def close(self) -> None:
         """Close the connections to the engine."""

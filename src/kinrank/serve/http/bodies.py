@@ -91,11 +91,11 @@ class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class JudgedBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A judged query: candidates with features and grades."""
+    """A judged query: candidates with features and grades; without features, the attached engine computes them."""
 
     qid: Name
     ids: Ids
-    features: Rows
+    features: Rows | None = None
     grades: Annotated[list[Number], Meta(min_length=1, max_length=MAX_CANDIDATES)]
     feature_names: Names | None = None
     vector: Vector | None = None
@@ -187,6 +187,8 @@ def to_judged_query(body: JudgedBody) -> JudgedQuery:
     """Return the judged query of a body."""
     if len(body.grades) != len(body.ids):
         raise DataError(f"query {body.qid!r} has {len(body.ids)} ids and {len(body.grades)} grades: send one per id")
+    if body.features is None:
+        raise DataError(f"query {body.qid!r} has no features: send them, or its text if an engine is attached")
     return JudgedQuery(body.qid, to_candidates(body, to_matrix(body.features), to_vector(body.vector)), body.grades)
 
 

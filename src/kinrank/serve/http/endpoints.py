@@ -29,7 +29,7 @@ from kinrank.serve.http.responses import (
     to_search_response,
     to_weights_response,
 )
-from kinrank.serve.messages import CandidateSet, Fallback, QueryWeights, Ranking
+from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
@@ -160,10 +160,11 @@ class Endpoints:
     async def judgments(self, request: Request) -> Response:
         """Store judged queries for the model to learn from. They are on disk when the response is sent."""
         body = bodies.parse(await self._read_body(request), bodies.JudgmentsBody)
-        queries = [bodies.to_judged_query(query) for query in body.queries]
         # No timeout: after one, the caller would not know whether they are stored.
-        await self.executor.run(lambda: self._service.judge(queries, model=body.model), None)
-        return _json(JudgmentsResponse(len(queries)))
+        await self.executor.run(
+            lambda: self._service.judge([self._judged_query(query) for query in body.queries], model=body.model), None
+        )
+        return _json(JudgmentsResponse(len(body.queries)))
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002
         """Return metrics for Prometheus."""
@@ -182,6 +183,16 @@ class Endpoints:
         return _json(StatusResponse("ready"))
 
     # --- helpers --------------------------------------------------------------------------------------------------
+
+    def _judged_query(self, body: bodies.JudgedBody) -> JudgedQuery:
+        """Return a judged query, with the features of the attached engine if it has none."""
+        if body.features is not None or body.text is None:
+            return bodies.to_judged_query(body)
+        grades = dict(zip(body.ids, body.grades, strict=True)) if len(body.ids) == len(body.grades) else {}
+        if len(grades) < len(body.ids):
+            raise DataError(f"query {body.qid!r}: send one grade per id, and every id once")
+        vector = bodies.to_vector(body.vector)
+        return self._require_engine().judged(body.qid, body.text, grades, vector=vector, columns=body.columns)
 
     async def _rank(
         self, request: Request, candidates: CandidateSet, models: tuple[str, str] | None, expires: float
