@@ -371,7 +371,10 @@ def test_responses_have_documented_fields_and_match_their_schema(
         assert list(response.json) == FIELDS[name].split()
         jsonschema.validate(response.json, {"$ref": f"#/components/schemas/{name}", "components": components})
     (loaded,) = {tuple(each["loaded"]) for each in client.get("/v1/model", **query).json["models"].values()}
-    assert " ".join(loaded) == "version ranker feature_names judged_queries judgments_learned self_tested"
+    fields = (
+        "version ranker feature_names judged_queries judgments_learned unseen_judgments fit_recommended self_tested"
+    )
+    assert list(loaded) == fields.split()
 
 
 def test_readiness_depends_on_models_and_draining(make_client: Callable[..., Client]):
