@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -74,15 +75,15 @@ def run(queries: str, folds: str, live: str) -> dict[str, object]:
             logged = log_hits(engine, judged, work)
         figures["share of hits that are judged"] = round(float(logged.judged.mean()), 3)
         fold = fold_of_query(logged, int(folds), group=logged.query_columns["movie"])
-        for name, features in feature_sets().items():
-            kept = with_features(logged, features)
+        sets = feature_sets()
+        parts: dict[str, list[dict[str, Float64]]] = {name: [] for name in sets}
+        for number, (name, features) in product(range(int(folds)), sets.items()):
             with connect(f"{address}/movies", features, timeout=60.0) as engine:
-                parts = [
-                    measured(work / f"{name}-{number}-of-{folds}.npz", kept, judged, fold, number, engine, live)
-                    for number in range(int(folds))
-                ]
-            figures[name] = summary(parts)
-            log_progress(f"{name}: {figures[name]}")
+                out = work / f"{name}-{number}-of-{folds}.npz"
+                kept = with_features(logged, features)
+                parts[name].append(measured(out, kept, judged, fold, number, engine, live))
+            log_progress(f"{name}, {number + 1} folds: {summary(parts[name])}")
+    figures |= {name: summary(each) for name, each in parts.items()}
     return figures
 
 
