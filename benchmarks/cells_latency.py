@@ -39,9 +39,11 @@ def run() -> dict[str, object]:
     """Return milliseconds and megabytes for every size."""
     with threadpool_limits(limits=1), tempfile.TemporaryDirectory() as folder:
         judged = random_queries(SMALLEST, 40, FEATURES, 0)
-        exact = KnnRanker(400, describe="mean", reference=0).fit(judged)
+        exact = KnnRanker.as_published(400, reference=0).fit(judged)
         rankers = {f"exact KNN, m = {SMALLEST:,}": exact}
-        small = CellRanker(n_cells=CELLS, describe="mean", reference=0).fit(judged)
+        small = CellRanker(n_cells=CELLS, describe="mean", reference=0, neighbor_weights="uniform", prior="none").fit(
+            judged
+        )
         for m in SIZES:
             rankers[f"{CELLS:,} cells, m = {m:,}"] = generated(small, m, CELLS)
         for index in (SCAN, IVF):

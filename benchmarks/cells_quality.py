@@ -38,7 +38,7 @@ def run() -> dict[str, object]:
             movies["test"],
         ),
         "generated intents": compare(
-            KnnRanker(400, describe="mean", reference="reference"),
+            KnnRanker.as_published(400, reference="reference"),
             intents[:10_000],
             intents[10_000:11_000],
             intents[11_000:],

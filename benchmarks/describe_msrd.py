@@ -44,7 +44,7 @@ def run() -> dict[str, object]:
     baseline = {part: per_query(single, parts[part]) for part in ("vali", "test")}
     rows: dict[str, object] = {part: round(float(values.mean()), 4) for part, values in baseline.items()}
     for name, settings in DESCRIPTIONS.items():
-        ranker = KnnRanker(400, describe=Describer(reference=REFERENCE, **settings)).fit(parts["train"])
+        ranker = KnnRanker.as_published(400, describe=Describer(reference=REFERENCE, **settings)).fit(parts["train"])
         figures = {part: row(per_query(ranker, parts[part]), baseline[part]) for part in baseline}
         rows[name] = {
             "dimensions": int(ranker.index_.points_.shape[1]),

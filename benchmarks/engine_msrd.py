@@ -283,7 +283,7 @@ def engine_scores(address: str, tuned: dict[str, object], judged: QuerySet, test
 
 def choose_knn(train: QuerySet, vali: QuerySet) -> KnnRanker:
     """Choose neighbors, kernel and prior on the validation queries."""
-    ranker = KnnRanker(describe=Describer("summaries+text", reference="best", n_components=46)).fit(train)
+    ranker = KnnRanker(400, describe=Describer("summaries+text", reference="best", n_components=46)).fit(train)
     grid = product((100, 200, 400, 800), ("uniform", "gaussian"), (None, 0.02, 0.1))
 
     def reached(settings: tuple[int, str, float | None]) -> float:

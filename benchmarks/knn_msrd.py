@@ -46,7 +46,7 @@ def run() -> dict[str, object]:
         "Single RankSVM": SingleRanker("ranksvm"),
         "LightGBM": trees,
         "QC, 3 types found": QueryClassRanker(n_types=3, describe=DESCRIPTION, reference=REFERENCE),
-        "KNN Online, the paper's mean, k=400": KnnRanker(400, describe="mean", reference=REFERENCE),
+        "KNN Online, the paper's mean, k=400": KnnRanker.as_published(400, reference=REFERENCE),
         "KNN Online": knn(settings),
         "KNN Offline-1": knn(settings, mode="offline-1"),
         "KNN Offline-2": knn(settings, mode="offline-2"),

@@ -37,4 +37,4 @@ def run() -> dict[str, object]:
 
 def offline(n_jobs: int | None) -> KnnRanker:
     """Return an unfitted ranker that learns all models in advance."""
-    return KnnRanker(400, mode="offline-2", describe="mean", reference="bm25_all", n_jobs=n_jobs)
+    return KnnRanker.as_published(400, mode="offline-2", reference="bm25_all", n_jobs=n_jobs)

@@ -18,7 +18,7 @@ GRID = np.unique(np.geomspace(20, 1000, 20).astype(int))
 def run() -> dict[str, object]:
     """Return the seconds of each, the ratio, and the curve over k."""
     parts = msrd()
-    ranker = KnnRanker(int(GRID[-1]), describe="summaries", reference="bm25_all").fit(parts["train"])
+    ranker = KnnRanker.as_published(int(GRID[-1]), describe="summaries", reference="bm25_all").fit(parts["train"])
     calls = {
         "one value": lambda: ranker.score(parts["vali"]),
         "20 values": lambda: choose_neighbors(ranker, parts["vali"], GRID.tolist()),

@@ -64,7 +64,7 @@ def variants(lower: list[str], settings: dict[str, object]) -> dict[str, Ranker]
     }
     shared = {"scale": settings["scale"], "missing": settings["missing"]}
     return {f"Single, {name}": SingleRanker(learner, **shared) for name, learner in learners.items()} | {
-        f"KNN, {name}": KnnRanker(learner=learner, **settings) for name, learner in learners.items()
+        f"KNN, {name}": KnnRanker.as_published(learner=learner, **settings) for name, learner in learners.items()
     }
 
 

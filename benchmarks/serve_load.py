@@ -73,7 +73,7 @@ def run(soak: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         judged = random_queries(M, 40, FEATURES, 0)
-        KnnRanker(K, describe="mean", reference=0).fit(judged).save(place / "model", examples=judged[:20])
+        KnnRanker(K, reference=0).fit(judged).save(place / "model", examples=judged[:20])
         log_progress("fitted")
         write_bodies(place)
         compared = {f"{n} workers": compare(place, n) for n in (1, 2)}

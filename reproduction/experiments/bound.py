@@ -29,7 +29,9 @@ def measured(_: DataFolder) -> TaskResult:
     queries = make_intents(300, 40, n_docs=20, n_features=20, seed=1)
     train, test = queries[:300], queries[300:]
     learner = RankSVM(PENALTY, loss="hinge")
-    ranker = KnnRanker(K, mode="offline-2", learner=learner, describe="mean", reference="reference", n_jobs=1)
+    ranker = KnnRanker.as_published(
+        K, mode="offline-2", learner=learner, describe="mean", reference="reference", n_jobs=1
+    )
     ranker.fit(train)
     points = ranker.points(test)
     chosen = ranker.offline_choice(points)

@@ -36,7 +36,7 @@ def counts(size: str, shares: tuple[float, ...]) -> list[int]:
 def all_modes(k: int, _: DataFolder) -> TaskResult:
     """Measure the three modes with k neighbors, on the smaller data set."""
     train, test = data_set(SMALL, SEED)
-    ranker = KnnRanker(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
+    ranker = KnnRanker.as_published(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
     figures = {}
     for mode in MODES:
         scores = ranker.set_params(mode=mode.removeprefix("KNN ").lower()).predict(test)
@@ -48,7 +48,7 @@ def all_modes(k: int, _: DataFolder) -> TaskResult:
 def online(size: str, _: DataFolder) -> TaskResult:
     """Measure mean NDCG of KNN Online for every k."""
     train, test = data_set(size, SEED)
-    ranker = KnnRanker(**COMMON).fit(train)
+    ranker = KnnRanker.as_published(**COMMON).fit(train)
     choice = choose_neighbors(ranker, test, counts(size, SHARES), measure=MEAN_NDCG_GENG)
     return TaskResult({str(k): round(quality, 4) for (k, _), quality in choice.quality.items()})
 
@@ -56,7 +56,7 @@ def online(size: str, _: DataFolder) -> TaskResult:
 def ratios(size: str, _: DataFolder) -> TaskResult:
     """Measure the mean change ratio γ of both offline modes for some k."""
     train, test = data_set(size, SEED)
-    ranker = KnnRanker(**COMMON).fit(train)
+    ranker = KnnRanker.as_published(**COMMON).fit(train)
     figures: dict[str, dict[str, float]] = {mode: {} for mode in OFFLINE}
     for k in counts(size, RATIO_SHARES):
         for mode, ratio in zip(OFFLINE, _mean_ratios(ranker, test, k), strict=True):

@@ -52,7 +52,7 @@ def one_data_set(size: str, seed: int, _: DataFolder) -> TaskResult:
     k = SIZES[size][2]
     classes = QueryClassRanker("intent", **COMMON).fit(train)
     # One ranker for all three modes: both offline modes use the same models.
-    knn = KnnRanker(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
+    knn = KnnRanker.as_published(k, mode="offline-1", n_jobs=1, **COMMON).fit(train)
     rankers: dict[str, Ranker] = {"Single": SingleRanker("rankrls").fit(train), "QC": classes}
     values: dict[str, Float64] = {}
     for method, ranker in rankers.items():

@@ -35,7 +35,7 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
     }
     chosen = []
     for describe in ("mean", "summaries"):
-        knn = KnnRanker(describe=describe, n_jobs=1, **common).fit(train)
+        knn = KnnRanker.as_published(describe=describe, n_jobs=1, **common).fit(train)
         choice = choose_neighbors(knn, vali, counts, prior_strengths=STRENGTHS)
         values[f"KNN Online by {describe}"] = per_query(choice.apply(knn), test)
         chosen.append(f"{describe} k={choice.n_neighbors} prior={choice.prior_strength}")
@@ -44,7 +44,7 @@ def one_fold(collection: str, fold: int, data: DataFolder) -> TaskResult:
             for mode in ("offline-1", "offline-2"):
                 offline = KnnRanker(**(settings | {"mode": mode})).fit(train)
                 values[f"KNN {mode} by mean"] = per_query(offline, test)
-        fixed = KnnRanker(min(400, len(train)), describe=describe, **common).fit(train)
+        fixed = KnnRanker.as_published(min(400, len(train)), describe=describe, **common).fit(train)
         values[f"KNN Online by {describe}, k=400"] = per_query(fixed, test)
     return TaskResult({"chosen": chosen}, values)
 

@@ -39,7 +39,7 @@ def knn(settings: Mapping[str, Any], blocks: str = DESCRIPTION, mode: Mode = "on
     """Return an unfitted KNN ranker with the given settings."""
     own = {name: value for name, value in settings.items() if name != "n_components"}
     describer = Describer(blocks, reference=REFERENCE, n_components=settings.get("n_components"))
-    return KnnRanker(mode=mode, describe=describer, **own)
+    return KnnRanker.as_published(mode=mode, describe=describer, **own)
 
 
 def baselines(data: DataFolder) -> TaskResult:

@@ -35,8 +35,8 @@ def rankers() -> dict[str, Ranker]:
         "QC, true intents (oracle)": QueryClassRanker("intent", given=True, **SHRUNK),
         "QC, classified intents": QueryClassRanker("intent", **SHRUNK),
         "QC, 3 types found": QueryClassRanker(n_types=3, **SHRUNK),
-        "KNN Online, k=100": KnnRanker(100, **SHRUNK),
-        "KNN Online, k=400": KnnRanker(400, **SHRUNK),
+        "KNN Online, k=100": KnnRanker.as_published(100, **SHRUNK),
+        "KNN Online, k=400": KnnRanker.as_published(400, **SHRUNK),
         "LightGBM": SingleRanker(LambdaMART(n_threads=1)),
     }
 

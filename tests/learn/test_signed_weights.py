@@ -84,13 +84,15 @@ def test_unknown_features_and_bad_signs_raise() -> None:
 
 def test_all_neighbors_give_the_global_weights_for_any_prior_strength(intents: QuerySet) -> None:
     single = SingleRanker(NONNEGATIVE).fit(intents).weights(intents)
-    everyone = KnnRanker(len(intents), learner=NONNEGATIVE, prior="global", prior_strength=3.0).fit(intents)
+    everyone = KnnRanker.as_published(len(intents), learner=NONNEGATIVE, prior="global", prior_strength=3.0).fit(
+        intents
+    )
     np.testing.assert_allclose(everyone.weights(intents), single, atol=1e-9)
 
 
 def test_choosing_k_respects_signs(intents: QuerySet) -> None:
     learner = RankRLS(nonnegative=True)
-    ranker = KnnRanker(40, learner=learner).fit(intents[:200])
+    ranker = KnnRanker(40, learner=learner, prior="none").fit(intents[:200])
     choice = choose_neighbors(ranker, intents[200:], [40], prior_strengths=[None, 0.1])
     assert choice.quality[40, None] == pytest.approx(ranker.score(intents[200:]), abs=1e-12)
 

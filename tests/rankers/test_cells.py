@@ -48,7 +48,7 @@ def test_one_cell_per_query_equals_exact_knn(settings: dict[str, object]) -> Non
 def test_all_neighbors_equal_single_for_any_number_of_cells(n_cells: int, settings: dict[str, object]) -> None:
     train, test = train_and_test()
     single = SingleRanker(settings.get("learner", "rankrls")).fit(train)
-    cells = CellRanker(10**6, n_cells=n_cells, **settings).fit(train)
+    cells = CellRanker(10**6, n_cells=n_cells, neighbor_weights="uniform", **settings).fit(train)
     np.testing.assert_allclose(cells.weights(test), single.weights(test), atol=1e-6)
 
 
@@ -60,7 +60,7 @@ def test_cells_rank_two_camps_perfectly() -> None:
 def test_last_cell_counts_in_part() -> None:
     # The expected weights come from the nearest cells, and from the part of the last that is needed for k.
     train, test = train_and_test()
-    ranker = CellRanker(13, n_cells=6).fit(train)
+    ranker = CellRanker(13, n_cells=6, neighbor_weights="uniform", prior="none").fit(train)
     prepared = ranker.preparer_.apply(train)
     own, _ = ranker.tree_.assign(ranker.points(train))
     each = kinrank.learn.statistics.PairStatistics.from_queries(prepared)

@@ -10,8 +10,8 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers.kin.blend import best_shares
-from kinrank.rankers.kin.crossfit import assign_folds
 from kinrank.rankers.kin.ranker import INGREDIENTS
+from kinrank.rankers.local.held_out import assign_folds
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 

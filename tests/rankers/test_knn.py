@@ -12,7 +12,7 @@ import kinrank
 import kinrank.neighbors
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.checks.samples import linear_queries
-from kinrank.datasets import make_two_camps
+from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
@@ -36,7 +36,7 @@ def train_and_test() -> tuple[QuerySet, QuerySet]:
 def test_all_neighbors_equal_single(mode: Mode, learner: RankRLS | RankSVM, prior: str) -> None:
     train, test = train_and_test()
     single = SingleRanker(learner).fit(train)
-    local = KnnRanker(len(train), mode=mode, learner=learner, prior=prior).fit(train)
+    local = KnnRanker.as_published(len(train), mode=mode, learner=learner, prior=prior).fit(train)
     np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
     np.testing.assert_allclose(local.weights(test), single.weights(test), atol=1e-6)
 
@@ -54,12 +54,12 @@ def test_local_trees_rank_two_camps_almost_perfectly() -> None:
     # Trees score in steps, so a few documents with close values stay tied.
     camps = make_two_camps(n_queries=60, seed=0)
     learner = LambdaMART(n_trees=20, min_rows_in_leaf=5)
-    assert KnnRanker(12, learner=learner).fit(camps[:40]).score(camps[40:]) > 0.98
+    assert KnnRanker.as_published(12, learner=learner).fit(camps[:40]).score(camps[40:]) > 0.98
 
 
 def test_huge_radius_equals_single() -> None:
     train, test = train_and_test()
-    single, local = SingleRanker("rankrls").fit(train), KnnRanker(radius=1e6).fit(train)
+    single, local = SingleRanker("rankrls").fit(train), KnnRanker.as_published(radius=1e6).fit(train)
     np.testing.assert_allclose(local.predict(test), single.predict(test), atol=1e-6)
 
 
@@ -121,7 +121,7 @@ def test_adding_known_or_removing_unknown_queries_raises() -> None:
 def test_offline_1_uses_the_model_that_shares_most_pairs(seed: int, k: int) -> None:
     # Eq. 1 by brute force, with sets of pairs.
     train, test = linear_queries(15, seed=seed), linear_queries(5, seed=seed + 1)
-    ranker = KnnRanker(k, mode="offline-1").fit(train)
+    ranker = KnnRanker.as_published(k, mode="offline-1").fit(train)
     assert ranker.offline_ is not None
     points = ranker.points(test)
     pairs = [
@@ -147,7 +147,7 @@ def test_offline_2_uses_the_model_of_the_nearest_query() -> None:
 
 def test_local_model_is_learned_from_the_neighbors() -> None:
     train, test = train_and_test()
-    ranker = KnnRanker(9).fit(train)
+    ranker = KnnRanker.as_published(9).fit(train)
     prepared = ranker.preparer_.apply(train)
     for query in test:
         near = ranker.index_.query(ranker.points(query), 9)[1][0]
@@ -157,7 +157,7 @@ def test_local_model_is_learned_from_the_neighbors() -> None:
 
 def test_kernel_changes_the_scores() -> None:
     train, test = train_and_test()
-    uniform = KnnRanker(30).fit(train)
+    uniform = KnnRanker.as_published(30).fit(train)
     kernel = KnnRanker(30, neighbor_weights="gaussian").fit(train)
     assert np.abs(uniform.predict(test) - kernel.predict(test)).max() > 1e-3
 
@@ -176,20 +176,42 @@ def test_query_vectors_are_given_by_id_or_by_row() -> None:
         ranker.predict(test, query_vectors={})
 
 
-def test_choosing_k_in_one_pass_equals_trying_each_k() -> None:
+@pytest.mark.parametrize("weights", ["uniform", "gaussian"])
+def test_choosing_k_in_one_pass_equals_trying_each_k(weights: str) -> None:
     train, test = train_and_test()
-    ranker = KnnRanker(5).fit(train)
+    ranker = KnnRanker(5, neighbor_weights=weights).fit(train)
     choice = choose_neighbors(ranker, test, [3, 10, 50, 999], prior_strengths=[None, 0.5])
     assert {k for k, _ in choice.quality} == {3, 10, 50}
     for (k, strength), quality in choice.quality.items():
         prior = {"prior": "none"} if strength is None else {"prior": "global", "prior_strength": strength}
-        alone = KnnRanker(k, **prior).fit(train)
+        alone = KnnRanker(k, neighbor_weights=weights, **prior).fit(train)
         assert quality == pytest.approx(alone.score(test), abs=1e-9)
     assert choice.single == pytest.approx(SingleRanker("rankrls").fit(train).score(test), abs=1e-9)
     assert choice.apply(ranker).score(test) == pytest.approx(max(choice.quality.values()), abs=1e-9)
 
 
+def test_k_is_chosen_in_fit_and_kept_in_a_model_folder(tmp_path: Path) -> None:
+    queries = make_intents(400, 100, n_docs=20, n_features=10, spread=1.0, seed=0)
+    ranker = KnnRanker().fit(queries[:400])
+    assert ranker.k == ranker.n_neighbors_ < 400
+    assert ranker.score(queries[400:]) > KnnRanker(400).fit(queries[:400]).score(queries[400:])
+    ranker.save(tmp_path / "model")
+    loaded = kinrank.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(queries[400:]), ranker.predict(queries[400:]))
+    assert KnnRanker().fit(linear_queries(8)).k == 10
+
+
+def test_groups_stay_together_when_k_is_chosen() -> None:
+    # Every query twice: apart from its copy, one neighbor is perfect; together, more neighbors are better.
+    queries = make_intents(60, 0, n_docs=10, n_features=10, noise=3.0, seed=2)
+    twice = QuerySet.concat([queries, queries.replace(qid=queries.qid + 1000)])
+    twice = twice.replace(query_columns={"about": np.tile(np.arange(60), 2)})
+    assert KnnRanker(group_column="about").fit(twice).k > KnnRanker().fit(twice).k
+
+
 def test_choosing_k_without_rankrls_raises() -> None:
+    with pytest.raises(ParameterError, match="n_neighbors='auto' needs learner='rankrls', got 'ranksvm'"):
+        KnnRanker(learner="ranksvm").fit(linear_queries())
     train, test = train_and_test()
     with pytest.raises(ParameterError, match="needs mode='online', learner='rankrls'"):
         choose_neighbors(KnnRanker(5, learner="ranksvm").fit(train), test, [3])
@@ -214,7 +236,7 @@ def test_explanation_names_neighbors_and_weights() -> None:
 def test_offline_models_are_saved_and_loaded(tmp_path: Path) -> None:
     train, test = train_and_test()
     for learner in ("rankrls", LambdaMART(n_trees=2)):
-        ranker = KnnRanker(7, mode="offline-1", learner=learner).fit(train[:12])
+        ranker = KnnRanker.as_published(7, mode="offline-1", learner=learner).fit(train[:12])
         ranker.save(tmp_path / "model")
         np.testing.assert_array_equal(kinrank.load(tmp_path / "model").predict(test), ranker.predict(test))
 
@@ -254,13 +276,13 @@ def test_query_far_from_all_others_is_ranked_globally(mode: Mode) -> None:
 def test_query_whose_neighbors_have_no_pairs_is_ranked_globally(mode: Mode) -> None:
     train, test = train_and_test()
     flat = train.replace(y=np.where(train.query_of_row < 40, 1.0, train.grades).astype(np.float32))
-    ranker = KnnRanker(1, mode=mode).fit(flat)
+    ranker = KnnRanker.as_published(1, mode=mode).fit(flat)
     weights = ranker.weights(test)
     assert np.all(np.abs(weights).sum(axis=1) > 0)
     single = SingleRanker("rankrls").fit(flat).weights(test)
     assert np.isclose(weights, single).all(axis=1).any()
-    choice = choose_neighbors(KnnRanker(1).fit(flat), test, [1])
-    assert choice.quality[1, None] == pytest.approx(KnnRanker(1).fit(flat).score(test), abs=1e-9)
+    choice = choose_neighbors(KnnRanker.as_published(1).fit(flat), test, [1])
+    assert choice.quality[1, None] == pytest.approx(KnnRanker.as_published(1).fit(flat).score(test), abs=1e-9)
 
 
 def test_mode_can_change_after_fit_if_the_models_exist() -> None:
@@ -283,7 +305,7 @@ def test_offline_explanation_names_the_neighbors_of_the_model() -> None:
 
 def test_choosing_k_with_unsupported_input_raises() -> None:
     train, test = train_and_test()
-    with pytest.raises(ParameterError, match="neighbor_weights='uniform' and radius=None"):
+    with pytest.raises(ParameterError, match="learner='rankrls' and radius=None"):
         choose_neighbors(KnnRanker(radius=1.0).fit(train), test, [3])
     with pytest.raises(ParameterError, match=r"n_neighbors must be a list of whole numbers from 1, got \[0, 5\]"):
         choose_neighbors(KnnRanker(3).fit(train), test, [0, 5])

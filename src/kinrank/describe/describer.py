@@ -19,6 +19,7 @@ from kinrank.describe.scaling import block_scale, common_scale, components, mome
 from kinrank.describe.spec import Spec, parse_blocks
 from kinrank.errors import DataError, ParameterError
 
+_AUTO_COMPONENTS = 46  # as many as lose no quality on the data we measured: docs/describe.md
 _CLIP = 1e6  # standard deviations at which values are clipped, so that one bad feature cannot make a distance infinite
 
 
@@ -208,8 +209,11 @@ def make_describer(describe: Spec | Describer, *, reference: str | int | None = 
     --------
     >>> make_describer("summaries+text", reference="bm25")
     Describer(blocks='summaries+text', reference='bm25')
+    >>> make_describer("auto")
+    Describer(blocks='auto', n_components=46)
     """
     if isinstance(describe, Describer):
         unfitted: Describer = clone(describe)
         return unfitted
-    return Describer(describe, reference=reference)
+    components = _AUTO_COMPONENTS if isinstance(describe, str) and describe == "auto" else None
+    return Describer(describe, reference=reference, n_components=components)

@@ -130,12 +130,11 @@ def without_local_models(best: KinRanker) -> Proposal:
 
 
 def follow_up_proposals(best: KnnRanker) -> Iterator[Proposal]:
-    """Yield variations of the best listed KNN ranker: other penalties, and distance weights."""
+    """Yield variations of the best listed KNN ranker: other penalties, neighbors that count alike, more of them."""
     for penalty in (0.003, 0.03):
         yield Proposal("knn", _vary(best, learner=RankRLS(penalty=penalty)), "follow-up", sweep=True)
-    for factor in (2, 4):
-        wider = _vary(best, n_neighbors=factor * best.n_neighbors, neighbor_weights="gaussian")
-        yield Proposal("knn", wider, "follow-up")
+    yield Proposal("knn", _vary(best, neighbor_weights="uniform"), "follow-up", sweep=True)
+    yield Proposal("knn", _vary(best, n_neighbors=2 * best.k), "follow-up")
 
 
 def _vary(ranker: KnnRanker, **changes: Any) -> KnnRanker:

@@ -88,11 +88,11 @@ class CellRanker(NeighborRanker):
         n_cells: int = 1024,
         radius: float | None = None,
         learner: str | Learner = "rankrls",
-        describe: Spec | Describer = "summaries",
+        describe: Spec | Describer = "auto",
         reference: str | int | None = None,
         index: str | NeighborIndex = "auto",
-        neighbor_weights: str = "uniform",
-        prior: Prior = "none",
+        neighbor_weights: str = "gaussian",
+        prior: Prior = "global",
         prior_strength: float = 0.1,
         scale: Scale = "standard",
         missing: Missing = "error",
@@ -171,7 +171,7 @@ class CellRanker(NeighborRanker):
         """Return the cells near each point: those that hold the nearest `n_neighbors` queries, or all in the radius."""
         if self.radius is not None:
             return Neighborhoods.within(self.index_, points, self.radius)
-        return nearest_cells(self.index_, self.training_set_.counts, points, n_neighbors or self.n_neighbors)
+        return nearest_cells(self.index_, self.training_set_.counts, points, n_neighbors or self.k)
 
     # --- new judgments ----------------------------------------------------------------------------------------------
 

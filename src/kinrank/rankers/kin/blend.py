@@ -9,12 +9,11 @@ import numpy as np
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.within_query import standardize
-from kinrank.measure import NDCG, Measure
+from kinrank.measure import Measure
 from kinrank.measure.base import mean_of
+from kinrank.rankers.local.held_out import MEASURE
 
 STEPS = 10
-# Trees give equal scores, and judgments are often sorted by grade: ties get the mean of their ranks.
-MEASURE = NDCG(ties="average") @ 10
 
 
 def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:

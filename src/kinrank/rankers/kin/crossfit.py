@@ -10,23 +10,6 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_of_query
-from kinrank.errors import DataError
-from kinrank.learn.pairs import JudgedPairs
-
-
-def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
-    """Return the fold of each query, or None if there are too few queries or groups for cross-fitting."""
-    # By position, not by id, so that query ids do not affect the result.
-    together = np.arange(len(queries)) if group is None else queries.query_columns[group]
-    if len(np.unique(together)) < 2 * n_folds:
-        return None
-    try:
-        fold = fold_of_query(queries, n_folds, group=together, seed=seed)
-    except DataError:  # one group has most of the queries
-        return None
-    pairs = np.bincount(fold, JudgedPairs.from_queries(queries).pairs, n_folds)
-    return fold if np.count_nonzero(pairs) > 1 else None
 
 
 def out_of_fold(

@@ -24,25 +24,21 @@ from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.learn.rankrls import RankRLS
-from kinrank.measure.base import mean_of
 from kinrank.rankers.base import Prediction, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
-from kinrank.rankers.kin.blend import MEASURE, best_shares, standardized_columns
-from kinrank.rankers.kin.crossfit import assign_folds, out_of_fold, rows_of
+from kinrank.rankers.kin.blend import best_shares, standardized_columns
+from kinrank.rankers.kin.crossfit import out_of_fold, rows_of
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.kin.stand_in import fit_stand_ins
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.base import coefficients
+from kinrank.rankers.local.held_out import ENOUGH, MEASURE, NEIGHBORS, assign_folds, best_n_neighbors
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global")
-NEIGHBORS = (10, 25, 50, 100, 200, 400, 800)
-_COMPONENTS = 46
-_PRIOR_STRENGTH = 0.1
 _SMOOTH = 11
-_FEW = 2_000  # queries that decide well enough: with fewer, cross-fitting is repeated
 _MOST_REPEATS = 3
 
 
@@ -196,17 +192,11 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
             )
 
     def _local(self, n_neighbors: int) -> KnnRanker:
-        describe = self.describe
-        if isinstance(describe, str) and describe == "auto":
-            describe = Describer("auto", reference=self.reference, n_components=_COMPONENTS)
         return KnnRanker(
             n_neighbors,
-            describe=describe,
+            describe=self.describe,
             encoder=None,  # queries come with their vectors
             reference=self.reference,
-            neighbor_weights="gaussian",
-            prior="global",
-            prior_strength=_PRIOR_STRENGTH,
             scale=self.scale,
             missing=self.missing,
         )
@@ -215,30 +205,17 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         """Return the fold of each query in each repeat of the cross-fitting; no repeat if there are too few queries."""
         repeats = self.n_repeats
         if repeats == "auto":
-            repeats = int(np.clip(-(-_FEW // max(len(queries), 1)), 1, _MOST_REPEATS))
+            repeats = int(np.clip(-(-ENOUGH // max(len(queries), 1)), 1, _MOST_REPEATS))
         folds = (assign_folds(queries, self.n_members, self.group_column, self.seed + each) for each in range(repeats))
         return [fold for fold in folds if fold is not None]
 
     def _choose_neighbors(self, queries: QuerySet, folds: list[Int64]) -> int:
-        """Return the k whose local models rank held-out queries best; enough folds are held out to decide."""
+        """Return k, chosen on held-out queries if it is not set."""
         if self.n_neighbors != "auto":
             return int(self.n_neighbors)
         if not folds or not self.local:
             return NEIGHBORS[0]
-        fold = folds[0]
-        # Past half of the queries a local model is hardly local.
-        fewest_seen = len(queries) - int(np.bincount(fold).max())
-        tried = [k for k in NEIGHBORS if 2 * k <= fewest_seen] or [NEIGHBORS[0]]
-        quality: dict[int, list[Float64]] = {k: [] for k in tried}
-        for held_out in range(self.n_members):
-            out = queries[fold == held_out]
-            ranker = self._local(NEIGHBORS[0]).fit(queries[fold != held_out])
-            for k, values in quality.items():
-                scores = ranker.set_params(n_neighbors=k).predict_unchecked(out).scores
-                values.append(MEASURE.per_query(scores, out.grades, out.offsets))
-            if np.count_nonzero(fold <= held_out) >= _FEW:
-                break
-        return max(tried, key=lambda k: mean_of(np.concatenate(quality[k])))
+        return best_n_neighbors(lambda: self._local(NEIGHBORS[0]), queries, folds[0])
 
     def _fit_trees(self, queries: QuerySet, folds: list[Int64]) -> None:
         """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats."""

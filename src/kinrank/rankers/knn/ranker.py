@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float32, Float64, Int64, State
@@ -25,15 +26,17 @@ from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.knn.offline import OfflineModels
 from kinrank.rankers.local.base import Prior
+from kinrank.rankers.local.held_out import NEIGHBORS, assign_folds, best_n_neighbors
 from kinrank.rankers.local.nearest import NeighborRanker, in_blocks
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.rankers.local.texts import TextRanker
-from kinrank.rankers.local.training_sets import EditableTrainingSet
+from kinrank.rankers.local.training_sets import EditableTrainingSet, StatisticsTrainingSet
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]
 
 _SAMPLE = 1000
+_FOLDS = 4
 
 
 class KnnRanker(NeighborRanker, TextRanker):
@@ -41,8 +44,8 @@ class KnnRanker(NeighborRanker, TextRanker):
 
     Parameters
     ----------
-    n_neighbors : int
-        k; all judged queries if there are fewer. With all of them the ranker equals `SingleRanker`.
+    n_neighbors : int or "auto"
+        k; all judged queries if there are fewer. ``"auto"`` tries 10 to 800 on held-out queries.
     mode : {"online", "offline-1", "offline-2"}
         ``"online"`` learns the model when the query arrives: with RankRLS a sum and a solve. The offline modes learn
         one model per judged query in advance. ``"offline-1"`` uses the one whose training set shares most pairs with
@@ -55,8 +58,8 @@ class KnnRanker(NeighborRanker, TextRanker):
         which is for studies, not for serving.
     describe : str, list, dict or Describer
         How a query becomes a point: ``"mean"`` (the paper's), ``"summaries"``, ``"summaries+text"``...; see
-        `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates and, if there are texts or vectors, its
-        text.
+        `kinrank.describe.Describer`. ``"auto"``: 46 principal components of the summaries of its candidates and, if
+        there are texts or vectors, of its text.
     encoder : str, object or function, optional
         How a query's text becomes a vector: ``"ngrams"`` (built in), ``"model2vec:NAME"``,
         ``"sentence-transformers:NAME"``, ``"fastembed:NAME"``, an object with ``encode(list of str)``, or a function;
@@ -67,23 +70,33 @@ class KnnRanker(NeighborRanker, TextRanker):
     index : str or NeighborIndex
         ``"auto"`` chooses by size in `fit`.
     neighbor_weights : str
-        ``"uniform"`` as in the paper, or decreasing with distance: ``"gaussian"``, ``"tricube"``,
-        ``"epanechnikov"``, ``"inverse"``.
+        Decreasing with distance: ``"gaussian"``, ``"tricube"``, ``"epanechnikov"``, ``"inverse"``; or ``"uniform"``
+        as in the paper.
     prior : {"none", "global"}
-        What local weights are pulled to: 0 as in the paper, or the global model, which makes few neighbors safe.
+        What local weights are pulled to: the global model, which makes few neighbors safe, or 0 as in the paper.
+        A learner that is not linear needs ``"none"``.
     prior_strength : float
         Strength of the pull, in addition to the learner's own penalty λ.
     scale, missing
         How features are prepared for a linear learner; see `SingleRanker`.
+    group_column : str, optional
+        A query column for ``n_neighbors="auto"``: queries that share a value are never apart when some are held out.
     n_jobs : int, optional
         Threads for the models of the offline modes; all cores by default.
 
     Attributes
     ----------
+    n_neighbors_ : int
+        k, as chosen or given.
     qid_ : array
         The judged queries, in the order of neighbor positions.
     global_ : Learner
         The model of all of them.
+
+    Notes
+    -----
+    The defaults are the settings that rank best on the data we measured (docs/knn.md). The paper's ranker is
+    `KnnRanker.as_published`; with all judged queries as neighbors it equals `SingleRanker`.
 
     See Also
     --------
@@ -112,7 +125,7 @@ class KnnRanker(NeighborRanker, TextRanker):
 
     def __init__(
         self,
-        n_neighbors: int = 400,
+        n_neighbors: int | Literal["auto"] = "auto",
         *,
         mode: Mode = "online",
         radius: float | None = None,
@@ -121,11 +134,12 @@ class KnnRanker(NeighborRanker, TextRanker):
         encoder: EncoderSpec | None = "ngrams",
         reference: str | int | None = None,
         index: str | NeighborIndex = "auto",
-        neighbor_weights: str = "uniform",
-        prior: Prior = "none",
+        neighbor_weights: str = "gaussian",
+        prior: Prior = "global",
         prior_strength: float = 0.1,
         scale: Scale = "standard",
         missing: Missing = "error",
+        group_column: str | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -141,7 +155,21 @@ class KnnRanker(NeighborRanker, TextRanker):
         self.prior_strength = prior_strength
         self.scale = scale
         self.missing = missing
+        self.group_column = group_column
         self.n_jobs = n_jobs
+
+    @classmethod
+    def as_published(cls, n_neighbors: int = 400, **settings: Any) -> Self:
+        """Return the ranker of the paper: the mean of the candidates describes, k neighbors count alike, no prior.
+
+        Examples
+        --------
+        >>> KnnRanker.as_published(50, mode="offline-1")
+        KnnRanker(describe='mean', mode='offline-1', n_neighbors=50,
+                  neighbor_weights='uniform', prior='none')
+        """
+        published = {"describe": "mean", "neighbor_weights": "uniform", "prior": "none"}
+        return cls(n_neighbors, **published | settings)
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
@@ -152,12 +180,32 @@ class KnnRanker(NeighborRanker, TextRanker):
         if self.n_jobs is not None and self.n_jobs != -1 and self.n_jobs < 1:
             raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
 
+    def _check_neighbors(self) -> None:
+        if self.n_neighbors != "auto":
+            super()._check_neighbors()
+
     def _fit(self, queries: QuerySet) -> None:
-        points = self._fit_global(self._fit_encoder(queries))
+        queries = self._fit_encoder(queries)
+        points = self._fit_global(queries)
+        self.n_neighbors_ = self._choose_neighbors(queries)
         self.qid_ = queries.qid
         self.index_ = make_index(self.index, *points.shape).fit(points)
         self._measure_distances()
         self._learn_offline()
+
+    def _choose_neighbors(self, queries: QuerySet) -> int:
+        """Return k, chosen on held-out queries if it is not set."""
+        if self.n_neighbors != "auto":
+            return int(self.n_neighbors)
+        if self.radius is not None:
+            return len(queries)
+        if not isinstance(self.training_set_, StatisticsTrainingSet):
+            raise ParameterError(f"n_neighbors='auto' needs learner='rankrls', got {self.learner!r}: set a number")
+        fold = assign_folds(queries, _FOLDS, self.group_column, seed=0)
+        if fold is None:
+            return NEIGHBORS[0]
+        online: dict[str, Any] = {"n_neighbors": NEIGHBORS[0], "encoder": None, "mode": "online"}
+        return best_n_neighbors(lambda: clone(self).set_params(**online), queries, fold)
 
     def _measure_distances(self) -> None:
         """Sample how far judged queries are from their nearest other one.
@@ -197,7 +245,7 @@ class KnnRanker(NeighborRanker, TextRanker):
         """Return the judged queries near each point: the nearest `n_neighbors`, or all in the radius."""
         if self.radius is not None:
             return Neighborhoods.within(self.index_, points, self.radius)
-        return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.n_neighbors, len(self.qid_)))
+        return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.k, len(self.qid_)))
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
         if self.learns_online:
@@ -303,13 +351,14 @@ class KnnRanker(NeighborRanker, TextRanker):
 
     def get_state(self) -> State:
         """Return everything learned."""
-        state = super().get_state() | self._encoder_state()
+        state = super().get_state() | self._encoder_state() | {"n_neighbors": np.array(self.n_neighbors_)}
         return state if self.offline_ is None else state | nest(offline=self.offline_.get_state())
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         super().set_state(state)
         self._restore_encoder(state)
+        self.n_neighbors_ = int(state["n_neighbors"])
         offline = unnest(state, "offline")
         self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None
         return self

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kinrank.arrays import Float64, Int64
+from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
+from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
@@ -66,12 +68,13 @@ def choose_neighbors(
 ) -> NeighborChoice:
     """Try every k, and every strength of the prior, on judged queries that the ranker was not fitted on.
 
-    The neighbors of a query are found once and their statistics summed once; each k reads the running sum.
+    With uniform weights the neighbors' statistics are summed once, and each k reads the running sum. Other weights
+    depend on the farthest neighbor, so that each k sums anew.
 
     Parameters
     ----------
     ranker
-        A fitted `KnnRanker` or `CellRanker` with RankRLS, uniform neighbor weights and no radius.
+        A fitted `KnnRanker` or `CellRanker` with RankRLS and no radius.
     queries
         Validation queries.
     n_neighbors
@@ -92,11 +95,9 @@ def choose_neighbors(
     """
     check_is_fitted(ranker)
     training_set = ranker.training_set_
-    uniform = ranker.neighbor_weights == "uniform" and ranker.radius is None
-    if not isinstance(training_set, StatisticsTrainingSet) or not ranker.learns_online or not uniform:
-        raise ParameterError(
-            "choose_neighbors needs mode='online', learner='rankrls', neighbor_weights='uniform' and radius=None"
-        )
+    by_count = ranker.learns_online and ranker.radius is None
+    if not isinstance(training_set, StatisticsTrainingSet) or not by_count:
+        raise ParameterError("choose_neighbors needs mode='online', learner='rankrls' and radius=None")
     if not len(n_neighbors) or min(n_neighbors) < 1:
         raise ParameterError(f"n_neighbors must be a list of whole numbers from 1, got {list(n_neighbors)}")
     ranker.check_features(queries.feature_names)
@@ -123,15 +124,32 @@ class _Trial:
         """Return an array of shape (strengths + 1, counts, rows); the last is the global model's."""
         some = self.queries[start : start + _QUERIES_AT_ONCE]
         X, by_global = self.ranker.prepared(some), coefficients(self.ranker.global_)
+        points = self.ranker.points(some)
+        by_count = np.empty((len(self.shrinkages), len(self.counts), len(some), len(by_global)))
+        if self.ranker.neighbor_weights == "uniform":
+            for query, (near, _) in enumerate(self.ranker.near(points, int(self.counts[-1]))):
+                by_count[:, :, query] = self._solved(self.training_set.prefix_sums(near, self.counts), by_global)
+        else:
+            for column, count in enumerate(self.counts.tolist()):
+                by_count[:, column] = self._solved(self._sums(points, count), by_global)
         scores = np.empty((len(self.shrinkages) + 1, len(self.counts), some.n_rows))
         scores[-1] = X @ by_global
-        for query, (near, _) in enumerate(self.ranker.near(self.ranker.points(some), int(self.counts[-1]))):
-            rows = slice(some.offsets[query], some.offsets[query + 1])
-            sums = self.training_set.prefix_sums(near, self.counts)
-            for row, shrinkage in enumerate(self.shrinkages):
-                solved = np.where(sums.pairs[:, None] > 0, self.training_set.solve(sums, shrinkage), by_global)
-                scores[row, :, rows] = (X[rows] @ solved.T).T
+        for query, (first, last) in enumerate(pairwise(some.offsets.tolist())):
+            scores[:-1, :, first:last] = by_count[:, :, query] @ X[first:last].T
         return scores
+
+    def _sums(self, points: Float32, count: int) -> PairStatistics:
+        """Return the weighted sums over the nearest `count` queries of each point."""
+        near = self.ranker.near(points, count)
+        weights = near.weights(self.ranker.neighbor_weights, None)
+        return self.training_set.statistics.sums(
+            near.members, near.starts, self.training_set.pair_weights(near.members, weights)
+        )
+
+    def _solved(self, sums: PairStatistics, by_global: Float64) -> Float64:
+        """Return the weights for every shrinkage and every sum; the global ones where there is no pair."""
+        learned = sums.pairs[:, None] > 0
+        return np.array([np.where(learned, self.training_set.solve(sums, each), by_global) for each in self.shrinkages])
 
 
 def _best(

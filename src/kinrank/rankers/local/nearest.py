@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,8 @@ class NeighborRanker(LocalRanker):
         The points of the positions of the training set.
     qid_ : array
         The judged query at each position; for a cell, the one nearest to its center.
+    n_neighbors_ : int
+        The number of neighbors chosen in `fit`; used if `n_neighbors` is ``"auto"``.
     usual_distances_ : float64 array
         Sampled distances of the judged queries of the fit to their nearest other one, ascending.
     """
@@ -45,18 +47,24 @@ class NeighborRanker(LocalRanker):
         explains=True, weights=True, novelty=True, vectors=True, missing=True
     )
 
-    n_neighbors: int
+    n_neighbors: int | Literal["auto"]
     radius: float | None
     index: str | NeighborIndex
     neighbor_weights: str
 
     index_: NeighborIndex
+    n_neighbors_: int
     qid_: NDArray[Any]
     usual_distances_: Float64
 
     @abstractmethod
     def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
         """Return the positions near each point: those of the nearest `n_neighbors` queries, or all in the radius."""
+
+    @property
+    def k(self) -> int:
+        """How many judged queries a local model learns from: as set, or as chosen in `fit`."""
+        return self.n_neighbors_ if self.n_neighbors == "auto" else int(self.n_neighbors)
 
     @property
     def learns_online(self) -> bool:
@@ -70,11 +78,14 @@ class NeighborRanker(LocalRanker):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
-        if not whole or self.n_neighbors < 1:
-            raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
+        self._check_neighbors()
         if self.radius is not None and not (isinstance(self.radius, Real) and self.radius > 0):
             raise ParameterError(f"radius must be a positive number, got {self.radius!r}")
+
+    def _check_neighbors(self) -> None:
+        whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
+        if not whole or int(self.n_neighbors) < 1:
+            raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
 
     def _learn_near(self, points: Float32) -> tuple[Neighborhoods, list[Learner]]:
         """Return the neighbors of each point and the model learned from them."""
@@ -138,7 +149,7 @@ class NeighborRanker(LocalRanker):
         self, queries: QuerySet, query: int, near: Int64, distances: Float64, weights: Float64 | None
     ) -> Explanation:
         nearest = distances[0] if len(distances) else np.inf
-        limit = np.inf if self.radius is not None else self.n_neighbors
+        limit = np.inf if self.radius is not None else self.k
         held = np.minimum(np.cumsum(self.training_set_.counts[near]), limit)
         unusual = np.searchsorted(self.usual_distances_, nearest) / len(self.usual_distances_)
         return Explanation(

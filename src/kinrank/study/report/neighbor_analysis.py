@@ -75,7 +75,7 @@ def analyze_neighbors(
         name=name,
         whole=whole,
         n_judged=n_judged,
-        n_neighbors=None if ranker.radius is not None else min(ranker.n_neighbors, n_judged),
+        n_neighbors=None if ranker.radius is not None else min(ranker.k, n_judged),
         shown=shown,
         positions=project(ranker.points(some), seed),
         nearest=tuple(
@@ -148,7 +148,7 @@ def neighbor_curve(
     single = values(ranker.global_scores(tried))
     gains = {
         k: compare_paired(values(copy(ranker).set_params(n_neighbors=k).predict(tried)), single)
-        for k in neighbor_counts(count_judged(ranker), ranker.n_neighbors)
+        for k in neighbor_counts(count_judged(ranker), ranker.k)
     }
     return NeighborCurve(gains, measure, len(tried), validation)
 
@@ -161,7 +161,7 @@ def change_ratios(ranker: NeighborRanker, queries: QuerySet) -> ChangeRatios | N
     if ranker.radius is not None or ranker.capabilities.merges:
         return None
     index, m, pairs = ranker.index_, len(ranker.qid_), ranker.training_set_.pairs
-    counts = [k for k in neighbor_counts(m, ranker.n_neighbors) if k * len(queries) <= _SET_ENTRIES]
+    counts = [k for k in neighbor_counts(m, ranker.k) if k * len(queries) <= _SET_ENTRIES]
     near = index.query(ranker.points(queries), counts[-1])[1]
     theirs = index.query(index.points_[near[:, 0]], counts[-1])[1]
     most = max((k for k in counts if k * m <= _SET_ENTRIES), default=0)

@@ -1,0 +1,65 @@
+"""Hold out judged queries, and choose k on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kinrank.arrays import Float64, Int64
+from kinrank.data.queryset import QuerySet
+from kinrank.data.split import fold_of_query
+from kinrank.errors import DataError
+from kinrank.learn.pairs import JudgedPairs
+from kinrank.measure import NDCG
+from kinrank.measure.base import mean_of
+from kinrank.rankers.local.nearest import NeighborRanker
+
+NEIGHBORS = (10, 25, 50, 100, 200, 400, 800)
+ENOUGH = 2_000  # held-out queries that decide well enough
+# Judgments are often sorted by grade: tied documents get the mean of their ranks.
+MEASURE = NDCG(ties="average") @ 10
+
+
+def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
+    """Return the fold of each query, or None if there are too few queries or groups for cross-fitting."""
+    # By position, not by id, so that query ids do not affect the result.
+    together = np.arange(len(queries)) if group is None else queries.query_columns[group]
+    if len(np.unique(together)) < 2 * n_folds:
+        return None
+    try:
+        fold = fold_of_query(queries, n_folds, group=together, seed=seed)
+    except DataError:  # one group has most of the queries
+        return None
+    pairs = np.bincount(fold, JudgedPairs.from_queries(queries).pairs, n_folds)
+    return fold if np.count_nonzero(pairs) > 1 else None
+
+
+def best_n_neighbors(make: Callable[[], NeighborRanker], queries: QuerySet, fold: Int64) -> int:
+    """Return the k whose local models rank held-out queries best.
+
+    Folds are held out one after the other until `ENOUGH` queries were ranked.
+
+    Parameters
+    ----------
+    make
+        Returns an unfitted ranker; its k is ignored.
+    queries
+        Judged queries.
+    fold
+        The fold of each query, from `assign_folds`.
+    """
+    n_folds = int(fold.max()) + 1
+    # Past half of the queries a local model is hardly local.
+    fewest_seen = len(queries) - int(np.bincount(fold).max())
+    tried = [k for k in NEIGHBORS if 2 * k <= fewest_seen] or [NEIGHBORS[0]]
+    quality: dict[int, list[Float64]] = {k: [] for k in tried}
+    for held_out in range(n_folds):
+        out = queries[fold == held_out]
+        ranker = make().fit(queries[fold != held_out])
+        for k, values in quality.items():
+            scores = ranker.set_params(n_neighbors=k).predict_unchecked(out).scores
+            values.append(MEASURE.per_query(scores, out.grades, out.offsets))
+        if np.count_nonzero(fold <= held_out) >= ENOUGH:
+            break
+    return max(tried, key=lambda k: mean_of(np.concatenate(quality[k])))
