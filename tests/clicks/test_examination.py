@@ -38,7 +38,7 @@ def test_a_model_that_does_not_fit_is_flagged(simulate: Simulate, user: str):
 
 
 def test_trust_bias_is_corrected(simulate: Simulate):
-    found = estimate_examination(simulate(user="trust", n_lists=400), "trust")
+    found = estimate_examination(simulate(user="trust", n_lists=250), "trust")
     # Agarwal et al.: P(click at k) = (1 / k) (plus_k α + minus_k (1 - α)), here relative to the first rank
     rank = found.ranks
     plus, minus = 1 - (rank + 1) / 100, 0.65 / rank

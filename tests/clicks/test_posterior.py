@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
@@ -46,6 +46,7 @@ def test_100_of_100_does_not_outrank_9000_of_10000():
     assert found.weight[0] < found.weight[1]
 
 
+@settings(max_examples=20)
 @given(st.integers(1, 1000), st.data())
 def test_without_correction_the_posterior_is_exact(shown: int, data: st.DataObject):
     clicks = data.draw(st.integers(0, shown))

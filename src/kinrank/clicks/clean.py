@@ -20,6 +20,13 @@ IMPRESSION = "impression"
 _LIST_ATTRIBUTES = r"(?i)(filter|facet|sort|order|page|offset|^from$|^start$)"
 _SAME_LIST = ("", "0", "[]", "{}", "null", "false", "relevance", "_score", "score")
 _PAGE_SIZE = r"(?i)(size|limit|per_page)"
+# A second row with a click on the same document of the same list is a double click, not an impression. Only clicks are
+# numbered: they are few.
+_NUMBERED_CLICKS = """
+    SELECT *, 1 AS nth FROM all_rows WHERE session IS NULL OR NOT coalesce(clicked > 0, false)
+    UNION ALL
+    SELECT *, row_number() OVER (PARTITION BY session, query, document ORDER BY time, rank) AS nth
+    FROM all_rows WHERE session IS NOT NULL AND clicked > 0"""
 SKEW = "the clocks of the query and the event disagree"
 
 
@@ -49,17 +56,6 @@ def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, fun
         HAVING count(DISTINCT session || chr(31) || query) > {options.max_queries_per_day}""")
     _note_bots(database, funnel)
     first = _first_rank(options, scalar(database, "SELECT min(rank) FROM all_rows"), funnel)
-    # A second row with a click on the same document of the same list is a double click, not an impression.
-    database.execute("""
-        CREATE TABLE repeated AS
-        SELECT session, query, document, count(*) - 1 AS extra FROM all_rows WHERE clicked > 0
-        GROUP BY ALL HAVING count(*) > 1""")
-    extra = "CAST(NULL AS BIGINT)"
-    join = ""
-    if scalar(database, "SELECT count(*) FROM repeated"):
-        extra = "row_number() OVER (PARTITION BY all_rows.session, all_rows.query, all_rows.document, clicked > 0)"
-        join = "LEFT JOIN repeated USING (session, query, document)"
-        extra = f"CASE WHEN extra IS NOT NULL AND clicked > 0 THEN {extra} END"
     top = max(options.actions.values())
     database.execute(f"""
         CREATE VIEW impressions AS
@@ -70,7 +66,7 @@ def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, fun
                 WHEN client IN (SELECT client FROM bots) THEN 'client is a bot'
                 WHEN {_before(options, "time")} THEN 'before the first date'
                 ELSE {_rank_reason(options, f"rank - {first - 1}")} END AS reason
-        FROM (SELECT *, {extra} AS nth FROM all_rows {join})""")
+        FROM ({_NUMBERED_CLICKS})""")
 
 
 def _find_list_bots(database: DuckDBPyConnection, options: LogOptions) -> None:
