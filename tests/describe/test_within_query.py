@@ -41,12 +41,12 @@ def test_missing_values_get_nan():
 
 @pytest.mark.parametrize("scores", [[2.0, 2.0, 2.0], [1e9, 1e9, 1e9]])
 def test_equal_scores_stay_equal(scores):
-    assert not standardize(np.array(scores), np.array([0, 3])).any()
+    assert not standardize(np.array(scores)[:, None], np.array([0, 3])).any()
 
 
 def test_standardized_scores_have_mean_0_and_deviation_1():
     scores = np.random.default_rng(0).normal(3, 7, 50)
-    found = standardize(scores, np.array([0, 20, 50]))
+    found = standardize(scores[:, None], np.array([0, 20, 50]))[:, 0]
     for part, given_ in ((found[:20], scores[:20]), (found[20:], scores[20:])):
         assert part.mean() == pytest.approx(0)
         assert part.std() == pytest.approx(1)

@@ -35,21 +35,34 @@ def relative_features(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDA
 
 
 def standardize(scores: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Standardize the scores of each query to mean 0 and standard deviation 1, so that models can be combined.
+    """Standardize each column to mean 0 and standard deviation 1 within each query, so that models can be combined.
 
     Examples
     --------
-    >>> standardize(np.array([1.0, 3.0, 9.0]), np.array([0, 2, 3])).tolist()
-    [-1.0, 1.0, 0.0]
+    >>> standardize(np.array([[1.0], [3.0], [9.0]]), np.array([0, 2, 3])).tolist()
+    [[-1.0], [1.0], [0.0]]
     """
-    sizes = np.diff(offsets)
-    queries = np.repeat(np.arange(len(sizes)), sizes)
-    counts = np.maximum(sizes, 1)
-    centered = scores - (np.bincount(queries, scores, len(sizes)) / counts)[queries]
-    deviation = np.sqrt(np.bincount(queries, centered**2, len(sizes)) / counts)[queries]
-    # Scores that differ only by rounding count as equal; dividing by their deviation would amplify noise.
-    flat = deviation <= 1e-12 * (1.0 + np.abs(scores))
-    return np.where(flat, 0.0, centered / np.where(flat, 1.0, deviation))
+    return _standardize(scores, offsets)  # type: ignore[no-any-return]
+
+
+@numba.njit(cache=True, nogil=True)
+def _standardize(scores, offsets):  # type: ignore[no-untyped-def]
+    result = np.zeros(scores.shape)
+    for q in range(len(offsets) - 1):
+        start, stop = offsets[q], offsets[q + 1]
+        for j in range(scores.shape[1]):
+            mean = 0.0
+            for row in range(start, stop):
+                mean += scores[row, j] / (stop - start)
+            variance = 0.0
+            for row in range(start, stop):
+                variance += (scores[row, j] - mean) ** 2 / (stop - start)
+            deviation = np.sqrt(variance)
+            for row in range(start, stop):
+                # Scores that differ only by rounding count as equal; dividing would amplify noise.
+                if deviation > 1e-12 * (1.0 + abs(scores[row, j])):
+                    result[row, j] = (scores[row, j] - mean) / deviation
+    return result
 
 
 @numba.njit(cache=True, nogil=True)

@@ -110,7 +110,7 @@ def check_query_weight(query_weight: ArrayLike, n_queries: int) -> Float64:
     factor = np.asarray(query_weight, dtype=np.float64)
     if factor.shape != (n_queries,):
         raise DataError(f"query_weight must have one value per query ({n_queries}), got shape {factor.shape}")
-    if not np.all(np.isfinite(factor)) or np.any(factor < 0):
+    if not (factor.min(initial=0.0) >= 0 and factor.max(initial=0.0) < np.inf):  # both are False for NaN
         raise DataError("query_weight must be finite and not negative")
     return factor
 

@@ -201,16 +201,14 @@ class RefinedIndex(NeighborIndex, ABC):
                 _keep_nearest(squares[None], ascending[None], distances[row : row + 1], indices[row : row + 1])
 
 
-def _keep_nearest(squares: Float64, positions: Int64, distances: Float64, indices: Int64) -> None:
+@numba.njit(cache=True, nogil=True)
+def _keep_nearest(squares, positions, distances, indices):  # type: ignore[no-untyped-def]
     """Fill in the nearest of each row's ascending positions, sorted by distance and then by position."""
-    order = np.argsort(squares, axis=1)
-    ranked = np.take_along_axis(squares, order, axis=1)
-    # The default sort is not stable; the slower stable one is needed only for rows with ties.
-    for row in np.flatnonzero((ranked[:, 1:] == ranked[:, :-1]).any(axis=1)):
-        order[row] = np.argsort(squares[row], kind="stable")
-    k = distances.shape[1]
-    np.sqrt(ranked[:, :k], out=distances)
-    indices[:] = np.take_along_axis(positions, order[:, :k], axis=1)
+    for row in range(len(squares)):
+        order = np.argsort(squares[row], kind="mergesort")  # stable, so ties keep the order of positions
+        for place in range(distances.shape[1]):
+            distances[row, place] = np.sqrt(squares[row, order[place]])
+            indices[row, place] = positions[row, order[place]]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -18,7 +18,7 @@ STEPS = 10
 
 def standardized_columns(scores: Float64, queries: QuerySet) -> Float64:
     """Standardize each column of scores to mean 0 and standard deviation 1 within each query."""
-    return np.column_stack([standardize(column, queries.offsets) for column in scores.T])
+    return standardize(scores, queries.offsets)
 
 
 def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) -> tuple[Float64, float]:

@@ -384,8 +384,7 @@ def _linear_scores(local: KnnRanker, queries: QuerySet) -> tuple[Float64, Float6
 
     For a query without kin the global model replaces the local one.
     """
-    predicted = local.predict_unchecked(queries)
-    by_global = local.global_scores(queries)
+    predicted, by_global = local.local_and_global_scores(queries)
     novelty = np.zeros(len(queries)) if predicted.novelty is None else predicted.novelty
     without_kin = rows_of(queries, novelty > local.highest_novelty)
     return np.column_stack([np.where(without_kin, by_global, predicted.scores), by_global]), novelty

@@ -102,9 +102,9 @@ class LocalRanker(LinearRanker):
     def _predict(self, queries: QuerySet) -> Float64:
         return self._score_by(self._models(queries, self.points(queries)), queries)
 
-    def _score_by(self, models: list[Learner], queries: QuerySet) -> Float64:
+    def _score_by(self, models: list[Learner], queries: QuerySet, prepared: NDArray[Any] | None = None) -> Float64:
         """Score each query's candidates by its own model."""
-        X = self.prepared(queries)
+        X = self.prepared(queries) if prepared is None else prepared
         scores = np.empty(queries.n_rows)
         for query, model in enumerate(models):
             rows = slice(queries.offsets[query], queries.offsets[query + 1])

@@ -99,11 +99,19 @@ class NeighborRanker(LocalRanker):
         """Score grouped queries that were checked already, such as by a ranker that this one is a part of."""
         return self._predict_with_novelty(queries)
 
+    def local_and_global_scores(self, queries: QuerySet) -> tuple[Prediction, Float64]:
+        """Score grouped queries, checked already, by their local models and by the global one; prepare them once."""
+        prepared = self.prepared(queries)
+        return self._predict_prepared(queries, prepared), self.global_.predict(prepared)
+
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
+        return self._predict_prepared(queries, self.prepared(queries))
+
+    def _predict_prepared(self, queries: QuerySet, prepared: NDArray[Any]) -> Prediction:
         learned = [self._learn_near(some) for some in in_blocks(self.points(queries))]
         near = Neighborhoods.concat(some for some, _ in learned)
         models = [model for _, some in learned for model in some]
-        return Prediction(self._score_by(models, queries), self._novelty(near))
+        return Prediction(self._score_by(models, queries, prepared), self._novelty(near))
 
     def _novelty(self, near: Neighborhoods) -> Float64:
         """Return the distance to the nearest neighbor in units of `_unit_distance`; infinite without neighbors."""
