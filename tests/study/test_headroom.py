@@ -11,6 +11,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired
+from kinrank.registry import import_extra
 from kinrank.study.answer import RUNGS
 from kinrank.study.headroom import Headroom
 from kinrank.study.headroom import headroom as study
@@ -70,7 +71,15 @@ def test_entrant_has_the_ranker_with_a_separate_test_set():
     assert local.scores == pytest.approx(local.ranker.predict(queries[300:]))
 
 
+def test_ladder_ends_before_trees_without_lightgbm(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kinrank.study.ladder.importlib.util.find_spec", lambda _: None)
+    found = study(make_two_camps(n_queries=60, seed=0))
+    assert list(found.answer.means) == ["linear", "local"]
+    assert found.text.endswith("Trees were not measured: they need pip install 'kinrank[lightgbm]'.")
+
+
 def test_trees_need_whole_grades_and_stop_after_enough_queries():
+    import_extra("lightgbm", "lightgbm")
     camps = make_two_camps(n_queries=60, seed=0)
     found = study(camps.replace(y=camps.grades + 0.5))
     assert list(found.answer.means) == ["linear", "local"]

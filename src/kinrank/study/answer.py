@@ -103,7 +103,7 @@ class Answer:
         What the queries' own models add: the same rung compared with the one that lacks only them. None if that one
         was not measured, or is the other side of `gain`.
     note : str
-        Why the ladder ends early, or an empty text.
+        Why the ladder ends early, or which other rung is better than `kin`; or an empty text.
     """
 
     means: Mapping[str, float]
@@ -152,11 +152,8 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The result, what to do, and why the ladder ends early."""
-        linear = ""
-        if "kin" in self.means and max(self.means, key=self.means.__getitem__) == "local":
-            linear = f"The best rung is {RUNGS['local']} ({self.means['local']:.4f}): compare knn."
-        return " ".join(part for part in (self.result, self.advice, linear, self.note) if part)
+        """The result, what to do, and the note."""
+        return " ".join(part for part in (self.result, self.advice, self.note) if part)
 
 
 def answer(
@@ -200,7 +197,7 @@ def answer(
     pairs = [(subject, best)]
     if lacking in means and lacking != best:
         pairs.append((subject, lacking))
-    claims = tested(
+    claims = with_corrected_p(
         [Claim(called[a], called[b], compare_paired(values[a], values[b]), 1.0, min_gain) for a, b in pairs]
     )
     own = claims[1] if len(claims) > 1 else None
@@ -208,6 +205,10 @@ def answer(
         note = "Trees were not measured."
     elif not note and subject == "kin" and own is None:
         note = "How much of the difference comes from the queries' own models was not measured."
+    if subject == "kin" and "local" in means:
+        paired = compare_paired(values["local"], values["kin"])
+        linear = Claim(called["local"], called["kin"], paired, paired.p, min_gain)
+        note = f"{note} But {linear.sentence()}: compare knn.".strip() if linear.verdict == "gain" else note
     return Answer(means, claims[0], own, note)
 
 
@@ -228,7 +229,7 @@ def reason(known: PairedComparison) -> str:
     return "Weights from half of a query's own judgments do not help on the other half either."
 
 
-def tested(claims: list[Claim]) -> list[Claim]:
+def with_corrected_p(claims: list[Claim]) -> list[Claim]:
     """Return the claims with p-values corrected for all of them (Holm)."""
     corrected = holm([claim.paired.p for claim in claims]).tolist()
     return [replace(claim, p=p) for claim, p in zip(claims, corrected, strict=True)]

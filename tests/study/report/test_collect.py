@@ -101,7 +101,7 @@ def test_curve_of_the_neighbor_part_of_kin_compares_with_the_global_model():
     assert report.neighbors.curve is not None
     assert report.neighbors.curve.gains[80].mean_difference > 0.3
     note = context_of(report)["curve"]["note"]
-    assert "The line at zero is one model for all queries, fitted on all 80 judged queries." in note
+    assert "The line at zero is one linear model, fitted on all 80 judged queries." in note
 
 
 def test_neighbor_part_of_kin_uses_the_texts_that_kin_encodes():

@@ -135,7 +135,7 @@ def latencies(timings: Sequence[Timing]) -> str:
 
 
 def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str:
-    """Draw the gain of each k over one model for all queries with its interval, and mark the ranker's own k."""
+    """Draw the gain of each k over one linear model with its interval, and mark the ranker's own k."""
     ks = sorted(gains)
     low = [gains[k].interval[0] for k in ks]
     high = [gains[k].interval[1] for k in ks]

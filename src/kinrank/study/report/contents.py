@@ -34,7 +34,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class NeighborCurve:
-    """Gain of each k over one model for all queries.
+    """Gain of each k over one linear model.
 
     Attributes
     ----------

@@ -120,9 +120,7 @@ def _curve(analysis: NeighborAnalysis, curve: NeighborCurve) -> dict[str, Any]:
         else f"Tried on {curve.queries:,} of the test queries, to show the effect of k. Do not choose k by this chart: "
         "the test would no longer be valid."
     )
-    note = (
-        f"{source} The line at zero is one model for all queries, fitted on all {analysis.n_judged:,} judged queries."
-    )
+    note = f"{source} The line at zero is one linear model, fitted on all {analysis.n_judged:,} judged queries."
     return {"note": note, "table": page_tables.gain_table(rows)}
 
 

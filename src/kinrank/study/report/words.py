@@ -124,10 +124,10 @@ def _best_k(analysis: NeighborAnalysis, curve: NeighborCurve) -> str:
     best = max(curve.gains, key=lambda k: curve.gains[k].mean_difference)
     gain = curve.gains[best].mean_difference
     if curve.gains[best].interval[0] <= 0:
-        return f"No k gains significantly over one model for all queries on {curve.queries:,} {_which(curve)} queries."
+        return f"No k gains significantly over one linear model on {curve.queries:,} {_which(curve)} queries."
     own = "the k in use" if best == analysis.n_neighbors else f"k = {analysis.n_neighbors:,} is in use"
     return (
-        f"On {curve.queries:,} {_which(curve)} queries, k = {best:,} gains most over one model for all queries "
+        f"On {curve.queries:,} {_which(curve)} queries, k = {best:,} gains most over one linear model "
         f"({format_number(gain, '+.4f')}); {own}."
     )
 
