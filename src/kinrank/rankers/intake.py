@@ -52,7 +52,7 @@ class QueryInput(BaseEstimator):
         fitting: bool = False,
     ) -> QuerySet:
         """Return the input of a public method as a checked query set."""
-        if not fitting:
+        if not fitting and "feature_names_" not in vars(self):  # looks first: scikit-learn's check takes its time
             check_is_fitted(self)
         if isinstance(X, QuerySet):
             if y is not None or qid is not None or group is not None or sample_weight is not None:

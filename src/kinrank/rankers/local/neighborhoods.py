@@ -57,6 +57,8 @@ class Neighborhoods:
     def concat(cls, parts: Iterable[Neighborhoods]) -> Neighborhoods:
         """Concatenate the sets of several parts."""
         every = list(parts)
+        if len(every) == 1:
+            return every[0]
         sizes = np.concatenate([np.diff(part.starts) for part in every])
         return cls(
             np.concatenate([part.members for part in every]),
