@@ -13,6 +13,7 @@ import gzip
 import importlib.util
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,7 +124,8 @@ def documents(name: str) -> Iterator[tuple[str, dict[str, str]]]:
             people = [*row["tags"], *row["genres"], row["director"], *row["actors"], *row["characters"]]
             yield row["id"], {"text": " ".join([row["title"], row["overview"], *map(str, people)])}
         else:
-            yield row["_id"], {"text": f"{row.get('title', '')}. {row['text']}"}
+            address = re.sub(r"\W+", " ", row.get("url", ""))
+            yield row["_id"], {"text": f"{row.get('title', '')}. {row['text']} {address}"}
 
 
 def judged(name: str, engine: Engine) -> QuerySet:
