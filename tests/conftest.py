@@ -22,8 +22,9 @@ settings.load_profile("kinrank")
 # scripts/test-core sets this: its environment has no extras. Elsewhere a missing extra is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
 _MODULES = (
-    "catboost clarabel duckdb elasticsearch faiss graphql ir_measures jsonschema lightgbm matplotlib msgspec "
-    "opensearchpy optuna pandas piqp playwright qdrant_client ray schemathesis tests.serve.asgi uvicorn xgboost"
+    "catboost clarabel duckdb elasticsearch faiss graphql ir_measures jsonschema lancedb lightgbm matplotlib "
+    "msgspec opensearchpy optuna pandas piqp playwright psycopg pymilvus qdrant_client ray schemathesis "
+    "tests.serve.asgi uvicorn xgboost"
 )
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)
 collect_ignore = [str(file) for file in HERE.rglob("*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]

@@ -47,6 +47,8 @@ PER_QUERY: dict[Basis, str] = {
 }
 Choice = Literal["auto", "none", "min_max", "l2", "z_score"]
 
+_NEIGHBORS = (10, 25, 50, 100, 200, 400)
+_PRIORS = (0.1, 1.0)
 _MAX_CHOOSING = 2000  # training queries that are used to choose weights, k and the prior
 
 
@@ -131,7 +133,9 @@ class HybridPlan:
         for fusion in self._fusions:
             ranker: KnnRanker = clone(template).set_params(scale=scale_of(fusion))
             parts = inner_folds(train, group=self.group, seed=self.seed)
-            choice = sweep_neighbors(ranker, parts, self.measure, enough=_MAX_CHOOSING)
+            choice = sweep_neighbors(
+                ranker, parts, self.measure, counts=_NEIGHBORS, strengths=_PRIORS, enough=_MAX_CHOOSING
+            )
             tried.append(PerQuery(choice.apply(ranker), fusion, choice))
         best = max(tried, key=lambda each: each.choice.quality[each.choice.n_neighbors, each.choice.prior_strength])
         best.ranker.fit(train)
