@@ -25,9 +25,9 @@ def test_weights_from_the_text_reach_the_oracle_and_global_weights_do_not(found:
     assert mean(found, BEST) < 0.8
     assert mean(found, PER_QUERY["text"]) == pytest.approx(1.0)
     assert found.oracle.evaluation[MEASURE] == pytest.approx(1.0)
-    gain = found.gain("text")
-    assert gain.p_holm < 1e-6
-    assert gain.paired.losses == 0
+    assert found.gains("text")
+    assert found.p("text") < 1e-6
+    assert found.gain("text").losses == 0
 
 
 def test_every_way_to_combine_scores_is_compared_with_the_best_global_weights(found: Hybrid) -> None:

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import correction_note, means_table
+from kinrank.cli.comparison_tables import correction_note, difference_with_interval, means_table
 from kinrank.cli.headroom import OnLeak
 from kinrank.cli.inputs import read_queries
 from kinrank.cli.train import EXAMPLES, check_replaceable
@@ -158,17 +158,12 @@ def _chosen(found: Hybrid) -> Table:
 
 
 def _verdict(found: Hybrid, basis: Basis) -> str:
-    gain = found.gain(basis)
-    low, high = gain.paired.interval
-    figures = f"{gain.paired.mean_difference:+.4f} (95%: {low:+.4f} to {high:+.4f}), p = {gain.p_holm:.2g}"
-    if _gains(found, basis):
+    tests = len(found.per_query)
+    correction = f" (Holm-corrected for {tests} ways)" if tests > 1 else ""
+    figures = f"{difference_with_interval(found.gain(basis))}, p = {found.p(basis):.2g}{correction}"
+    if found.gains(basis):
         return f"Weights per query, from the {basis}, rank better than the best global weights: {figures}."
     return f"No significant gain of weights per query, from the {basis}: {figures}. Use the best global weights."
-
-
-def _gains(found: Hybrid, basis: Basis) -> bool:
-    gain = found.gain(basis)
-    return gain.p_holm < 0.05 and gain.paired.mean_difference > 0
 
 
 def _write(path: str, queries: QuerySet, plan: HybridPlan, found: Hybrid, basis: Basis) -> None:
@@ -176,7 +171,7 @@ def _write(path: str, queries: QuerySet, plan: HybridPlan, found: Hybrid, basis:
     from kinrank.study.hybrid import global_ranker
 
     with console.progress("fitting on all queries"):
-        if _gains(found, basis):
+        if found.gains(basis):
             fitted: Ranker = plan.per_query(queries, basis).ranker
             kept = f"weights per query, from the {basis}"
         else:

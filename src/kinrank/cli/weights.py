@@ -99,10 +99,10 @@ def _read(path: str, ranker: Ranker) -> QuerySet:
     """Read queries; a table with texts and no features at all is a set of queries before any search."""
     import numpy as np
 
-    from kinrank.rankers.capabilities import capabilities_of
+    from kinrank.data.texts import TEXT
 
     queries = read_queries(path, len(ranker.feature_names_))
-    if queries.n_features or not capabilities_of(ranker).text:
+    if queries.n_features or TEXT not in queries.query_columns:
         return queries
     unknown = np.full((queries.n_rows, len(ranker.feature_names_)), np.nan, dtype=np.float32)
     return queries.replace(X=unknown, feature_names=ranker.feature_names_)

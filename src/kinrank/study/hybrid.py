@@ -19,11 +19,11 @@ from kinrank.describe.encoders import make_encoder
 from kinrank.errors import DataError
 from kinrank.learn.prepare import Scale
 from kinrank.learn.rankrls import RankRLS
-from kinrank.measure import NDCG, Measure, evaluate
+from kinrank.measure import NDCG, Measure, PairedComparison, evaluate, holm
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.choose import NeighborChoice
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.comparison import Comparison, Difference, Entrant, Origin, compare
+from kinrank.study.comparison import Comparison, Entrant, Origin, compare
 from kinrank.study.entrants import evaluate_ranker, pool_folds
 from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds, inner_folds
 from kinrank.study.fusion import (
@@ -46,6 +46,9 @@ PER_QUERY: dict[Basis, str] = {
     "candidates": "per query, from text and candidates",
 }
 Choice = Literal["auto", "none", "min_max", "l2", "z_score"]
+
+ALPHA = 0.05
+"""Level of significance for keeping weights per query."""
 
 _NEIGHBORS = (10, 25, 50, 100, 200, 400)
 _PRIORS = (0.1, 1.0)
@@ -82,9 +85,21 @@ class Hybrid:
         """The measure."""
         return self.comparison.measures[0]
 
-    def gain(self, basis: Basis) -> Difference:
-        """Return the difference of the weights per query from the best global weights."""
-        return self.comparison.difference(PER_QUERY[basis], self.measure)
+    def gain(self, basis: Basis) -> PairedComparison:
+        """Return the gain of the weights per query over the best global weights."""
+        return self.comparison.difference(PER_QUERY[basis], self.measure).paired
+
+    def p(self, basis: Basis) -> float:
+        """Return the p-value of `gain`, Holm-corrected for the ways to predict weights per query.
+
+        The other rows of the comparison describe what is usual; no claim rests on them.
+        """
+        corrected = holm([self.gain(each).p for each in self.per_query])
+        return float(corrected[list(self.per_query).index(basis)])
+
+    def gains(self, basis: Basis) -> bool:
+        """Return whether the weights per query are significantly better than the best global weights."""
+        return self.p(basis) < ALPHA and self.gain(basis).mean_difference > 0
 
 
 @dataclass(frozen=True)

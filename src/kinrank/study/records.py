@@ -55,6 +55,7 @@ def hybrid_record(found: Hybrid) -> dict[str, Any]:
     return {
         **comparison_record(found.comparison),
         "oracle": found.oracle.evaluation[found.measure],
+        "gain": {basis: {**_paired(found.gain(basis)), "p_holm": found.p(basis)} for basis in found.per_query},
         "best": [
             {"fusion": each.fusion.name, "weights": each.weights.tolist(), "quality": each.quality}
             for each in found.best
