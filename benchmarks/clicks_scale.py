@@ -1,4 +1,4 @@
-"""Judgments from 10^8 impressions in bounded memory, compared with the bare DuckDB query that only aggregates.
+"""Time and memory of judgments from a click log, compared with the bare DuckDB query that only aggregates.
 
 The log is a Parquet table of 200,000 queries with ranks that change and users who examine rank k with probability 1/k.
 Each side runs in its own process with two threads; its peak memory is that of the process.
