@@ -1,4 +1,4 @@
-"""New judgments improve KinRanker without a fit, for the same query and for others about the same movie.
+"""New judgments improve KinRanker for the same query without a fit, and cost other queries nothing.
 
 MSRD, fitted on the training queries. Then the judgments of every second test query are added, and NDCG@10 is measured
 before and after, with paired t-tests: on these queries when they are asked again, on the other test queries about the

@@ -1,4 +1,4 @@
-"""KinRanker's linear weights rank MSRD's candidates as well as KinRanker, and better than LightGBM.
+"""How closely KinRanker's linear weights follow its ranking on MSRD, compared with other weights and LightGBM.
 
 NDCG@10 on MSRD's fixed test split (20 features, 24 candidates a query), all fitted on the training and validation
 queries: KinRanker, the weighted sums by its weights (also nonnegative), those by KnnRanker's and by the global model's
