@@ -20,10 +20,11 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.base import from_settings, read_settings
 from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import settings_of
+from kinrank.registry import import_extra
 from kinrank.scale import Processes, use_executor
 from kinrank.study import sampler
 from kinrank.study.space import available_families, follow_up_proposals, listed_proposals
-from kinrank.study.sweep import sweep_neighbors
+from kinrank.study.sweep import sweep_neighbors, sweep_trees
 from kinrank.study.trials import fingerprint
 from kinrank.study.tuning import Plan, nested, per_query_values, tune
 
@@ -254,3 +255,12 @@ def test_every_registered_ranker_can_be_tried():
         assert found
         assert {candidate.family for candidate in found} == {name}
         assert found[0].ranker.get_params(deep=False).get("missing", "mean") == "mean"
+
+
+def test_number_of_trees_is_the_best_on_the_folds(intents: QuerySet, tmp_path: Path):
+    import_extra("lightgbm", "lightgbm")
+    tuned = tune(intents, tmp_path, Plan(["lambdamart"], n_trials=1, folds=2))
+    learner = tuned.best.make().get_params()["learner"]
+    assert 1 <= learner.n_trees < 300
+    folds = list(fold_queries(intents, 2))
+    assert learner.n_trees == sweep_trees(learner.set_params(n_trees=300), folds)

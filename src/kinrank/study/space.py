@@ -21,6 +21,7 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
+from kinrank.study.peers import SHAPES
 
 Stage = Literal["list", "follow-up", "drawn"]
 
@@ -42,7 +43,7 @@ class Proposal:
     stage : {"list", "follow-up", "drawn"}
         Where the proposal comes from.
     sweep : bool
-        Whether to try all values of k and prior strength in one pass.
+        Whether to try all values of k and prior strength, or all numbers of trees, in one pass.
     params : mapping or None
         Sampled parameters, if it was sampled.
     """
@@ -94,12 +95,9 @@ def listed_proposals(
         for bag in (None, LambdaMART(300, 31, 0.05, params={"feature_fraction": 0.5})):
             yield Proposal("kin", KinRanker(trees=bag, reference=reference, group_column=group))
     if "lambdamart" in families:
-        for trees in (
-            LambdaMART(200, learning_rate=0.05, n_threads=1),
-            LambdaMART(200, 15, 0.05, min_rows_in_leaf=50, n_threads=1),
-            LambdaMART(400, learning_rate=0.03, n_threads=1),
-        ):
-            yield Proposal("lambdamart", SingleRanker(trees))
+        for leaves, least in SHAPES:  # as the LightGBM of a comparison tries them
+            trees = LambdaMART(300, leaves, 0.05, least, n_threads=1)
+            yield Proposal("lambdamart", SingleRanker(trees), sweep=True)
     for family in families:
         if family not in FAMILIES:
             yield Proposal(family, _with_defaults(family, reference=reference, missing=missing))

@@ -1,4 +1,4 @@
-"""Cross-validate all values of k and prior strength in one pass."""
+"""Cross-validate all values of k and prior strength, or all numbers of trees, in one pass."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import Measure
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.choose import NeighborChoice, choose_neighbors
@@ -71,6 +72,24 @@ def sweep_neighbors(
     mean = {setting: _mean([choice.quality[setting] for choice in found], weights) for setting in everywhere}
     k, strength = max(mean, key=mean.__getitem__)
     return NeighborChoice(k, strength, mean, _mean([choice.single for choice in found], weights), sum(weights))
+
+
+def sweep_trees(learner: LambdaMART, folds: Iterable[tuple[QuerySet, QuerySet]]) -> int:
+    """Return the number of trees, up to that of the learner, with the best NDCG@10 on the validation queries.
+
+    Examples
+    --------
+    >>> from kinrank.data.split import fold_queries
+    >>> from kinrank.datasets import make_two_camps
+    >>> camps = make_two_camps(n_queries=60, seed=0)
+    >>> 1 <= sweep_trees(LambdaMART(20, min_rows_in_leaf=5), fold_queries(camps, 2)) <= 20
+    True
+    """
+    curves, weights = [], []
+    for train, held_out in folds:
+        curves.append(clone(learner).fit(train, validation=held_out).validation_ndcg_)
+        weights.append(len(held_out))
+    return int(np.argmax(np.average(curves, axis=0, weights=weights))) + 1
 
 
 def _mean(values: Sequence[float], weights: Sequence[int]) -> float:

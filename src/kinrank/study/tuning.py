@@ -15,6 +15,7 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_queries
 from kinrank.errors import MissingExtraError, ParameterError
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing
 from kinrank.measure import NDCG, Measure, compare_paired
 from kinrank.measure.base import mean_of
@@ -36,7 +37,7 @@ from kinrank.study.space import (
     listed_proposals,
     without_local_models,
 )
-from kinrank.study.sweep import sweep_neighbors
+from kinrank.study.sweep import sweep_neighbors, sweep_trees
 from kinrank.study.trials import Trial, TrialLog, fingerprint
 
 Folds = list[tuple[QuerySet, QuerySet]]
@@ -237,7 +238,10 @@ def _try(proposal: Proposal, folds: Folds, measure: Measure) -> tuple[Trial, Flo
     """Return the trial, and the measure of every query."""
     start = time.perf_counter()
     ranker = clone(proposal.ranker)
-    if proposal.sweep:
+    if proposal.sweep and proposal.family == "lambdamart":
+        trees: LambdaMART = ranker.learner
+        ranker.set_params(learner=clone(trees).set_params(n_trees=sweep_trees(trees, folds)))
+    elif proposal.sweep:
         knn = cast(KnnRanker, ranker)
         ranker = sweep_neighbors(knn, folds, measure).apply(knn)
     measured = map_ordered(current_executor(Serial()), _OnFold(ranker, measure), list(folds))
