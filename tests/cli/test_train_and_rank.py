@@ -154,3 +154,17 @@ def test_train_uses_the_given_number_of_threads(workdir: Path, kinrank, monkeypa
     done = kinrank("train", "train.parquet", "--model", "one", "--ranker", "single", "--threads", 1)
     assert done.exit_code == 0, done.stderr
     assert seen == [1]
+
+
+def test_query_log_teaches_the_encoder(kinrank, camps: QuerySet, workdir: Path):
+    words = np.array([f"query {i % 7}" for i in range(len(camps))])
+    camps.replace(query_columns={**camps.query_columns, "text": words}).save(workdir / "texts")
+    Path("log.txt").write_text("blade runner\nblade\n", encoding="utf-8")
+    done = kinrank("train", "texts", "--model", "m", "--ranker", "knn", "--query-log", "log.txt")
+    assert done.exit_code == 0, done.stderr
+    assert "log.txt: 2 queries" in done.stderr
+    assert library.load("m").encoder_.encode(["blade"]).any()
+    done = kinrank("train", "texts", "--model", "s", "--ranker", "single", "--query-log", "log.txt")
+    assert "which ranker 'single' does not use" in done.stderr
+    done = kinrank("train", "texts", "--model", "m", "--query-log", "missing.txt")
+    assert "--query-log missing.txt: cannot read it as UTF-8 text" in done.stderr

@@ -154,3 +154,13 @@ def test_encoders_of_one_name_share_the_loaded_model(monkeypatch: pytest.MonkeyP
     for _ in range(2):
         make_encoder("model2vec:shared by a test").encode(["a"])
     assert loaded == ["shared by a test"]
+
+
+def test_a_query_log_teaches_ngrams_that_training_texts_lack() -> None:
+    training = ["iron man", "toy story"]
+    log = ["blade runner", "blade runer 2049", "blade"]
+    plain, taught = NgramEncoder().fit(training), clone(NgramEncoder(log=log)).fit(training)
+    assert not plain.encode(["blade runner"]).any()
+    blade, other, iron = taught.encode(["blade runner 2049", "blade", "iron man"])
+    assert blade @ other > blade @ iron
+    assert taught.spec == "ngrams"  # a model folder stores what was learned, not the log

@@ -74,6 +74,13 @@ def train(
             help="Held-out judged queries; keep one model for all queries unless the ranker is better on them.",
         ),
     ] = None,
+    query_log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Texts of unjudged queries, one per line, from which the n-gram encoder learns as well.",
+        ),
+    ] = None,
     leaks: Annotated[
         OnLeak, typer.Option(help="What to do with candidates whose features give the grade away.")
     ] = OnLeak.refuse,
@@ -109,6 +116,8 @@ def train(
     large = ray is not None or workers is not None
     name, fitted = _unfitted(ranker, LARGE_RANKER if large else DEFAULT_RANKER, settings_file, settings or [])
     check_replaceable(model)
+    if query_log is not None:
+        fitted = _with_query_log(fitted, name, query_log)
     if large:
         from kinrank.cli.large import train_large
 
@@ -139,6 +148,25 @@ def train(
         console.info(f"{model}: {line}")
     for line in lines:
         console.info(f"{validate}: {line}")
+
+
+def _with_query_log(ranker: Ranker, name: str, path: str) -> Ranker:
+    """Let the n-gram encoder of a ranker learn from the texts of a query log."""
+    from kinrank.describe.encoders.base import Encoder
+    from kinrank.describe.encoders.ngrams import NgramEncoder
+    from kinrank.rankers.capabilities import capabilities_of
+    from kinrank.rankers.local.texts import unfitted_encoder
+
+    encoder: Encoder | None = unfitted_encoder(ranker) if capabilities_of(ranker).text else None
+    if not isinstance(encoder, NgramEncoder):
+        raise ParameterError(f"--query-log teaches the n-gram encoder, which ranker {name!r} does not use: omit it")
+    try:
+        texts = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"--query-log {path}: cannot read it as UTF-8 text, one query per line: {error}") from error
+    console.info(f"{path}: {len(texts):,} queries")
+    taught: Ranker = ranker.set_params(encoder=encoder.set_params(log=tuple(texts)))
+    return taught
 
 
 def _without_leaks(queries: QuerySet, leaks: OnLeak) -> QuerySet:

@@ -34,6 +34,8 @@ class NgramEncoder(Encoder, BaseEstimator):
         Lengths of the n-grams, in characters.
     max_ngrams : int
         How many n-grams are kept: those that occur in most texts.
+    log : sequence of str
+        Texts of further queries, such as a query log, to learn from. They need no judgments.
 
     Examples
     --------
@@ -44,18 +46,26 @@ class NgramEncoder(Encoder, BaseEstimator):
     """
 
     def __init__(
-        self, n_components: int = 256, *, shortest: int = 3, longest: int = 5, max_ngrams: int = 20_000
+        self,
+        n_components: int = 256,
+        *,
+        shortest: int = 3,
+        longest: int = 5,
+        max_ngrams: int = 20_000,
+        log: Sequence[str] = (),
     ) -> None:
         self.n_components = n_components
         self.shortest = shortest
         self.longest = longest
         self.max_ngrams = max_ngrams
+        self.log = log
 
     @property
     def spec(self) -> str:
         """The text from which `make_encoder` makes this encoder again."""
         defaults = NgramEncoder().get_params()
-        changed = [f"{name}={value}" for name, value in self.get_params().items() if value != defaults[name]]
+        settings_of_vectors = {name: value for name, value in self.get_params().items() if name != "log"}
+        changed = [f"{name}={value}" for name, value in settings_of_vectors.items() if value != defaults[name]]
         settings = ", ".join(changed)
         return f"ngrams({settings})" if settings else "ngrams"
 
@@ -65,14 +75,14 @@ class NgramEncoder(Encoder, BaseEstimator):
         return hasattr(self, "components_")
 
     def fit(self, texts: Sequence[str]) -> Self:
-        """Learn which n-grams there are and how they occur together."""
+        """Learn which n-grams there are and how they occur together, from these texts and the log."""
         if not 1 <= self.shortest <= self.longest:
             raise ParameterError(f"shortest must be from 1 to longest, got {self.shortest} and {self.longest}")
         if self.n_components < 1 or self.max_ngrams < 1:
             raise ParameterError(
                 f"n_components and max_ngrams must be at least 1, got {self.n_components} and {self.max_ngrams}"
             )
-        unique = sorted(set(map(fold, texts)) - {""})
+        unique = sorted({*map(fold, texts), *map(fold, self.log)} - {""})
         if not unique:
             raise DataError("there is no text to learn n-grams from: all query texts are empty")
         counted = [Counter(self._ngrams(text)) for text in unique]

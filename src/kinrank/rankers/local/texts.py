@@ -68,6 +68,12 @@ class TextRanker(Ranker):
         return self
 
 
+def unfitted_encoder(ranker: object) -> Encoder | None:
+    """Return the encoder that a ranker would fit, or None if its settings name none."""
+    given = cast(TextRanker, ranker).encoder
+    return None if given is None else make_encoder(given)
+
+
 def text_encoder(ranker: object) -> Encoder | None:
     """Return the encoder of a fitted ranker, or None if it does not encode query texts."""
     return cast(TextRanker, ranker).encoder_ if capabilities_of(ranker).text else None
