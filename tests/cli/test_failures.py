@@ -61,9 +61,9 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         ([*TRAIN, "--ranker", "nobody"], "unknown ranker 'nobody': choose one of 'kin', 'single'"),
         (
             [*TRAIN, "--ranker", "knn", "--set", "k=3"],
-            "unknown parameter 'k'. KnnRanker takes\n  n_neighbors: int = 400\n",
+            "unknown parameter 'k'. KnnRanker takes\n  n_neighbors: int | 'auto' = 'auto'\n",
         ),
-        ([*TRAIN, "--ranker", "knn", "--set", "n_neighbors=many"], "n_neighbors must be int, got 'many'"),
+        ([*TRAIN, "--ranker", "knn", "--set", "n_neighbors=many"], "n_neighbors must be int | 'auto', got 'many'"),
         ([*TRAIN, "--ranker", "knn", "--set", "learner=nobody"], "unknown learner 'nobody'"),
         ([*TRAIN, "--ranker", "knn", "--set", "n_neighbors=0"], "n_neighbors must be a whole number from 1"),
         (["train", "train.parquet", "--model", "test"], "test holds 'queries', expected 'model'"),

@@ -175,7 +175,7 @@ def test_weights_of_trees_report_their_fidelity_and_poor_ones_are_refused(
 
 
 def test_model_without_weights_raises(tmp_path: Path, camps: QuerySet, up: CandidateSet):
-    KnnRanker(5, learner="lambdamart", scale="none").fit(camps).save(tmp_path / "trees")
+    KnnRanker(5, learner="lambdamart", prior="none", scale="none").fit(camps).save(tmp_path / "trees")
     with (
         Service({"trees": tmp_path / "trees"}, settings=PATIENT) as service,
         pytest.raises(UnsupportedByModelError, match="no weights"),

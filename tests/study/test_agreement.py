@@ -25,7 +25,7 @@ from kinrank.study.validation import validate
 from tests.study import worlds
 
 MEASURE = NDCG @ 10
-KIN = "kin(n_members=2)"
+KIN = "kin"
 FAMILIES = ("single", "kin", "lambdamart")
 N_TRIALS = 9  # three linear models, two of kin, three LightGBM, and kin without local models
 
@@ -38,7 +38,7 @@ def _one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answers(train: QuerySet, test: QuerySet, folder: Path) -> dict[str, Answer]:
     """Ask every tool about the same queries."""
-    kin = KinRanker(n_members=2)
+    kin = KinRanker()
     comparison = compare(
         test,
         [evaluate_entrant(name, test, [MEASURE], train=train) for name in ("single(learner=rankrls)", KIN)],
@@ -49,7 +49,7 @@ def answers(train: QuerySet, test: QuerySet, folder: Path) -> dict[str, Answer]:
     assert points(report)[0] == report.answer.text.replace(" -", " −").replace("(-", "(−")
     return {
         "headroom": headroom(train, test, ranker=kin).answer,
-        "train --validate": validate("kin", KinRanker(n_members=2).fit(train), train, test).answer,
+        "train --validate": validate("kin", KinRanker().fit(train), train, test).answer,
         "compare": run_experiment([KIN, "single(learner=rankrls)"], test, train=train).answer,
         "tune": tune(train, folder, Plan(FAMILIES, n_trials=N_TRIALS), validation=test).answer,
         "report": report.answer,

@@ -68,7 +68,7 @@ def estimate_attractiveness(
     >>> _ = path.write_text("query,session,document,rank,clicked\nalien,s1,d7,1,1\nalien,s2,d7,1,0\n")
     >>> counts = read_clicks([path])
     >>> found = estimate_attractiveness(counts, estimate_examination(counts, "none"), strength=2)
-    >>> found.mean.tolist(), found.weight.tolist()
+    >>> found.mean.round(6).tolist(), found.weight.tolist()
     ([0.5], [0.5])
     """
     if not strength > 0:

@@ -99,8 +99,8 @@ def settings_of(ranker: Persistent) -> dict[str, Any]:
     Examples
     --------
     >>> from kinrank import KnnRanker
-    >>> settings_of(KnnRanker(50, prior="global"))
-    {'ranker': 'knn', 'settings': {'n_neighbors': 50, 'prior': 'global'}}
+    >>> settings_of(KnnRanker(50, prior="none"))
+    {'ranker': 'knn', 'settings': {'n_neighbors': 50, 'prior': 'none'}}
     """
     own = encode(ranker.storable_params(), _PARTS)
     defaults = encode(type(ranker)().get_params(deep=False), _PARTS)

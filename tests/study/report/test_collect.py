@@ -74,12 +74,12 @@ def test_curve_and_ratios_at_smallest_and_largest_k():
 @pytest.mark.parametrize(
     ("make", "all_are_one"),
     [
-        (KnnRanker, True),
-        (partial(KnnRanker, prior="global"), True),
-        (partial(CellRanker, n_cells=8), True),
-        (partial(KnnRanker, neighbor_weights="gaussian"), False),
+        (KnnRanker.as_published, True),
+        (partial(KnnRanker, neighbor_weights="uniform"), True),
+        (partial(CellRanker, n_cells=8, neighbor_weights="uniform"), True),
+        (KnnRanker, False),
     ],
-    ids=["uniform", "prior", "cells", "gaussian"],
+    ids=["as published", "prior", "cells", "gaussian"],
 )
 def test_curve_compares_every_k_with_the_global_model(make, all_are_one: bool):
     train, comparison = two_camps(make(10))
@@ -141,7 +141,7 @@ def test_k_is_tried_on_validation_queries_if_given():
         (KnnRanker(radius=0.5), {"curve", "ratios"}),
         (KnnRanker(mode="offline-2"), {"curve"}),
         (CellRanker(20, n_cells=8), {"ratios"}),
-        (KnnRanker(20, learner="lambdamart"), {"curve", "shares"}),
+        (KnnRanker(20, learner="lambdamart", prior="none"), {"curve", "shares"}),
     ],
     ids=["radius", "offline", "cells", "trees"],
 )

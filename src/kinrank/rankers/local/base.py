@@ -63,7 +63,7 @@ class LocalRanker(LinearRanker):
         self._check_settings()
         self.learner_ = make_learner(self.learner)
         if self.prior == "global" and not self.learner_.linear:
-            raise ParameterError("prior='global' shrinkages weights, and this learner has none: set prior='none'")
+            raise ParameterError("prior='global' shrinks weights, and this learner has none: set prior='none'")
         prepared = queries
         if not self.learner_.allow_nan:
             self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
