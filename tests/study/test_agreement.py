@@ -75,7 +75,7 @@ def shown(verdict: str | None) -> str:
     [
         (worlds.with_intents, ("gain", "gain")),
         (worlds.without_intents, ("no gain", "no gain")),
-        (worlds.for_trees, ("no gain", "no gain")),
+        (worlds.for_trees, ("loss", "no gain")),
     ],
 )
 def test_tools_agree_on_generated_queries(world: Callable[[int], QuerySet], expected: tuple[str, str], tmp_path: Path):

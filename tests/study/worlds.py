@@ -19,7 +19,7 @@ def without_intents(n: int, seed: int = 1) -> QuerySet:
 
 
 def for_trees(n: int, seed: int = 2) -> QuerySet:
-    """Return queries that all need the same function, which is far from linear: one tree model is enough."""
+    """Return queries that all need the same function, which is far from linear: one tree model is best."""
     queries = make_intents(n, 0, n_docs=20, n_features=10, spread=0.0, seed=seed)
     rng = np.random.default_rng(seed)
     X = rng.standard_normal(queries.X.shape).astype(np.float32)
