@@ -79,7 +79,7 @@ def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
     described: dict[str, Any] = {"describe": kin.describe, "encoder": kin.encoder, "reference": kin.reference}
     return {
         "linear": lambda: SingleRanker("rankrls", **shared),
-        "local": lambda: KnnRanker(**described, **shared),
+        "local": lambda: KnnRanker(**described, **shared, group_column=kin.group_column),
         "trees": lambda: PEERS["lightgbm"](group_column=kin.group_column),
         "bag": lambda: PEERS["lightgbm-bag"](kin.n_members, group_column=kin.group_column),
         "without": lambda: clone(kin).set_params(local=False),
