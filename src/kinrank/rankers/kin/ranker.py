@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.utils import Tags
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.normalization import normalize
@@ -158,6 +159,11 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         self.nonnegative = nonnegative
         self.lower_is_better = lower_is_better
         self.seed = seed
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing != "error"
+        return tags
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
