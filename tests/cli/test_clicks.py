@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb  # noqa: F401 - skips this file if it is not installed
 import pyarrow.parquet as pq
 import pytest
 
