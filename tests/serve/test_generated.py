@@ -29,14 +29,14 @@ MUTANTS = 100_000
 ADMIN = ("/v1/judgments", "/v1/model/reload")
 STATUSES = {200, 400, 401, 404, 405, 408, 409, 413, 415, 422, 502, 503}
 
-# Number of generated requests by path; matrices are slow to generate, so there are fewer of them.
+# Number of generated requests by path; matrices and filters are slow to generate, so there are fewer of them.
 GENERATED = {
     "/v1/rank": (Role.QUERY, 1200),
     "/v1/weights": (Role.QUERY, 1200),
-    "/v1/search": (Role.QUERY, 3600),
+    "/v1/search": (Role.QUERY, 2600),
     "/v1/model": (Role.QUERY, 10),
-    "/v1/judgments": (Role.ADMIN, 600),
-    "/v1/model/reload": (Role.ADMIN, 3600),
+    "/v1/judgments": (Role.ADMIN, 500),
+    "/v1/model/reload": (Role.ADMIN, 4800),
 }
 
 # Valid bodies to mutate.
