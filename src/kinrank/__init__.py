@@ -11,6 +11,8 @@ from kinrank.version import __version__
 if TYPE_CHECKING:
     from kinrank import datasets as datasets
     from kinrank import measure as measure
+    from kinrank.data.delimited import read_csv as read_csv
+    from kinrank.data.delimited import write_csv as write_csv
     from kinrank.data.letor import read_letor as read_letor
     from kinrank.data.letor import write_letor as write_letor
     from kinrank.data.parquet import iter_parquet as iter_parquet
@@ -44,11 +46,13 @@ _PUBLIC = {cls: module for module, _, cls in (target.partition(":") for target i
     "iter_parquet": "kinrank.data.parquet",
     "load": "kinrank.rankers",
     "read_letor": "kinrank.data.letor",
+    "read_csv": "kinrank.data.delimited",
     "read_parquet": "kinrank.data.parquet",
     "read_qrels": "kinrank.data.trec",
     "read_run": "kinrank.data.trec",
     "split_queries": "kinrank.data.split",
     "write_letor": "kinrank.data.letor",
+    "write_csv": "kinrank.data.delimited",
     "write_parquet": "kinrank.data.parquet",
     "write_qrels": "kinrank.data.trec",
     "write_run": "kinrank.data.trec",

@@ -4,11 +4,17 @@ import json
 from pathlib import Path
 
 import duckdb  # noqa: F401 - skips this file if it is not installed
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from kinrank import QuerySet, load, read_parquet
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.engines.judgment_table import read_judgments
+from kinrank.engines.logger import FeatureLogger
+from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines.retry import RetryingPool
+from tests.engines.toy import ToyEngine
 
 
 @pytest.fixture
@@ -42,6 +48,27 @@ def test_a_frozen_ranking_is_refused_unless_no_correction_is_asked_for(kinrank, 
     done = kinrank("clicks", "frozen.parquet", "--out", "judgments.csv", "--model", "none", "--grades", "0.5,1")
     assert done.exit_code == 0, done.stderr
     assert set(read_judgments("judgments.csv").grades) == {0, 1, 2}
+
+
+def test_from_clicks_to_a_trained_model(kinrank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    texts = np.repeat([f"query {number}" for number in range(24)], 6)
+    documents = np.tile([f"d{number}" for number in range(6)], 24)
+    liked = (np.arange(len(texts)) % 6 % 3).astype(float)  # d2 and d5 most
+    shown = QuerySet.from_arrays(liked[:, None], liked, qid=texts, doc_id=documents)
+    lists = simulate_clicks(shown, np.arange(len(texts)) % 6, n_lists=60, depth=4, shuffle=1.0)
+    pq.write_table(lists, "log.parquet")
+    assert kinrank("clicks", "log.parquet", "--out", "judgments.parquet").exit_code == 0
+    log = ResumableLog(tmp_path / "train.parquet", read_judgments("judgments.parquet"), FeatureLogger(ToyEngine()))
+    log.write(RetryingPool(1), lambda _: None)
+    train = read_parquet("train.parquet")
+    assert train.n_rows == 240
+    assert np.array_equal(train.row_weights == 0, ~train.judged)  # the engine returns documents that nobody saw
+    done = kinrank("train", "train.parquet", "--model", "model")
+    assert done.exit_code == 0, done.stderr
+    seen = train.only_weighted()[:1]
+    assert seen.doc_id is not None
+    assert seen.doc_id[np.argmax(load("model").predict(seen))] in ("d2", "d5")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from rich.progress import Progress
 
 from kinrank.cli import console
+from kinrank.progress import report_progress
 
 
 @pytest.fixture
@@ -77,3 +78,20 @@ def test_messages_print_text_without_markup(capsys: pytest.CaptureFixture[str]):
     console.error("c [d]")
     out, err = capsys.readouterr()
     assert (out, err) == ("", "[bold]" + 200 * "x" + "\nwarning: a [b]\nerror: c [d]\n")
+
+
+def test_bar_names_the_stage(terminal, started, capsys: pytest.CaptureFixture[str]):
+    with console.progress("fitting"):
+        report_progress("tree models", 3, 8)
+        wait_for(started)
+    assert "fitting: tree models 3 of 8" in capsys.readouterr().err
+
+
+def test_a_log_gets_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    with console.progress("fitting"):
+        report_progress("tree models", 1, 8)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(console, "LINE_INTERVAL", 0.0)
+    with console.progress("fitting"):
+        report_progress("tree models", 2, 8)
+    assert capsys.readouterr().err == "fitting: tree models 2 of 8\n"

@@ -75,5 +75,5 @@ def test_features_option_sets_the_number_of_letor_features(kinrank, workdir: Pat
     Path("a.txt").write_text("1 qid:1 1:1 3:1\n")
     Path("b.txt").write_text("1 qid:2 1:1\n")
     assert "features differ" in kinrank("convert", "a.txt", "b.txt", "out").stderr
-    assert kinrank("convert", "a.txt", "b.txt", "out", "--features", 3).exit_code == 0
+    assert kinrank("convert", "a.txt", "b.txt", "out", "--n-features", 3).exit_code == 0
     assert QuerySet.open("out").X.tolist() == [[1, 0, 1], [1, 0, 0]]

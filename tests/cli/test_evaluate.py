@@ -102,3 +102,15 @@ def test_measure_that_skips_all_queries_has_no_mean(kinrank, workdir: Path):
     Path("a.run").write_text("1 Q0 a 1 1 x\n1 Q0 b 2 0 x\n")
     done = kinrank("evaluate", "two.txt", "a.run", "--measure", "NDCG(no_relevant=skip)@10", "--json")
     assert json.loads(done.stdout)["runs"][0]["measures"][0]["mean"] is None
+
+
+def test_a_model_folder_ranks_the_queries(kinrank, judged: QuerySet):
+    done = kinrank("evaluate", "test", "knn.run", "./knn", "--json")
+    by_run, by_model = (run["measures"][0]["mean"] for run in json.loads(done.stdout)["runs"])
+    assert by_model == pytest.approx(by_run, abs=1e-12)
+
+
+def test_a_ranker_that_is_not_fitted_is_sent_to_compare(kinrank, judged: QuerySet):
+    done = kinrank("evaluate", "test", "atvt")
+    assert done.exit_code == 2
+    assert "kinrank compare" in done.stderr

@@ -21,7 +21,7 @@ from kinrank.data.queryset import QuerySet
 @pytest.fixture
 def broken(workdir: Path) -> Path:
     """A working directory with files and folders that are wrong in some way."""
-    Path("data.csv").write_text("qid,y\n")
+    Path("data.xlsx").write_text("qid,y\n")
     Path("garbage.parquet").write_bytes(b"PAR1 and nothing else")
     Path("garbage.txt.gz").write_bytes(b"not packed")
     Path("line.txt").write_text("1 qid:1 1:1\nnonsense\n")
@@ -45,9 +45,9 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
     ("args", "problem"),
     [
         (["convert", "missing.txt", "out"], "missing.txt: no such file or folder"),
-        (["convert", "data.csv", "out"], "data.csv: unknown suffix; expected a LETOR file"),
-        (["convert", "test.txt", "out.csv"], "out.csv: unknown suffix; expected a LETOR file"),
-        (["convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: unknown suffix; expected a LETOR file"),
+        (["convert", "data.xlsx", "out"], "data.xlsx: unknown suffix; expected a table"),
+        (["convert", "test.txt", "out.xlsx"], "out.xlsx: unknown suffix; expected a table"),
+        (["convert", "test.txt", "out.parquet.gz"], "out.parquet.gz: unknown suffix; expected a table"),
         (["convert", "empty", "out"], "empty: this folder has no manifest.json and no .parquet file"),
         (["convert", "knn", "out"], "knn holds 'model', expected 'queries'"),
         (["convert", "test.txt", "knn"], "knn holds 'model', expected 'queries'"),
@@ -80,7 +80,7 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
         (["rank", "knn", "nameless"], "these queries have no document ids"),
         (["rank", "knn", "test", "--tag", "two words"], "remove whitespace from ids and tags"),
-        (["evaluate", "test", "missing.run"], "missing.run: No such file or directory"),
+        (["evaluate", "test", "missing.run"], "'missing.run' is not a model folder, a run file or a ranker"),
         (["evaluate", "test", "broken.run"], "broken.run, line 1: expected 6 words"),
         (["evaluate", "test", "strange.run"], "strange.run: no document of this run is in the data"),
         (["evaluate", "test", "strange.run", "--measure", "nDCG@ten"], "cannot read measure 'nDCG@ten'"),

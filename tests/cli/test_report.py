@@ -31,7 +31,9 @@ def test_report_of_two_models(report: Run, workdir: Path):
     assert f"<title>Two camps: {answer}</title>" in page
     for measure in DEFAULT_MEASURES:
         assert f">{measure} <small>" in page
-    assert done.stderr == "report.html: 0.1 MB\n"
+    perfect = "warning: knn reaches 1.0000, which is too good to be believed"  # it is: the world has no noise
+    assert done.stderr.startswith(perfect)
+    assert done.stderr.endswith("report.html: 0.1 MB\n")
 
 
 def test_rankers_are_fitted_on_the_training_data(report: Run, workdir: Path):

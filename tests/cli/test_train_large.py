@@ -14,7 +14,7 @@ CELLS = ["--set", "n_neighbors=5", "--set", "n_cells=4"]
 
 def test_training_from_blocks_gives_the_same_model(kinrank, camps: QuerySet, workdir: Path):
     kinrank("train", "train.parquet", "--ranker", "cells", "--model", "memory", *CELLS)
-    done = kinrank("train", "train.parquet", "--model", "blocks", "--workers", 1, *CELLS)
+    done = kinrank("train", "train.parquet", "--ranker", "cells", "--model", "blocks", "--workers", 1, *CELLS)
     assert done.exit_code == 0, done.stderr
     assert done.stdout == ""
     assert "train.parquet: 40 queries, 400 rows read in this run" in done.stderr
@@ -22,11 +22,22 @@ def test_training_from_blocks_gives_the_same_model(kinrank, camps: QuerySet, wor
     np.testing.assert_array_equal(library.load("blocks").predict(camps), library.load("memory").predict(camps))
 
 
+def test_kin_is_the_default_and_gives_the_model_of_fit(kinrank, camps: QuerySet, workdir: Path):
+    import_extra("lightgbm", "lightgbm")
+    settings = [*CELLS, "--set", "tree_queries=30", "--set", "n_repeats=1"]
+    kinrank("train", "train.parquet", "--model", "memory", *settings)
+    done = kinrank("train", "train.parquet", "--model", "blocks", "--workers", 1, *settings)
+    assert done.exit_code == 0, done.stderr
+    assert "blocks: ranker 'kin', 4 cells, fitted in" in done.stderr
+    assert "NDCG @ 10 out of fold: trees" in done.stderr
+    np.testing.assert_array_equal(library.load("blocks").predict(camps), library.load("memory").predict(camps))
+
+
 @pytest.mark.slow
 def test_training_on_ray_gives_the_same_model(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RAY_worker_niceness", "0")  # niced workers starve on a busy machine
     kinrank("train", "train.parquet", "--ranker", "cells", "--model", "memory", *CELLS)
-    done = kinrank("train", "train.parquet", "--model", "cluster", "--ray", "local", *CELLS)
+    done = kinrank("train", "train.parquet", "--ranker", "cells", "--model", "cluster", "--ray", "local", *CELLS)
     assert done.exit_code == 0, done.stderr
     assert not import_extra("ray", "ray").is_initialized()
     np.testing.assert_array_equal(library.load("cluster").predict(camps), library.load("memory").predict(camps))
@@ -38,7 +49,7 @@ def test_training_on_ray_gives_the_same_model(kinrank, camps: QuerySet, workdir:
         (["--workers", 2, "--ray", "local", *CELLS], "--ray and --workers cannot be combined"),
         (
             ["--workers", 2, "--ranker", "single"],
-            "'single' cannot train from disk: with --ray or --workers, use --ranker cells",
+            "'single' cannot train from disk: with --ray or --workers, use --ranker kin or cells",
         ),
         (["--workers", 2, "--validate", "test", *CELLS], "--validate needs the data in memory"),
     ],

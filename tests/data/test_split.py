@@ -79,3 +79,13 @@ def test_folds_test_every_query_once(n_folds: int, n_queries: int) -> None:
 def test_invalid_split_raises(split, error: type[Exception], match: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error, match=match):
         split(numbered(4))
+
+
+def test_split_by_time_keeps_the_latest_queries_for_the_last_part() -> None:
+    days = np.array(["2026-01-03", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-01"])
+    queries = numbered(5).replace(query_columns={"day": days})
+    early, late = split_queries(queries, (0.6, 0.4), time="day")
+    assert early.qid.tolist() == [1, 2, 4]
+    assert late.qid.tolist() == [0, 3]
+    with pytest.raises(ParameterError, match="not by both"):
+        split_queries(queries, time="day", group="day")

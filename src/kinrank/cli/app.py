@@ -8,9 +8,11 @@ import typer
 
 import kinrank
 from kinrank.cli.clicks import clicks
+from kinrank.cli.columns import with_columns
 from kinrank.cli.compare import compare
 from kinrank.cli.convert import convert
 from kinrank.cli.describe import describe
+from kinrank.cli.doctor import doctor
 from kinrank.cli.evaluate import evaluate
 from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, handle_errors
@@ -22,6 +24,7 @@ from kinrank.cli.log import log
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
 from kinrank.cli.serve import serve
+from kinrank.cli.split import split
 from kinrank.cli.threads import with_threads
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
@@ -33,18 +36,30 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-_PREPARE = (clicks, log, convert, describe)
-_STUDY = (
-    with_threads(headroom),
-    with_threads(hybrid),
-    with_threads(tune),
-    evaluate,
-    with_threads(compare),
-    with_threads(report),
-)
-_USE = (with_threads(train), rank, explain, weights, serve, key, interleave)
-for _command in (*_PREPARE, *_STUDY, *_USE):
-    app.command()(handle_errors(_command))
+_PANELS = {
+    "Prepare data": (clicks, log, with_columns(convert), with_columns(split), with_columns(describe)),
+    "Study what pays": (
+        with_columns(with_threads(headroom)),
+        with_columns(with_threads(hybrid)),
+        with_columns(with_threads(tune)),
+        with_columns(evaluate),
+        with_columns(with_threads(compare)),
+        with_columns(with_threads(report)),
+    ),
+    "Use a model": (
+        with_columns(with_threads(train)),
+        with_columns(rank),
+        with_columns(explain),
+        with_columns(weights),
+        serve,
+        key,
+        interleave,
+    ),
+    "Help": (doctor,),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(handle_errors(_command))
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import correction_note, cost_table, coverage_warnings, means_table, pairs_table
-from kinrank.cli.headroom import OnLeak
-from kinrank.cli.inputs import read_queries
+from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
+from kinrank.cli.options import AsJson, Group, Leaks, MeasureNames, OnLeak, Seed
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 
@@ -28,18 +28,8 @@ def compare(
     folds: Annotated[
         int | None, typer.Option(min=2, help="Number of cross-validation folds of DATA, instead of --train.")
     ] = None,
-    group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
-    ] = None,
-    measures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure",
-            metavar="MEASURE",
-            help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP; repeatable.",
-            show_default="NDCG@10",
-        ),
-    ] = None,
+    group: Group = None,
+    measures: MeasureNames = None,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="ENTRANT", help="Entrant to compare the others with.", show_default="the first"),
@@ -49,9 +39,9 @@ def compare(
         bool,
         typer.Option(help="Also fit what shows where a gain of kin comes from: LightGBM, kin without local models."),
     ] = True,
-    leaks: Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")] = OnLeak.refuse,
-    seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    leaks: Leaks = OnLeak.refuse,
+    seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Compare the quality and cost of rankers, other libraries, models and runs; tests are Holm-corrected."""
     from kinrank.measure import parse_measure
@@ -69,6 +59,7 @@ def compare(
             raise ParameterError(f"{name!r} must be fitted: add --train DATA or --folds N")
     queries = read_queries(data)
     known = None if train is None else read_queries(train, queries.n_features)
+    announce(queries if known is None else known, train or data)
     with console.progress("comparing", len(names) * (folds or 1)) as advance:
         found = run_experiment(
             names,
@@ -92,6 +83,7 @@ def compare(
         console.warn(f"{name}: its training queries are unknown, so overlap with the test queries was not checked")
     for message in coverage_warnings(comparison):
         console.warn(message)
+    warn_if_perfect({entrant.name: entrant.evaluation[wanted[0]] for entrant in comparison.entrants})
     if as_json:
         typer.echo(json.dumps(comparison_record(comparison, found.answer), indent=2, allow_nan=False))
         return

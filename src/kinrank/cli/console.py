@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -11,8 +12,12 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from kinrank.progress import on_progress
+
 PROGRESS_DELAY = 2.0
 """Seconds of work before a progress bar is shown."""
+LINE_INTERVAL = 30.0
+"""Seconds between lines about the progress in a log."""
 
 _UNLIMITED = 1000  # columns when stdout is not a terminal, so that lines are not wrapped
 _stderr = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
@@ -43,6 +48,9 @@ def print_result(result: RenderableType) -> None:
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Show a progress bar if stderr is a terminal and the work takes longer than `PROGRESS_DELAY` seconds.
 
+    The bar names the stage that the work is in (`kinrank.progress`). If stderr is not a terminal, a line every
+    `LINE_INTERVAL` seconds does.
+
     Parameters
     ----------
     what
@@ -60,11 +68,23 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         TextColumn("{task.description}"), *columns, console=_stderr, transient=True, disable=not _stderr.is_terminal
     )
     task = bar.add_task(what, total=total)
+    printed = time.monotonic()
+
+    def show_stage(stage: str, done: int, of: int) -> None:
+        nonlocal printed
+        bar.update(task, description=f"{what}: {stage} {done} of {of}")
+        if total is None:
+            bar.update(task, completed=done, total=of)
+        if not _stderr.is_terminal and time.monotonic() - printed >= LINE_INTERVAL:
+            printed = time.monotonic()
+            info(f"{what}: {stage} {done} of {of}")
+
     timer = threading.Timer(PROGRESS_DELAY, bar.start)
     timer.daemon = True
     timer.start()
     try:
-        yield lambda step: bar.advance(task, step)
+        with on_progress(show_stage):
+            yield lambda step: bar.advance(task, step)
     finally:
         timer.cancel()
         timer.join()  # the bar may be starting right now; stop it only once it has started

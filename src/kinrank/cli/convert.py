@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.columns import table_columns
 from kinrank.data.source import FORMATS, Source, write_sources
 
 
@@ -17,14 +18,13 @@ def convert(
     ],
     n_features: Annotated[
         int | None,
-        typer.Option("--features", min=1, help="Number of features in LETOR files; needed if the last ones are all 0."),
+        typer.Option(
+            "--n-features", min=1, help="Number of features in LETOR files; needed if the last ones are all 0."
+        ),
     ] = None,
-    qid: Annotated[str, typer.Option(help="Column of query ids in Parquet files.")] = "qid",
-    y: Annotated[str, typer.Option(help="Column of grades in Parquet files.")] = "y",
-    doc_id: Annotated[str, typer.Option(help="Column of document ids in Parquet files.")] = "doc_id",
 ) -> None:
-    """Convert queries between LETOR files, Parquet files and kinrank folders; several inputs are concatenated."""
-    inputs = [Source(path, n_features, qid, y, doc_id) for path in sources]
+    """Convert queries between tables, LETOR files and kinrank folders; several inputs are concatenated."""
+    inputs = [Source(path, n_features, table_columns.get()) for path in sources]
     counts = [source.n_rows for source in inputs]
     known = [count for count in counts if count is not None]
     with console.progress("converting", sum(known) if len(known) == len(counts) else None) as advance:

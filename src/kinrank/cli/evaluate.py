@@ -11,7 +11,9 @@ import typer
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import correction_note, coverage_warnings, means_table
 from kinrank.cli.inputs import read_queries
+from kinrank.cli.options import AsJson, MeasureNames
 from kinrank.data.source import FORMATS
+from kinrank.errors import ParameterError
 
 if TYPE_CHECKING:
     from kinrank.measure import Measure
@@ -22,34 +24,30 @@ DEFAULT_MEASURE = "NDCG@10"
 
 def evaluate(
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries with document ids: {FORMATS}.")],
-    runs: Annotated[list[str], typer.Argument(metavar="RUN", help="TREC run, optionally .gz or .xz.")],
-    measures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--measure",
-            metavar="MEASURE",
-            help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP; repeatable.",
-            show_default=DEFAULT_MEASURE,
-        ),
-    ] = None,
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN", help="TREC run, optionally .gz or .xz, or a model folder.")
+    ],
+    measures: MeasureNames = None,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="RUN", help="Run to compare the others with.", show_default="the first"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure runs on judged queries, with Holm-corrected paired t-tests against a baseline."""
+    """Measure runs and models on judged queries, with Holm-corrected paired t-tests against a baseline."""
     from kinrank.measure import parse_measure
     from kinrank.study.comparison import compare
-    from kinrank.study.entrants import evaluate_run
+    from kinrank.study.entrants import evaluate_entrant, needs_fitting
 
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or [DEFAULT_MEASURE]))
     paths = list(dict.fromkeys([baseline or runs[0], *runs]))
+    for name in filter(needs_fitting, paths):
+        raise ParameterError(f"{name!r} must be fitted first: use kinrank compare DATA {name} --train DATA")
     queries = read_queries(data)
     with console.progress("measuring", len(paths)) as advance:
         measured = []
         for path in paths:
-            measured.append(evaluate_run(path, queries, wanted))
+            measured.append(evaluate_entrant(path, queries, wanted))
             advance(1)
     comparison = compare(queries, measured)
     for message in coverage_warnings(comparison):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,8 @@ from rich.table import Table
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import difference_with_interval
-from kinrank.cli.inputs import read_queries
+from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
+from kinrank.cli.options import AsJson, Folds, Group, Leaks, MeasureName, OnLeak, Seed, TestData
 from kinrank.data.source import FORMATS
 from kinrank.registry.notation import parse_settings
 
@@ -20,26 +20,12 @@ if TYPE_CHECKING:
     from kinrank.study.headroom import Headroom
 
 
-class OnLeak(StrEnum):
-    """What to do with test queries seen in training."""
-
-    refuse = "refuse"
-    drop = "drop"
-    warn = "warn"
-
-
 def headroom(
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {FORMATS}.")],
-    test: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Judged test queries.", show_default="folds of DATA")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
-    ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds of DATA.")] = 5,
-    measure: Annotated[
-        str, typer.Option(metavar="MEASURE", help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP.")
-    ] = "NDCG@10",
+    test: TestData = None,
+    group: Group = None,
+    folds: Folds = 5,
+    measure: MeasureName = "NDCG@10",
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -56,13 +42,14 @@ def headroom(
         str | None,
         typer.Option(metavar="DATA", help="All candidates of the test queries, to count the unjudged ones."),
     ] = None,
-    leaks: Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")] = OnLeak.refuse,
+    leaks: Leaks = OnLeak.refuse,
     min_gain: Annotated[float, typer.Option(min=0, help="Smallest gain that is worth having.")] = 0.005,
-    seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate whether the queries' own models would pay on top of trees, and with linear models."""
     from kinrank.measure import parse_measure
+    from kinrank.study.headroom import ORACLE
     from kinrank.study.headroom import headroom as study
     from kinrank.study.leaks import leak_warning
     from kinrank.study.records import headroom_record
@@ -70,6 +57,7 @@ def headroom(
     wanted = parse_measure(measure)
     ranker = _kin(settings or [])
     queries = read_queries(data)
+    announce(queries, data)
     tests = None if test is None else read_queries(test, queries.n_features)
     offered = None if candidates is None else read_queries(candidates, queries.n_features)
     with console.progress("fitting and testing", folds if tests is None else 1) as advance:
@@ -91,6 +79,7 @@ def headroom(
     warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
+    warn_if_perfect({name: mean for name, mean in found.means.items() if name != ORACLE})
     if as_json:
         typer.echo(json.dumps(headroom_record(found), indent=2))
         return

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import correction_note, difference_with_interval, means_table
-from kinrank.cli.headroom import OnLeak
-from kinrank.cli.inputs import read_queries
+from kinrank.cli.inputs import announce, read_queries
+from kinrank.cli.options import AsJson, Folds, Group, Leaks, MeasureName, OnLeak, Seed, TestData
 from kinrank.cli.train import EXAMPLES, check_replaceable
 from kinrank.data.source import FORMATS
 from kinrank.errors import DataError, ParameterError
@@ -44,9 +44,7 @@ def hybrid(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help=f"Judged queries with two or more scores per candidate: {FORMATS}.")
     ],
-    test: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Judged test queries.", show_default="folds of DATA")
-    ] = None,
+    test: TestData = None,
     score: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN", help="Score of one search; repeatable.", show_default="all features"),
@@ -55,15 +53,11 @@ def hybrid(
         Scale, typer.Option(help="Normalization in your engine; auto chooses the best on training queries.")
     ] = Scale.auto,
     encoder: Annotated[str, typer.Option(metavar="NAME", help="Encoder of query texts.")] = "ngrams",
-    group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
-    ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds of DATA.")] = 5,
-    measure: Annotated[
-        str, typer.Option(metavar="MEASURE", help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP.")
-    ] = "NDCG@10",
-    leaks: Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")] = OnLeak.refuse,
-    seed: Annotated[int, typer.Option(help="Seed for the fold split.")] = 0,
+    group: Group = None,
+    folds: Folds = 5,
+    measure: MeasureName = "NDCG@10",
+    leaks: Leaks = OnLeak.refuse,
+    seed: Seed = 0,
     model: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="Model folder to write; overwritten if present.")
     ] = None,
@@ -73,7 +67,7 @@ def hybrid(
             "--from", help="What the model predicts weights from.", show_default="the text, if the queries have texts"
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare weights per query with rank fusion and one set of weights, and write a model if they rank better."""
     from kinrank.measure import parse_measure
@@ -87,6 +81,7 @@ def hybrid(
     if model is not None:
         check_replaceable(model)
     queries = _scores(read_queries(data), score, data)
+    announce(queries, data)
     tests = None if test is None else _scores(read_queries(test), score, test)
     chosen = _basis(queries, basis)
     with console.progress("weighing scores", folds if tests is None else 1) as advance:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinrank.cli import console
+from kinrank.cli.columns import table_columns
 from kinrank.data.source import Source
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
@@ -36,8 +37,56 @@ def read_queries(path: str, n_features: int | None = None) -> QuerySet:
         Number of features in a LETOR file. A feature that no line names is 0, so pass the number of features of the
         model or of the training data.
     """
+    columns = table_columns.get()
+    source = Source(path, n_features, columns)
     with console.progress(f"reading {path}"):
-        return Source(path, n_features).read()
+        queries = source.read()
+    if source.format in ("csv", "parquet") and columns["features"] is None:
+        _check_names(queries, path)
+    if queries.y is not None:
+        _warn_of_giveaway(queries, path)
+    return queries
+
+
+def announce(queries: QuerySet, path: str) -> None:
+    """Say what was read to learn from, with the features by name."""
+    from kinrank.data.features import default_names
+
+    names = queries.feature_names
+    listed = "" if names == default_names(queries.n_features) else f": {', '.join(names)}"
+    console.info(f"{path}: {queries!r}{listed}")
+
+
+def warn_if_perfect(means: Mapping[str, float]) -> None:
+    """Warn of results that are too good to be believed."""
+    from kinrank.study.giveaways import NEAR_PERFECT
+
+    for name, mean in means.items():
+        if mean >= NEAR_PERFECT:
+            console.warn(
+                f"{name} reaches {mean:.4f}, which is too good to be believed: look for a feature that is made from "
+                "the judgments, and leave it out with --drop"
+            )
+            return
+
+
+def _check_names(queries: QuerySet, path: str) -> None:
+    """Refuse columns that would become features although their names say that they are something else."""
+    from kinrank.data.suspect_names import suspect_names
+
+    for name, meaning in suspect_names(queries.feature_names):
+        raise DataError(
+            f"{path}: column {name!r} looks like {meaning}, but would be a feature: add --drop {name}, or --features "
+            "for every feature (--features '*' takes all numeric columns)"
+        )
+
+
+def _warn_of_giveaway(queries: QuerySet, path: str) -> None:
+    from kinrank.study.giveaways import find_giveaway
+
+    found = find_giveaway(queries)
+    if found is not None:
+        console.warn(f"{path}: {found}; if it is made from the judgments, add --drop {found.feature}")
 
 
 def select_queries(queries: QuerySet, ids: Sequence[str] | None, path: str) -> QuerySet:

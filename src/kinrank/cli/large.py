@@ -10,7 +10,7 @@ from kinrank.cli import console
 from kinrank.errors import ParameterError
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers import Ranker
-from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.scale import Processes, RayCluster, TrainingProgress
 from kinrank.scale.training import train
 
@@ -27,7 +27,9 @@ def train_large(
 ) -> None:
     """Train with `kinrank.scale.train` and report the cost."""
     if not ranker.capabilities.streams:
-        raise ParameterError(f"ranker {name!r} cannot train from disk: with --ray or --workers, use --ranker cells")
+        raise ParameterError(
+            f"ranker {name!r} cannot train from disk: with --ray or --workers, use --ranker kin or cells"
+        )
     if ray is not None and workers is not None:
         raise ParameterError("--ray and --workers cannot be combined")
     if validate is not None:
@@ -41,16 +43,19 @@ def train_large(
             executor = stack.enter_context(RayCluster(ray))
         elif workers is not None and workers > 1:
             executor = Processes(workers)
-        advance = stack.enter_context(console.progress("summing blocks"))
+        advance = stack.enter_context(console.progress("training"))
 
         def count(batch: TrainingProgress) -> None:
             nonlocal spent, rows
             spent, rows = spent + batch.seconds, rows + batch.n_rows
             advance(1)
 
-        trained = train(data, model, cast(CellRanker, ranker), executor=executor, job=job, progress=count)
-    held = int(trained.training_set_.counts.sum())
+        trained = train(data, model, cast(KinRanker, ranker), executor=executor, job=job, progress=count)
+    cells = trained.local_.training_set_
+    held = int(cells.counts.sum())
     console.info(f"{data}: {held:,} queries, {rows:,} rows read in this run, {spent:.1f} s of worker time")
     console.info(
-        f"{model}: ranker {name!r}, {len(trained.qid_):,} cells, fitted in {time.perf_counter() - start:.1f} s"
+        f"{model}: ranker {name!r}, {len(cells.counts):,} cells, fitted in {time.perf_counter() - start:.1f} s"
     )
+    for line in trained.remarks():
+        console.info(f"{model}: {line}")

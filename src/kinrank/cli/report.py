@@ -10,7 +10,7 @@ import typer
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import coverage_warnings
-from kinrank.cli.inputs import read_queries
+from kinrank.cli.inputs import read_queries, warn_if_perfect
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
@@ -101,6 +101,7 @@ def report(
     size = write_page(out, collected)
     for message in coverage_warnings(comparison):
         console.warn(message)
+    warn_if_perfect({entrant.name: entrant.evaluation[wanted[0]] for entrant in comparison.entrants})
     leaks = collected.leak_check
     if leaks is None or leaks.seen or leaks.unchecked:
         console.warn(provenance(leaks, len(tests)))

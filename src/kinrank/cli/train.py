@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.headroom import OnLeak
-from kinrank.cli.inputs import read_queries
+from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
+from kinrank.cli.options import OnLeak
 from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.rankers import RANKERS
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kinrank.study.validation import Validation
 
 DEFAULT_RANKER = "kin"
-LARGE_RANKER = "cells"
-"""The default with ``--ray`` and ``--workers``, which cannot train trees."""
 EXAMPLES = 20
 """Number of training queries saved in the model folder for the self-test of the service."""
 
@@ -56,7 +54,7 @@ def train(
             metavar="NAME",
             autocompletion=_ranker_names,
             help=f"Ranker to fit: {', '.join(RANKERS)}; see --list.",
-            show_default=f"{DEFAULT_RANKER}; {LARGE_RANKER} with --ray or --workers",
+            show_default=DEFAULT_RANKER,
         ),
     ] = None,
     settings_file: Annotated[
@@ -86,10 +84,12 @@ def train(
     ] = OnLeak.refuse,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Ray cluster to train on: an address, 'auto' or 'local'; needs cells."),
+        typer.Option(
+            metavar="ADDRESS", help="Ray cluster to train on: an address, 'auto' or 'local'; for kin and cells."
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of processes that read DATA block by block; needs cells.")
+        int | None, typer.Option(min=1, help="Number of processes that read DATA block by block; for kin and cells.")
     ] = None,
     job: Annotated[
         str | None,
@@ -114,7 +114,7 @@ def train(
     from kinrank.study.validation import validate as run_validation
 
     large = ray is not None or workers is not None
-    name, fitted = _unfitted(ranker, LARGE_RANKER if large else DEFAULT_RANKER, settings_file, settings or [])
+    name, fitted = _unfitted(ranker, settings_file, settings or [])
     check_replaceable(model)
     if query_log is not None:
         fitted = _with_query_log(fitted, name, query_log)
@@ -124,7 +124,7 @@ def train(
         train_large(data, model, name, fitted, validate, ray, workers, job)
         return
     queries = read_queries(data)
-    console.info(f"{data}: {queries!r}")
+    announce(queries, data)
     queries = _without_leaks(queries, leaks)
     held_out = None if validate is None else read_queries(validate, queries.n_features)
     if held_out is not None:
@@ -140,6 +140,7 @@ def train(
     if held_out is not None:
         with console.progress("validating"):
             found = run_validation(name, fitted, queries, held_out)
+        warn_if_perfect(found.means)
         name, fitted = found.kept_name, found.kept
         lines = list(_validation_lines(found))
     fitted.save(model, examples=queries[:EXAMPLES])
@@ -196,12 +197,12 @@ def _validation_lines(found: Validation) -> Iterator[str]:
         yield f"kept {found.answer.gain.against} (without --validate, {found.name} is kept)"
 
 
-def _unfitted(ranker: str | None, default: str, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:
+def _unfitted(ranker: str | None, settings_file: str | None, settings: list[str]) -> tuple[str, Ranker]:
     """Return the name and the unfitted ranker that the options ask for."""
     if settings_file is None:
-        cls = RANKERS[ranker or default]
+        cls = RANKERS[ranker or DEFAULT_RANKER]
         made: Ranker = cls(**parse_settings(cls, settings))
-        return ranker or default, made
+        return ranker or DEFAULT_RANKER, made
     from kinrank.rankers.base import read_settings
 
     made = read_settings(settings_file)

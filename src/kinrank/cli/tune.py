@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.inputs import read_queries
+from kinrank.cli.inputs import announce, read_queries
+from kinrank.cli.options import AsJson, Folds, Group, MeasureName
 from kinrank.data.source import FORMATS
 
 if TYPE_CHECKING:
@@ -43,23 +44,19 @@ def tune(
     validate: Annotated[
         str | None, typer.Option(metavar="DATA", help="Judged validation queries.", show_default="folds of DATA")
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Number of cross-validation folds of DATA.")] = 5,
-    group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
-    ] = None,
+    folds: Folds = 5,
+    group: Group = None,
     reference: Annotated[
         str | None,
         typer.Option(metavar="FEATURE", help="Feature, such as BM25, whose top candidates describe a query."),
     ] = None,
     missing: Annotated[str, typer.Option(help="How to handle missing features: error, zero or mean.")] = "error",
-    measure: Annotated[
-        str, typer.Option(metavar="MEASURE", help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP.")
-    ] = "NDCG@10",
+    measure: MeasureName = "NDCG@10",
     nested: Annotated[
         bool, typer.Option("--nested", help="Also estimate the quality of tuning itself by nested cross-validation.")
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed for the fold split and the sampler.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Choose a ranker and its parameters by validation; pass the result to kinrank train --settings."""
     from kinrank.measure import parse_measure
@@ -68,6 +65,7 @@ def tune(
 
     wanted = parse_measure(measure)
     queries = read_queries(data)
+    announce(queries, data)
     held_out = None if validate is None else read_queries(validate, queries.n_features)
     plan = tuning.Plan(
         families=families,

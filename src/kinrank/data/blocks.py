@@ -52,6 +52,16 @@ class Blocks(ABC):
     def fingerprint(self) -> str:
         """Return a text that changes with the data and with how it is split."""
 
+    def head(self) -> QuerySet:
+        """Return the first queries, as many as are read at once."""
+        return next(iter(self.read(0)))
+
+    def n_queries(self) -> int:
+        """Return the approximate number of queries, by the rows of those that are read first."""
+        first = self.head()
+        rows = sum(self.n_rows(block) for block in range(len(self)))
+        return max(1, round(rows * len(first) / max(first.n_rows, 1)))
+
     @contextmanager
     def error_context(self, block: int) -> Iterator[None]:
         """Add the block name to error messages."""
@@ -198,9 +208,10 @@ class Sample:
 
     def select(self, parts: Iterable[QuerySet]) -> list[QuerySet]:
         """Return the sampled queries of each part of a block; a block may have none."""
-        return [self._select(part) for part in parts]
+        return [self.of(part) for part in parts]
 
-    def _select(self, part: QuerySet) -> QuerySet:
+    def of(self, part: QuerySet) -> QuerySet:
+        """Return the sampled queries of a part of a block."""
         if self.share == 1.0:
             return part
         wanted = max(1, round(self.share * len(part)))

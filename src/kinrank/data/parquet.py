@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,20 @@ import pyarrow.parquet as pq
 
 from kinrank.data.blocks import check_rows_per_block
 from kinrank.data.queryset import QuerySet
+from kinrank.data.tables import ColumnNames
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, FileFormatError
 
 
-def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id") -> QuerySet:
-    """Read a Parquet file, or a folder of them; see `QuerySet.from_table`.
+def read_parquet(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
+    """Read a Parquet file, or a folder of them.
+
+    Parameters
+    ----------
+    path
+        The file or folder.
+    **columns
+        Names of columns: qid, y, doc_id, text, features and drop, as in `QuerySet.from_table`.
 
     Examples
     --------
@@ -32,7 +41,7 @@ def read_parquet(path: PathLike, *, qid: str = "qid", y: str = "y", doc_id: str 
     QuerySet(1 queries, 2 rows, 1 features, judged)
     """
     with _error_context(path):
-        return QuerySet.from_table(_dataset(path).to_table(), qid=qid, y=y, doc_id=doc_id)
+        return QuerySet.from_table(_dataset(path).to_table(), **columns)
 
 
 def write_parquet(queries: QuerySet, path: PathLike) -> None:
@@ -51,9 +60,7 @@ def iter_parquet(
     path: PathLike | pds.Dataset,
     *,
     rows_per_block: int = 1_000_000,
-    qid: str = "qid",
-    y: str = "y",
-    doc_id: str = "doc_id",
+    **columns: Unpack[ColumnNames],
 ) -> Iterator[QuerySet]:
     """Read Parquet in blocks of whole queries, using the memory of a few blocks or row groups.
 
@@ -66,8 +73,8 @@ def iter_parquet(
         A Parquet file, a folder of them, or an Arrow dataset of Parquet files on any file system.
     rows_per_block
         The largest number of rows of a block. A query with more rows is a block of its own.
-    qid, y, doc_id
-        Names of columns, as in `QuerySet.from_table`.
+    **columns
+        Names of columns, as in `read_parquet`.
 
     Yields
     ------
@@ -83,10 +90,11 @@ def iter_parquet(
     [['a'], ['b']]
     """
     check_rows_per_block(rows_per_block)
+    qid = columns.get("qid", "qid")
     seen: set[object] = set()
     for table in _whole_queries(path, qid, rows_per_block):
         with _error_context(path):
-            block = QuerySet.from_table(table, qid=qid, y=y, doc_id=doc_id)
+            block = QuerySet.from_table(table, **columns)
         ids = block.qid.tolist()
         again = seen.intersection(ids)
         if block.row_order is not None:  # rows of a query are apart: name the first that was moved

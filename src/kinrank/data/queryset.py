@@ -162,7 +162,15 @@ class QuerySet:
 
     @classmethod
     def from_table(
-        cls, table: pa.Table | pd.DataFrame, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id"
+        cls,
+        table: pa.Table | pd.DataFrame,
+        *,
+        qid: str = "qid",
+        y: str = "y",
+        doc_id: str = "doc_id",
+        text: str | None = None,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
     ) -> QuerySet:
         """Build from a table with one row per candidate, in any order.
 
@@ -179,6 +187,12 @@ class QuerySet:
             The column of grades; null if a row is not judged. Without it, the queries are not judged.
         doc_id
             The column of document ids. Optional.
+        text
+            The column with the text of the query, if it is not named "text".
+        features
+            The features, by name or by a pattern such as ``bm25_*``; by default all other numeric columns.
+        drop
+            Columns that are not read.
 
         Raises
         ------
@@ -195,7 +209,7 @@ class QuerySet:
         """
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
-        read = tables.read_table(table, qid=qid, y=y, doc_id=doc_id)
+        read = tables.read_table(table, qid=qid, y=y, doc_id=doc_id, text=text, features=features, drop=drop)
         return cls._from_groups(
             read.groups, read.X, read.y, read.doc_id, read.feature_names, read.query_columns, read.sample_weight
         )
@@ -404,9 +418,22 @@ class QuerySet:
         >>> queries.only_judged()
         QuerySet(1 queries, 1 rows, 1 features, judged)
         """
-        judged = self.judged
-        sizes = np.bincount(self.query_of_row[judged], minlength=len(self))
-        return self._select(np.flatnonzero(judged), np.flatnonzero(sizes), offsets_of(sizes[sizes > 0]))
+        return self._only(self.judged)
+
+    def _only(self, kept: NDArray[np.bool_]) -> QuerySet:
+        sizes = np.bincount(self.query_of_row[kept], minlength=len(self))
+        return self._select(np.flatnonzero(kept), np.flatnonzero(sizes), offsets_of(sizes[sizes > 0]))
+
+    def only_weighted(self) -> QuerySet:
+        """Return the rows with a weight above 0, of the queries that have any.
+
+        Examples
+        --------
+        >>> queries = QuerySet.from_arrays([[1.0], [2.0]], y=[1, 0], qid=["a", "a"], sample_weight=[0.5, 0.0])
+        >>> queries.only_weighted()
+        QuerySet(1 queries, 1 rows, 1 features, judged)
+        """
+        return self if self.sample_weight is None else self._only(self.sample_weight > 0)
 
     @property
     def row_weights(self) -> Float32:

@@ -6,22 +6,23 @@ Modules that need NumPy or PyArrow are imported on use: the command line shows `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
+    from kinrank.data.tables import ColumnNames
 
-Format = Literal["folder", "parquet", "letor"]
+Format = Literal["folder", "parquet", "csv", "letor"]
 
 ROWS_PER_BLOCK = 1_000_000
 LETOR_SUFFIXES = (".txt", ".letor", ".svm", ".svmlight")
 FORMATS = (
-    f"a LETOR file ({', '.join(LETOR_SUFFIXES)}, optionally .gz or .xz), a .parquet file or folder of them, "
-    "or a kinrank folder"
+    f"a table (.csv or .tsv, optionally .gz or .xz; .parquet or a folder of them), a LETOR file "
+    f"({', '.join(LETOR_SUFFIXES)}, optionally .gz or .xz), or a kinrank folder"
 )
 
 
@@ -35,15 +36,13 @@ class Source:
         Path of the file or folder.
     n_features : int or None
         Number of features in a LETOR file; by default its largest feature index. Ignored for other formats.
-    qid, y, doc_id : str
-        Column names in a Parquet file. Ignored for other formats.
+    columns : dict
+        Names of columns of a table, as in `QuerySet.from_table`. Ignored for other formats.
     """
 
     path: str
     n_features: int | None = None
-    qid: str = "qid"
-    y: str = "y"
-    doc_id: str = "doc_id"
+    columns: ColumnNames = field(default_factory=dict)  # type: ignore[assignment]
 
     @property
     def format(self) -> Format:
@@ -61,6 +60,7 @@ class Source:
 
     def read(self) -> QuerySet:
         """Read all queries. A kinrank folder is memory-mapped, other formats are loaded."""
+        from kinrank.data.delimited import read_csv
         from kinrank.data.letor import read_letor
         from kinrank.data.parquet import read_parquet
         from kinrank.data.queryset import QuerySet
@@ -70,10 +70,10 @@ class Source:
             return QuerySet.open(self.path)
         if format_ == "letor":
             return read_letor(self.path, n_features=self.n_features)
-        return read_parquet(self.path, **self._columns)
+        return (read_parquet if format_ == "parquet" else read_csv)(self.path, **self.columns)
 
     def blocks(self) -> Iterator[QuerySet]:
-        """Yield the queries in blocks of about `ROWS_PER_BLOCK` rows; a LETOR file is one block."""
+        """Yield the queries in blocks of about `ROWS_PER_BLOCK` rows; a text file is one block."""
         from kinrank.data.blocks import QuerySetBlocks
         from kinrank.data.parquet import iter_parquet
 
@@ -81,7 +81,7 @@ class Source:
         if n_rows is None or n_rows <= ROWS_PER_BLOCK:
             yield self.read()  # in one piece, so that a small Parquet file may hold rows in any order
         elif self.format == "parquet":
-            yield from iter_parquet(self.path, rows_per_block=ROWS_PER_BLOCK, **self._columns)
+            yield from iter_parquet(self.path, rows_per_block=ROWS_PER_BLOCK, **self.columns)
         else:
             blocks = QuerySetBlocks(self.read(), ROWS_PER_BLOCK)
             for block in range(len(blocks)):
@@ -91,17 +91,13 @@ class Source:
     def n_rows(self) -> int | None:
         """Number of rows, or None if only reading the file would tell."""
         format_ = self.format
-        if format_ == "letor":
+        if format_ in ("letor", "csv"):
             return None
         if format_ == "folder":
             return self.read().n_rows
         from kinrank.data.parquet import count_rows
 
         return count_rows(self.path)
-
-    @property
-    def _columns(self) -> dict[str, Any]:
-        return {"qid": self.qid, "y": self.y, "doc_id": self.doc_id}
 
 
 def output_format(path: str) -> Format:
@@ -111,10 +107,10 @@ def output_format(path: str) -> Format:
     --------
     >>> output_format("judged.txt.xz"), output_format("judged.parquet"), output_format("judged")
     ('letor', 'parquet', 'folder')
-    >>> output_format("judged.csv")
+    >>> output_format("judged.xlsx")
     Traceback (most recent call last):
     ...
-    kinrank.errors.DataError: judged.csv: unknown suffix; expected ...
+    kinrank.errors.DataError: judged.xlsx: unknown suffix; expected ...
     """
     if path.endswith("/") or Path(path).is_dir() or not Path(path).suffix:
         return "folder"
@@ -141,18 +137,28 @@ def write_sources(sources: Iterable[Source], path: str, advance: Callable[[int],
         The written queries.
     """
     from kinrank.data.folder_format import write_folder
-    from kinrank.data.letor import write_letor
-    from kinrank.data.parquet import write_parquet
     from kinrank.data.queryset import QuerySet
 
-    format_ = output_format(path)
-    if format_ == "folder":
+    if output_format(path) == "folder":
         write_folder(_counted((block for source in sources for block in source.blocks()), advance), path)
         return QuerySet.open(path)
     parts = list(_counted((source.read() for source in sources), advance))
     queries = parts[0] if len(parts) == 1 else QuerySet.concat(parts)
-    (write_letor if format_ == "letor" else write_parquet)(queries, path)
+    write_queries(queries, path)
     return queries
+
+
+def write_queries(queries: QuerySet, path: str) -> None:
+    """Write queries in the format of the path; see `output_format`."""
+    from kinrank.data.delimited import write_csv
+    from kinrank.data.letor import write_letor
+    from kinrank.data.parquet import write_parquet
+
+    format_ = output_format(path)
+    if format_ == "folder":
+        queries.save(path)
+    else:
+        {"letor": write_letor, "parquet": write_parquet, "csv": write_csv}[format_](queries, path)
 
 
 def _format_of_suffix(path: str) -> Format:
@@ -161,7 +167,9 @@ def _format_of_suffix(path: str) -> Format:
     suffix = name.with_suffix("").suffix if compressed else name.suffix
     if suffix == ".parquet" and not compressed:
         return "parquet"
-    if suffix in LETOR_SUFFIXES or (compressed and not suffix):  # only LETOR files may be compressed
+    if suffix in (".csv", ".tsv"):
+        return "csv"
+    if suffix in LETOR_SUFFIXES or (compressed and not suffix):
         return "letor"
     raise DataError(f"{path}: unknown suffix; expected {FORMATS}")
 

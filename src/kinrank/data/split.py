@@ -1,4 +1,4 @@
-"""Split queries at random, keeping groups of related queries together."""
+"""Split queries at random, keeping groups of related queries together, or by time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ def split_queries(
     fractions: Sequence[float] = (0.7, 0.1, 0.2),
     *,
     group: str | ArrayLike | None = None,
+    time: str | ArrayLike | None = None,
     seed: int = 0,
 ) -> list[QuerySet]:
-    """Split at random into parts of about the given fractions of the queries.
+    """Split into parts of about the given fractions of the queries, at random or by time.
 
-    The split depends on the ids (or groups) and the seed only, not on the order of the queries, which is kept within
-    each part.
+    A random split depends on the ids (or groups) and the seed only, not on the order of the queries. Within each part,
+    the order is kept.
 
     Parameters
     ----------
@@ -33,6 +34,9 @@ def split_queries(
     group
         The group of each query: the name of a query column, or one value per query. Queries of a group go to the same
         part, so that related queries do not leak from train to test; part sizes then only approximate the fractions.
+    time
+        The time of each query: the name of a query column (numbers, or text that sorts by time such as 2026-10-31), or
+        one value per query. The earliest queries are the first part; queries of the same time stay together.
     seed
         Seed for the shuffle.
 
@@ -41,11 +45,15 @@ def split_queries(
     >>> queries = QuerySet.from_arrays(np.zeros((10, 1)), qid=np.arange(10))
     >>> [len(part) for part in split_queries(queries, (0.6, 0.2, 0.2))]
     [6, 2, 2]
+    >>> [part.qid.tolist() for part in split_queries(queries, (0.8, 0.2), time=-queries.qid)]
+    [[2, 3, 4, 5, 6, 7, 8, 9], [0, 1]]
     """
+    if group is not None and time is not None:
+        raise ParameterError("queries are split by group or by time, not by both: pass one of them")
     shares = np.asarray(fractions, dtype=np.float64)
     if shares.ndim != 1 or len(shares) < 2 or not np.all(shares > 0) or not np.isclose(shares.sum(), 1.0):
         raise ParameterError(f"fractions must be two or more positive numbers with sum 1, got {list(fractions)}")
-    part = _part_of_query(queries, shares, group, seed)
+    part = _part_of_query(queries, shares, group if time is None else time, None if time is not None else seed)
     return [queries[part == i] for i in range(len(shares))]
 
 
@@ -88,15 +96,18 @@ def fold_of_query(
 
 
 def _part_of_query(
-    queries: QuerySet, shares: NDArray[np.float64], group: str | ArrayLike | None, seed: int
+    queries: QuerySet, shares: NDArray[np.float64], group: str | ArrayLike | None, seed: int | None
 ) -> NDArray[np.int64]:
-    """Shuffle the groups, line them up, and divide the line by the shares; the middle of a group decides its part."""
+    """Line the groups up and divide the line by the shares; the middle of a group decides its part.
+
+    The groups are shuffled; without a seed, they are in the order of their values.
+    """
     groups, group_of_query, sizes = np.unique(groups_of(queries, group), return_inverse=True, return_counts=True)
-    shuffled = np.random.default_rng(seed).permutation(len(groups))
-    middles = np.cumsum(sizes[shuffled]) - sizes[shuffled] / 2
+    line = np.arange(len(groups)) if seed is None else np.random.default_rng(seed).permutation(len(groups))
+    middles = np.cumsum(sizes[line]) - sizes[line] / 2
     cuts = np.cumsum(shares)[:-1] * len(queries)
     part_of_group = np.empty(len(groups), dtype=np.int64)
-    part_of_group[shuffled] = np.searchsorted(cuts, middles)
+    part_of_group[line] = np.searchsorted(cuts, middles)
     missing = np.setdiff1d(np.arange(len(shares)), part_of_group)
     if len(missing):
         raise DataError(

@@ -2,7 +2,7 @@
 
 Columns are recognized by name first, then by type:
 
-- ``qid``, ``y``, ``doc_id``: the query, the grade (null: not judged), the document (other names by parameter);
+- ``qid``, ``y``, ``doc_id``: the query, the grade (null: not judged), the document (see `ColumnNames`);
 - ``sample_weight``: how much the judgment of the row counts;
 - ``info.NAME``: information for readers of the file, not read;
 - ``query.NAME``: query column NAME, with numbers, text or vectors (lists of numbers of one length);
@@ -15,9 +15,10 @@ This module knows plain arrays only; `QuerySet.from_table` and `QuerySet.to_tabl
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +34,21 @@ if TYPE_CHECKING:
 
 QUERY_PREFIX = "query."
 INFO_PREFIX = "info."
+_TEXT = QUERY_PREFIX + "text"
 WEIGHT = "sample_weight"
 _ROWS_AT_ONCE = 4096
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__\Z")  # pandas' name for an index without one
+
+
+class ColumnNames(TypedDict, total=False):
+    """What to read from a table: the keyword arguments of `QuerySet.from_table`."""
+
+    qid: str
+    y: str
+    doc_id: str
+    text: str | None
+    features: Sequence[str] | None
+    drop: Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,32 +64,43 @@ class TableArrays:
     sample_weight: NDArray[Any] | None = None
 
 
-def read_table(table: pa.Table | pd.DataFrame, *, qid: str, y: str, doc_id: str) -> TableArrays:
+def read_table(
+    table: pa.Table | pd.DataFrame,
+    *,
+    qid: str,
+    y: str,
+    doc_id: str,
+    text: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+) -> TableArrays:
     """Read a table with one row per candidate, in any order; see `QuerySet.from_table`."""
     columns = _columns(table)
     if qid not in columns:
         raise DataError(
-            f"no column {qid!r} for the query ids among {list(columns)}: pass the name of that column as qid="
+            f"no column {qid!r} for the query ids among {list(columns)}: name that column by qid= (--qid on the "
+            "command line)"
         )
+    columns = _chosen(columns, text, features, drop, kept=(qid, y, doc_id, WEIGHT))
     _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id, WEIGHT) if name in columns}
     for name in special.keys() - {y}:
         _check_not_null(name, special[name])
-    features = {name: column for name, column in columns.items() if _is_feature(name, column.type)}
+    numeric = {name: column for name, column in columns.items() if _is_feature(name, column.type)}
     groups = group_rows(len(special[qid]), _ids(special[qid]), None)
     query_columns = {
         name.removeprefix(QUERY_PREFIX): (_vector_per_query if _is_vector(name, column.type) else _one_per_query)(
             name, column, groups
         )
         for name, column in columns.items()
-        if name not in features
+        if name not in numeric
     }
     return TableArrays(
         groups=groups,
-        X=_matrix(list(features.values()), len(special[qid])),
+        X=_matrix(list(numeric.values()), len(special[qid])),
         y=special[y].cast(pa.float32(), safe=False).to_numpy() if y in special else None,
         doc_id=_ids(special[doc_id]) if doc_id in special else None,
-        feature_names=tuple(features),
+        feature_names=tuple(numeric),
         query_columns=query_columns,
         sample_weight=special[WEIGHT].to_numpy() if WEIGHT in special else None,
     )
@@ -113,6 +137,31 @@ def is_reserved(name: str) -> bool:
     (True, True, False)
     """
     return name in ("qid", "y", "doc_id", WEIGHT) or name.startswith((QUERY_PREFIX, INFO_PREFIX))
+
+
+def _chosen(
+    columns: dict[str, pa.ChunkedArray],
+    text: str | None,
+    features: Sequence[str] | None,
+    drop: Sequence[str],
+    kept: Sequence[str],
+) -> dict[str, pa.ChunkedArray]:
+    """Return the columns to read, with the text of the query by the name under which it is stored."""
+    for name in (*drop, *([] if text is None else [text])):
+        if name not in columns:
+            raise DataError(f"no column {name!r} among {list(columns)}: correct the name")
+    chosen = {name: column for name, column in columns.items() if name not in drop}
+    if text is not None:
+        chosen = {name: column for name, column in chosen.items() if name not in ("text", _TEXT, text)}
+        chosen[_TEXT] = columns[text]
+    if features is None:
+        return chosen
+    numeric = [name for name, column in chosen.items() if name not in kept and _is_feature(name, column.type)]
+    for pattern in features:
+        if not any(fnmatchcase(name, pattern) for name in numeric):
+            raise DataError(f"no numeric column {pattern!r} for a feature among {numeric}: correct the name")
+    others = {name for name in numeric if not any(fnmatchcase(name, pattern) for pattern in features)}
+    return {name: column for name, column in chosen.items() if name not in others}
 
 
 def _columns(table: Any) -> dict[str, pa.ChunkedArray]:
@@ -187,7 +236,7 @@ def _one_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDArra
         one, other = values[[first[query], codes[row]]].tolist()
         raise DataError(
             f"column {name!r} is {one!r} and {other!r} within query {groups.qid[query].item()!r}, but text and "
-            f"{QUERY_PREFIX}* columns belong to the query: drop the column"
+            f"{QUERY_PREFIX}* columns belong to the query: drop the column (--drop {name} on the command line)"
         )
     shared: NDArray[Any] = values[first]
     return shared

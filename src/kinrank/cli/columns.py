@@ -1,0 +1,61 @@
+"""The options that say which columns of a table are read as what."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from kinrank.data.tables import ColumnNames
+
+table_columns: ContextVar[ColumnNames] = ContextVar("table_columns")
+"""The columns that the command was told to read."""
+
+_PANEL = "Columns of a table"
+
+
+def _option(**kwargs: Any) -> Any:
+    return typer.Option(metavar="COLUMN", rich_help_panel=_PANEL, **kwargs)
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "qid": (Annotated[str, _option(help="Query id.")], "qid"),
+    "y": (Annotated[str, _option(help="Grade; empty if not judged.")], "y"),
+    "doc_id": (Annotated[str, _option(help="Document id.")], "doc_id"),
+    "text": (Annotated[str | None, _option(help="Text of the query.", show_default="text")], None),
+    "features": (
+        Annotated[
+            list[str] | None,
+            _option(help="Feature, or a pattern such as 'bm25_*'; repeatable.", show_default="other numbers"),
+        ],
+        None,
+    ),
+    "drop": (Annotated[list[str] | None, _option(help="Column that is not read; repeatable.")], None),
+}
+
+
+def with_columns(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that name columns to a command that reads tables."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        given = {name: kwargs.pop(name, default) for name, (_, default) in _OPTIONS.items()}
+        token = table_columns.set({**given, "drop": given["drop"] or []})  # type: ignore[typeddict-item]
+        try:
+            command(*args, **kwargs)
+        finally:
+            table_columns.reset(token)
+
+    signature = inspect.signature(command, eval_str=True)  # Typer evaluates no annotations of a given signature
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in _OPTIONS.items()
+    ]
+    parameters = [*signature.parameters.values(), *options]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run

@@ -1,0 +1,40 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class OnLeak(StrEnum):
+    """What to do with test queries seen in training."""
+
+    refuse = "refuse"
+    drop = "drop"
+    warn = "warn"
+
+
+TestData = Annotated[
+    str | None, typer.Option("--test", metavar="DATA", help="Judged test queries.", show_default="folds of DATA")
+]
+Group = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
+]
+Folds = Annotated[int, typer.Option(min=2, help="Number of cross-validation folds of DATA.")]
+MeasureName = Annotated[
+    str, typer.Option(metavar="MEASURE", help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP.")
+]
+MeasureNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--measure",
+        metavar="MEASURE",
+        help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP; repeatable.",
+        show_default="NDCG@10",
+    ),
+]
+Leaks = Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")]
+Seed = Annotated[int, typer.Option(help="Seed for the fold split.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,0 +1,97 @@
+"""Tables of one's own: names of columns, and columns that must not become features."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+
+from kinrank.cli.app import app
+from kinrank.data.queryset import QuerySet
+
+OWN = ("--qid", "query_id", "--y", "grade", "--text", "search")
+
+
+@pytest.fixture
+def own_table(camps: QuerySet, workdir: Path) -> pa.Table:
+    """A table with other names, and with clicks that were left in."""
+    table = camps.to_table().rename_columns(["query_id", "grade", "doc_id", "title", "body"])
+    texts = pa.array([f"words {qid}" for qid in table["query_id"].to_pylist()])
+    table = table.append_column("search", texts)
+    pacsv.write_csv(table, "mine.csv")
+    pacsv.write_csv(table.append_column("clicks", pa.array(camps.grades.astype(int))), "clicks.csv")
+    pacsv.write_csv(table.append_column("boost", pa.array(2.0 * camps.grades + 1)), "leak.csv")
+    return table
+
+
+def test_a_csv_with_other_names_is_trained_on_and_ranked(kinrank, own_table: pa.Table) -> None:
+    done = kinrank("train", "mine.csv", "--model", "model", "--ranker", "knn", *OWN)
+    assert done.exit_code == 0, done.stderr
+    assert "2 features, judged): title, body" in done.stderr
+    done = kinrank("rank", "model", "mine.csv", *OWN)
+    assert done.exit_code == 0, done.stderr
+    assert len(done.stdout.splitlines()) == own_table.num_rows
+
+
+def test_the_names_hold_for_every_file_of_a_command(kinrank, own_table: pa.Table) -> None:
+    done = kinrank("headroom", "mine.csv", "--test", "mine.csv", "--leaks", "warn", "--linear", *OWN)
+    assert done.exit_code == 0, done.stderr
+
+
+def test_a_column_of_clicks_is_refused_until_it_is_named_or_dropped(kinrank, own_table: pa.Table) -> None:
+    words = ("train", "clicks.csv", "--model", "model", "--ranker", "single", *OWN)
+    done = kinrank(*words)
+    assert done.exit_code == 2
+    assert "column 'clicks' looks like clicks" in done.stderr
+    assert "--drop clicks" in done.stderr
+    assert "title, body\n" in kinrank(*words, "--drop", "clicks").stderr
+    assert "title, body, clicks\n" in kinrank(*words, "--features", "*").stderr
+
+
+def test_a_column_that_holds_the_grade_and_perfect_results_are_called_out(kinrank, own_table: pa.Table) -> None:
+    done = kinrank("headroom", "leak.csv", "--linear", *OWN)
+    assert "feature 'boost' alone ranks at NDCG@10 = 1.0000" in done.stderr
+    assert "one linear model reaches 1.0000, which is too good to be believed" in done.stderr
+    honest = kinrank("headroom", "leak.csv", "--linear", "--drop", "boost", *OWN)
+    assert "too good" not in honest.stderr
+
+
+def test_a_missing_column_is_asked_for_by_its_option(kinrank, own_table: pa.Table) -> None:
+    assert "--qid" in kinrank("headroom", "mine.csv").stderr
+
+
+def test_every_command_that_reads_tables_has_the_options(kinrank) -> None:
+    names = [command.callback.__name__ for command in app.registered_commands]
+    other = {"clicks", "log", "serve", "key", "interleave", "doctor"}  # they read logs and judgments, or no data
+    assert other < set(names)
+    for name in set(names) - other:
+        shown = kinrank(name, "--help").stdout
+        assert all(f"--{option}" in shown for option in ("qid", "y", "doc-id", "text", "features", "drop")), name
+
+
+def test_labels_ids_and_clicks_are_told_from_features() -> None:
+    from kinrank.data.suspect_names import suspect_names
+
+    features = [
+        "bm25",
+        "title_score",
+        "idf",
+        "recency",
+        "rank_feature",
+        "video",
+        "popularity",
+        "rating",
+        "grid_size",
+        "f1",
+    ]
+    assert not list(suspect_names(features))
+    suspects = ["label", "Relevance", "judgments", "relevance_score", "clicks", "n_clicks", "doc-id", "product id"]
+    assert [name for name, _ in suspect_names(suspects)] == suspects
+    assert np.unique([meaning for _, meaning in suspect_names(suspects)]).tolist() == [
+        "a grade",
+        "an id",
+        "clicks on the document",
+    ]
