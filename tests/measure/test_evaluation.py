@@ -31,6 +31,14 @@ def test_evaluate_equals_each_measure_alone(queries: QuerySet) -> None:
     assert evaluation.qid.tolist() == queries.qid.tolist()
 
 
+def test_rows_of_weight_0_are_left_out(queries: QuerySet) -> None:
+    weighted = queries.replace(sample_weight=(np.arange(60) % 3 / 2).astype(np.float32))
+    known = weighted.only_weighted()
+    assert known.n_rows == 40
+    values = evaluate(weighted, weighted.X[:, 0], [NDCG @ 3]).per_query[NDCG @ 3]
+    np.testing.assert_array_equal(values, evaluate(known, known.X[:, 0], [NDCG @ 3]).per_query[NDCG @ 3])
+
+
 def test_evaluate_sorts_once_per_rule_for_ties(queries: QuerySet, monkeypatch: pytest.MonkeyPatch) -> None:
     sorts: list[str] = []
     rank = module.rank

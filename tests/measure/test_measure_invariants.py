@@ -38,6 +38,31 @@ def test_order_of_queries_does_not_matter(lists: Lists, measure: Measure, ties: 
 
 
 @settings(deadline=None)
+@given(judged_lists(), every_measure, every_rule, st.data())
+def test_rows_of_weight_0_are_as_if_they_were_not_there(lists: Lists, measure: Measure, ties: str, data) -> None:
+    measure = with_ties(measure, ties)
+    n = len(lists.y)
+    known = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    query = np.repeat(np.arange(len(lists)), np.diff(lists.offsets))
+    offsets = np.cumsum([0, *np.bincount(query[known], minlength=len(lists))])
+    expected = measure.per_query(lists.scores[known], lists.y[known], offsets, lists.doc_id[known])
+    weight = np.where(known, data.draw(st.floats(0.1, 9)), 0)
+    np.testing.assert_array_equal(measure.per_query(*lists.arguments(), weight), expected)
+
+
+@settings(deadline=None)
+@given(judged_lists(), every_measure, st.data())
+def test_a_query_of_weight_n_counts_like_n_queries(lists: Lists, measure: Measure, data) -> None:
+    times = np.array(data.draw(st.lists(st.integers(1, 3), min_size=len(lists), max_size=len(lists))))
+    queries = np.repeat(np.arange(len(lists)), times)
+    rows = np.concatenate([np.arange(lists.offsets[q], lists.offsets[q + 1]) for q in queries])
+    sizes = np.diff(lists.offsets)
+    repeated = measure.mean(lists.scores[rows], lists.y[rows], np.cumsum([0, *sizes[queries]]), lists.doc_id[rows])
+    weighted = measure.mean(*lists.arguments(), sample_weight=np.repeat(times, sizes))
+    assert weighted == pytest.approx(repeated, rel=1e-12)
+
+
+@settings(deadline=None)
 @given(judged_lists(), every_measure, every_rule)
 def test_only_the_order_of_scores_matters(lists: Lists, measure: Measure, ties: str) -> None:
     measure = with_ties(measure, ties)

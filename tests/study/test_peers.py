@@ -52,6 +52,26 @@ def test_without_refit_the_stopped_model_is_kept(name: str, queries: QuerySet):
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
+def test_rows_of_weight_0_are_as_if_they_were_not_there(name: str, queries: QuerySet):
+    known = np.arange(queries.n_rows) % 3 > 0
+    noise = np.where(known, queries.grades, 3 - queries.grades)
+    unknown = queries.replace(y=noise, sample_weight=known.astype(np.float32))
+    settings = {"n_trees": 20, "patience": 5}
+    peer = PEERS[name](**settings).fit(unknown)
+    assert np.array_equal(peer.predict(queries), PEERS[name](**settings).fit(unknown.only_weighted()).predict(queries))
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_weights_of_queries_count_and_equal_weights_do_not(name: str, queries: QuerySet):
+    peer = PEERS[name](10, validation=0, shapes=None)
+    plain = clone(peer).fit(queries).predict(queries)
+    weight = np.ones(queries.n_rows, dtype=np.float32)
+    assert np.array_equal(clone(peer).fit(queries.replace(sample_weight=weight)).predict(queries), plain)
+    weight[: queries.n_rows // 2] = 0.1
+    assert not np.array_equal(clone(peer).fit(queries.replace(sample_weight=weight)).predict(queries), plain)
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
 def test_params_override_and_no_validation_grows_all_trees(name: str, queries: QuerySet):
     own = {"lightgbm": {"learning_rate": 0.3}, "xgboost": {"eta": 0.3}, "catboost": {"learning_rate": 0.3}}[name]
     fast = PEERS[name](5, learning_rate=0.01, validation=0, params=own).fit(queries)

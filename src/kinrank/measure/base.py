@@ -69,7 +69,12 @@ class Measure(ABC):
         return replace(self, **conventions)
 
     def per_query(
-        self, scores: ArrayLike, y: ArrayLike, offsets: ArrayLike, doc_id: ArrayLike | None = None
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        offsets: ArrayLike,
+        doc_id: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Float64:
         """Return the value of each query.
 
@@ -81,17 +86,37 @@ class Measure(ABC):
             Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
         doc_id
             The document of each row, for ``ties="doc_id"``.
+        sample_weight
+            The weight of each row. Rows of weight 0 are left out of the lists; a rank cannot count in part, so that
+            other weights do not change the value of a query, only its share in the `mean`.
 
         Returns
         -------
         float64 array of shape (queries,)
             NaN for queries that ``no_relevant="skip"`` excludes.
         """
-        return self.of_lists(rank(scores, y, offsets, self.ties, doc_id))
+        return self.of_lists(rank(scores, y, offsets, self.ties, doc_id, sample_weight=sample_weight))
 
-    def mean(self, scores: ArrayLike, y: ArrayLike, offsets: ArrayLike, doc_id: ArrayLike | None = None) -> float:
-        """Return the mean of `per_query` over the queries that are not excluded; NaN if all are."""
-        return mean_of(self.per_query(scores, y, offsets, doc_id))
+    def mean(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        offsets: ArrayLike,
+        doc_id: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """Return the mean of `per_query` over the queries that are not excluded; NaN if all are.
+
+        A query counts as much as the mean weight of its rows.
+
+        Examples
+        --------
+        >>> from kinrank.measure import NDCG
+        >>> round(NDCG.mean([2.0, 1.0, 2.0, 1.0], [1, 0, 0, 1], [0, 2, 4], sample_weight=[3, 3, 1, 1]), 4)
+        0.9077
+        """
+        values = self.per_query(scores, y, offsets, doc_id, sample_weight)
+        return mean_of(values, None if sample_weight is None else query_means(sample_weight, offsets))
 
     def of_lists(self, lists: RankedLists) -> Float64:
         """Return the value of each ranked list; `lists` must be ranked with the ``ties`` of this measure."""
@@ -121,7 +146,20 @@ class Measure(ABC):
         return f"{self.name}{conventions}" + ("" if self.k is None else f" @ {self.k}")
 
 
-def mean_of(values: Float64) -> float:
-    """Return the mean of the values that are not NaN, or NaN without a warning if all are."""
-    kept = values[~np.isnan(values)]
-    return float(kept.mean()) if len(kept) else float("nan")
+def mean_of(values: Float64, weights: Float64 | None = None) -> float:
+    """Return the mean of the values that are not NaN, or NaN without a warning if all are or weigh 0."""
+    kept = ~np.isnan(values)
+    if weights is not None:
+        kept &= weights > 0
+    if not kept.any():
+        return float("nan")
+    return float(values[kept].mean() if weights is None else np.average(values[kept], weights=weights[kept]))
+
+
+def query_means(values: ArrayLike, offsets: ArrayLike) -> Float64:
+    """Return the mean of the values of each query; 0 for a query without rows."""
+    bounds = np.asarray(offsets)
+    sizes = np.diff(bounds)
+    query = np.repeat(np.arange(len(sizes)), sizes)
+    total = np.bincount(query, weights=np.asarray(values, dtype=np.float64), minlength=len(sizes))
+    return np.asarray(total / np.maximum(sizes, 1))

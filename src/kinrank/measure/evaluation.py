@@ -49,7 +49,7 @@ def evaluate(queries: QuerySet, scores: ArrayLike, measures: Iterable[Measure]) 
     Parameters
     ----------
     queries
-        Judged queries.
+        Judged queries. Rows of weight 0 are left out of the lists.
     scores
         One score per row of `queries`; higher is better.
     measures
@@ -70,7 +70,13 @@ def evaluate(queries: QuerySet, scores: ArrayLike, measures: Iterable[Measure]) 
     for measure in measures:
         if measure.ties not in ranked:
             ranked[measure.ties] = rank(
-                scores, queries.grades, queries.offsets, measure.ties, queries.doc_id, queries.qid
+                scores,
+                queries.grades,
+                queries.offsets,
+                measure.ties,
+                queries.doc_id,
+                queries.qid,
+                queries.sample_weight,
             )
         values[measure] = measure.of_lists(ranked[measure.ties])
     return Evaluation(queries.qid, MappingProxyType(values))

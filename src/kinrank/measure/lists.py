@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64, Int64
-from kinrank.data.columns import as_ids
+from kinrank.data.columns import as_ids, as_weights
 from kinrank.errors import DataError, ParameterError
 
 Ties = Literal["order", "pessimistic", "optimistic", "average", "doc_id"]
@@ -103,6 +103,7 @@ def rank(
     ties: Ties = "order",
     doc_id: ArrayLike | None = None,
     qid: NDArray[Any] | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> RankedLists:
     """Sort the documents of each query by descending score.
 
@@ -120,6 +121,8 @@ def rank(
         The document of each row, for ``ties="doc_id"``.
     qid
         Query ids for error messages; their positions by default.
+    sample_weight
+        The weight of each row. Nothing is known about rows of weight 0, which are left out of the lists.
 
     Examples
     --------
@@ -137,6 +140,11 @@ def rank(
             "negative grades to 0, or drop rows that are not judged"
         )
     query = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    if sample_weight is not None:
+        known = _rows(as_weights(sample_weight), "sample_weight", bounds, names) > 0
+        score, grade, query = score[known], grade[known], query[known]
+        bounds = np.r_[0, np.cumsum(np.bincount(query, minlength=len(bounds) - 1))]  # a list may be empty
+        doc_id = None if doc_id is None else np.asarray(doc_id)[known]
     keys: tuple[NDArray[Any], ...] = (-score, query)
     if ties == "pessimistic":
         keys = (grade, *keys)

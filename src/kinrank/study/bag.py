@@ -10,7 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.study.peers import MEASURE, LightGBMPeer
+from kinrank.rankers.local.held_out import MEASURE
+from kinrank.study.peers import LightGBMPeer
 
 _SAMPLED = {"feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1}
 
@@ -100,7 +101,7 @@ class LightGBMBag(BaseEstimator):
 
         def quality(number: int) -> float:
             scores = np.sum([model.predict(np.asarray(held_out.X), num_iteration=number) for model in models], axis=0)
-            return MEASURE.mean(scores, held_out.grades, held_out.offsets)
+            return MEASURE.mean(scores, held_out.grades, held_out.offsets, sample_weight=held_out.sample_weight)
 
         return max((n_trees, 2 * n_trees), key=quality)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe.within_query import relative_features
 from kinrank.measure import Measure
 from kinrank.measure.base import mean_of
+from kinrank.rankers.kin.blend import simplex
 
 Combination = Literal["arithmetic", "geometric", "harmonic"]
 
@@ -129,28 +129,12 @@ def oracle_scores(fusion: Fusion, queries: QuerySet, measure: Measure) -> Float6
 
 def grid_of(fusion: Fusion, values: Float64) -> Float64:
     """Return the weights to try: every share of each score in equal steps, in units of its deviation if it is raw."""
-    grid = simplex(values.shape[1])
+    n_scores = values.shape[1]
+    grid = simplex(n_scores, _STEPS.get(n_scores, 4))
     if fusion.normalization != "none":
         return grid
     deviation = values.std(axis=0)
     return grid / np.where(deviation > 0, deviation, 1.0)
-
-
-def simplex(n: int) -> Float64:
-    """Return all weights of n scores that sum to 1, in equal steps.
-
-    Examples
-    --------
-    >>> simplex(2)[:3].tolist()
-    [[0.0, 1.0], [0.05, 0.95], [0.1, 0.9]]
-    >>> [len(simplex(n)) for n in (2, 3, 4, 5)]
-    [21, 66, 84, 70]
-    """
-    steps = _STEPS.get(n, 4)
-    bars = np.array(list(combinations(range(steps + n - 1), n - 1))).reshape(-1, n - 1)
-    edges = np.column_stack([np.full(len(bars), -1), bars, np.full(len(bars), steps + n - 1)])
-    weights: Float64 = (np.diff(edges, axis=1) - 1) / steps
-    return weights
 
 
 def _qualities(fusion: Fusion, queries: QuerySet, values: Float64, grid: Float64, measure: Measure) -> list[Float64]:

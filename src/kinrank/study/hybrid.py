@@ -13,7 +13,7 @@ from sklearn.base import clone
 from kinrank.arrays import Float64
 from kinrank.data.normalization import normalization_of
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT
+from kinrank.data.texts import TEXT, has_text
 from kinrank.data.vectors import VECTORS
 from kinrank.describe.encoders import make_encoder
 from kinrank.errors import DataError
@@ -241,8 +241,7 @@ def hybrid(
 
 def bases_of(queries: QuerySet) -> tuple[Basis, ...]:
     """Return what weights per query can be predicted from: the text only if the queries have texts or vectors."""
-    described = TEXT in queries.query_columns or VECTORS in queries.query_columns
-    return ("text", "candidates") if described else ("candidates",)
+    return ("text", "candidates") if has_text(queries) else ("candidates",)
 
 
 def scale_of(fusion: Fusion) -> Scale:

@@ -22,7 +22,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.measure import NDCG
+from kinrank.measure.base import query_means
+from kinrank.rankers.local.held_out import MEASURE
 from kinrank.registry import Registry, import_extra
 
 PEERS = Registry(
@@ -39,8 +40,6 @@ PEERS = Registry(
 Shape = tuple[int, int]
 """Leaves of a tree, and the fewest rows in a leaf."""
 SHAPES: tuple[Shape, ...] = ((7, 50), (15, 50), (31, 20))
-# Trees give equal scores, and rows may be sorted by grade: ties get the mean of their ranks.
-MEASURE = NDCG(ties="average") @ 10
 
 
 class Peer(BaseEstimator):
@@ -116,7 +115,8 @@ class Peer(BaseEstimator):
         validation
             Queries for early stopping, instead of a part of `queries`; never trained on.
         """
-        part, held_out = self.parts(queries, validation)
+        queries = queries.only_weighted()
+        part, held_out = self.parts(queries, None if validation is None else validation.only_weighted())
         self.shape_: Shape | None = self.shapes[0] if self.shapes else None
         if held_out is None:
             self.n_trees_ = self._grow(part, None, self.n_trees)
@@ -150,7 +150,8 @@ class Peer(BaseEstimator):
         for shape in self.shapes or (None,):
             self.shape_ = shape
             n_trees = self._grow(queries, held_out, self.n_trees)
-            quality = MEASURE.mean(self.predict(held_out), held_out.grades, held_out.offsets)
+            judged = held_out.grades, held_out.offsets, None, held_out.sample_weight
+            quality = MEASURE.mean(self.predict(held_out), *judged)
             tried.append((quality, shape, n_trees, self.model_))
         _, self.shape_, self.n_trees_, self.model_ = max(tried, key=lambda each: each[0])
 
@@ -201,7 +202,13 @@ def _shuffled(queries: QuerySet) -> QuerySet:
         queries.qid,
         feature_names=queries.feature_names,
         query_columns=queries.query_columns,
+        sample_weight=None if queries.sample_weight is None else queries.sample_weight[rows],
     )
+
+
+def _query_weights(queries: QuerySet) -> Float64 | None:
+    """Return the mean weight of each query's rows, for libraries that weigh whole queries."""
+    return None if queries.sample_weight is None else query_means(queries.sample_weight, queries.offsets)
 
 
 class LightGBMPeer(Peer):
@@ -249,7 +256,12 @@ class LightGBMPeer(Peer):
         stopping: dict[str, Any] = {}
         if validation is not None:
             held_out = lightgbm.Dataset(
-                np.asarray(validation.X), validation.grades, group=validation.sizes, reference=rows, params=settings
+                np.asarray(validation.X),
+                validation.grades,
+                group=validation.sizes,
+                weight=validation.sample_weight,
+                reference=rows,
+                params=settings,
             )
             stop = lightgbm.early_stopping(self.patience, verbose=False)
             stopping = {"valid_sets": [held_out], "callbacks": [stop]}
@@ -296,7 +308,13 @@ class XGBoostPeer(Peer):
 
     def _matrix(self, queries: QuerySet) -> Any:
         xgboost = import_extra("xgboost", "xgboost")
-        return xgboost.DMatrix(np.asarray(queries.X), queries.grades, qid=queries.query_of_row, nthread=self.n_threads)
+        return xgboost.DMatrix(
+            np.asarray(queries.X),
+            queries.grades,
+            qid=queries.query_of_row,
+            weight=_query_weights(queries),
+            nthread=self.n_threads,
+        )
 
     def _score(self, X: NDArray[Any]) -> NDArray[Any]:
         xgboost = import_extra("xgboost", "xgboost")
@@ -338,7 +356,13 @@ class CatBoostPeer(Peer):
 
     def _pool(self, queries: QuerySet) -> Any:
         catboost = import_extra("catboost", "catboost")
-        return catboost.Pool(np.asarray(queries.X), queries.grades, group_id=queries.query_of_row)
+        weights = _query_weights(queries)
+        return catboost.Pool(
+            np.asarray(queries.X),
+            queries.grades,
+            group_id=queries.query_of_row,
+            group_weight=None if weights is None else np.repeat(weights, queries.sizes),
+        )
 
     def _score(self, X: NDArray[Any]) -> NDArray[Any]:
         scores: NDArray[Any] = self.model_.predict(X, thread_count=self.n_threads)
