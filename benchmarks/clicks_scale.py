@@ -1,7 +1,8 @@
 """Time and memory of judgments from a click log, compared with the bare DuckDB query that only aggregates.
 
 The log is a Parquet table of 200,000 queries with ranks that change and users who examine rank k with probability 1/k.
-Each side runs in its own process with two threads; its peak memory is that of the process.
+Both sides have the same memory limit and two threads, and take turns; each run is a process of its own, whose peak
+memory is reported. Medians of the runs.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ import tempfile
 import time
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from benchmarks.common import log_progress
+import duckdb
 
-OPTIONS = {"impressions": ["1e7", "1e6", "1e8"], "memory": ["2GB", "1GB", "3GB"]}
+from benchmarks.common import log_progress
+from kinrank.clicks import LogOptions, read_clicks
+from kinrank.clicks.examination import estimate_examination
+from kinrank.clicks.judgments import judgment_table, write_judgments
+from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.parallel import use_threads
+
+OPTIONS = {"impressions": ["1e7", "1e6", "1e8"], "memory": ["2GB", "1GB", "3GB"], "rounds": ["3", "1"]}
 THREADS = 2
 
 
 def write_log(path: Path, impressions: int) -> None:
     """Write a log: heavy-tailed queries, and documents whose rank changes from list to list."""
-    import duckdb
-
     database = duckdb.connect()
     database.execute(f"SET threads = {THREADS}; SET memory_limit = '2GB'; SET preserve_insertion_order = false")
     database.execute(f"""
@@ -41,48 +48,55 @@ def write_log(path: Path, impressions: int) -> None:
 
 def judge(path: str, memory: str) -> None:
     """Make judgments from the log."""
-    from kinrank.clicks import LogOptions, read_clicks
-    from kinrank.clicks.examination import estimate_examination
-    from kinrank.clicks.judgments import judgment_table, write_judgments
-    from kinrank.clicks.posterior import estimate_attractiveness
-
     start = time.perf_counter()
-    counts = read_clicks([path], LogOptions(memory=memory, threads=THREADS))
-    log_progress(f"read in {time.perf_counter() - start:.1f} s: {counts.n_pairs:,} pairs, {len(counts.rank):,} cells")
-    found = estimate_attractiveness(counts, estimate_examination(counts))
-    log_progress(f"estimated after {time.perf_counter() - start:.1f} s")
-    write_judgments(judgment_table(counts, found), f"{path}.judgments.parquet")
+    with use_threads(THREADS):
+        counts = read_clicks([path], LogOptions(memory=memory, threads=THREADS))
+        log_progress(f"{counts.n_pairs:,} pairs, {len(counts.rank):,} cells in {time.perf_counter() - start:.1f} s")
+        found = estimate_attractiveness(counts, estimate_examination(counts))
+        log_progress(f"estimated after {time.perf_counter() - start:.1f} s")
+        write_judgments(judgment_table(counts, found), f"{path}.judgments.parquet")
 
 
 def aggregate(path: str, memory: str) -> None:
     """Only count clicks by query, document and rank."""
-    import duckdb
+    with tempfile.TemporaryDirectory() as folder:
+        database = duckdb.connect(f"{folder}/counts.duckdb")
+        database.execute(f"SET threads = {THREADS}; SET memory_limit = '{memory}'")
+        database.execute("SET preserve_insertion_order = false; SET enable_progress_bar = false")
+        database.execute(f"""
+            COPY (SELECT query, document, rank, count(*) AS impressions, count(*) FILTER (clicked) AS clicks
+                FROM '{path}' GROUP BY ALL) TO '{path}.counts.parquet'""")
+        database.close()
 
-    database = duckdb.connect(f"{path}.duckdb")
-    database.execute(f"SET threads = {THREADS}; SET memory_limit = '{memory}'; SET preserve_insertion_order = false")
-    database.execute(f"""
-        COPY (SELECT query, document, rank, count(*) AS impressions, count(*) FILTER (clicked) AS clicks
-            FROM '{path}' GROUP BY ALL) TO '{path}.counts.parquet'""")
+
+SIDES = {"aggregate": aggregate, "judge": judge}
 
 
-def measured(side: str, path: str, memory: str) -> dict[str, float]:
-    """Return seconds and peak memory of one side, in this process."""
+def measured(side: str, path: str, memory: str) -> tuple[float, float]:
+    """Return seconds and peak memory in GB of one side, in this process."""
     start = time.perf_counter()
-    {"judge": judge, "aggregate": aggregate}[side](path, memory)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024) / 1024
-    return {"seconds": round(time.perf_counter() - start, 1), "peak GB": round(peak, 2)}
+    SIDES[side](path, memory)
+    seconds = time.perf_counter() - start
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1024**3
 
 
-def run(impressions: str = "1e7", memory: str = "2GB") -> dict[str, Any]:
-    """Measure both sides, each in a new process."""
+def run(impressions: str = "1e7", memory: str = "2GB", rounds: str = "3") -> dict[str, Any]:
+    """Measure both sides, each run in a new process."""
+    runs: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.parquet"
         write_log(path, int(float(impressions)))
         log_progress(f"log: {path.stat().st_size / 1e6:,.0f} MB")
-        figures: dict[str, Any] = {"impressions": int(float(impressions))}
-        for side in ("aggregate", "judge"):
-            with get_context("spawn").Pool(1) as pool:
-                figures[side] = pool.apply(measured, (side, str(path), memory))
-            log_progress(f"{side}: {figures[side]}")
-    figures["ratio"] = round(figures["judge"]["seconds"] / figures["aggregate"]["seconds"], 2)
-    return figures
+        for _ in range(int(rounds)):
+            for side in SIDES:
+                with get_context("spawn").Pool(1) as pool:
+                    runs[side].append(pool.apply(measured, (side, str(path), memory)))
+                log_progress(f"{side}: {runs[side][-1][0]:.1f} s, {runs[side][-1][1]:.2f} GB")
+    seconds = {side: median(each for each, _ in values) for side, values in runs.items()}
+    return {
+        "impressions": int(float(impressions)),
+        "seconds": {side: round(value, 1) for side, value in seconds.items()},
+        "peak GB": {side: round(max(peak for _, peak in values), 2) for side, values in runs.items()},
+        "ratio": round(seconds["judge"] / seconds["aggregate"], 2),
+    }

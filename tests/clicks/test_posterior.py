@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from kinrank.clicks.cells import collect_cells
 from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.funnel import Funnel
@@ -22,15 +23,15 @@ from tests.clicks.conftest import Simulate
 def counts_of(cells: list[tuple[str, int, float, float]]) -> ClickCounts:
     """Return counts of one query from (document, rank, impressions, clicks)."""
     document, rank, shown, clicks = zip(*cells, strict=True)
-    zeros = [0.0] * len(cells)
+    zeros = [0] * len(cells)
     table = pa.table(
         {
-            "query": ["q"] * len(cells), "document": document, "rank": rank, "impressions": shown, "clicks": clicks,
-            "reward": clicks, "examined": shown, "even_impressions": zeros, "even_clicks": zeros,
-            "late_impressions": zeros, "late_clicks": zeros,
+            "code": zeros, "document": document, "rank": rank, "reason": pa.nulls(len(cells), pa.string()),
+            "impressions": shown, "clicks": clicks, "even_impressions": zeros, "even_clicks": zeros,
+            "odd_impressions": zeros, "odd_clicks": zeros,
         }
     )  # fmt: skip
-    return ClickCounts.from_table(table, Funnel())
+    return collect_cells(table.to_batches(), pa.array(["q"]), Funnel())
 
 
 def curve(*slope: float) -> Examination:

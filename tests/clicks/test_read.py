@@ -99,6 +99,20 @@ def test_a_missing_ordinal_is_the_place_among_the_returned_documents(read: Read)
     assert cells(read([query(1)], [event(1, "c", "impression")])) == {("alien", "c", 3): (1, 0)}
 
 
+def test_a_document_at_several_ranks_of_a_list_is_shown_at_the_first(read: Read):
+    queries, clicks = [query(1, hits=("a", "b", "a"))], [event(1, "a")]
+    expected = {("alien", "a", 1): (1, 1), ("alien", "b", 2): (1, 0)}
+    assert cells(read(queries, clicks)) == expected
+    shown = [event(1, document, "impression", place) for place, document in enumerate("aba", 1)]
+    assert cells(read(queries, [*shown, *clicks])) == expected
+
+
+def test_a_document_at_several_ranks_of_a_query_counts_at_each(read: Read):
+    counts = read([query(1, hits=("a", "b")), query(2, hits=("b", "a")), query(3, hits=("b", "a"))], [event(2, "a")])
+    assert cells(counts)["alien", "a", 1] == (1, 0)
+    assert cells(counts)["alien", "a", 2] == (2, 1)
+
+
 def test_double_clicks_count_once(read: Read):
     counts = read([query(1)], [event(1, "a"), event(1, "a"), event(1, "a")])
     assert cells(counts)["alien", "a", 1] == (1, 1)
@@ -230,10 +244,14 @@ def test_users_who_stop_at_their_last_click(read: Read):
 
 def test_parts_of_the_log(read: Read):
     counts = read([query(day) for day in range(1, 11)], [event(10, "a"), event(3, "a")])
-    assert counts.span("late").impressions.sum() == 6
-    assert counts.span("late").clicks.sum() == 1
-    assert counts.span("late", rest=True).clicks.sum() == 1
-    assert counts.span("even").impressions.sum() == counts.span("even", rest=True).impressions.sum() == 15
+    parts = {name: counts.part(name) for name in ("early", "late", "even", "odd")}
+    assert {name: part.impressions.sum() for name, part in parts.items()} == {
+        "early": 24,
+        "late": 6,
+        "even": 12,
+        "odd": 12,
+    }
+    assert {name: part.clicks.sum() for name, part in parts.items()} == {"early": 1, "late": 1, "even": 0, "odd": 1}
 
 
 def test_parquet_is_read_like_lines_of_json(read: Read, tmp_path: Path):
@@ -301,6 +319,44 @@ def test_bots_in_a_table(tmp_path: Path):
     counts = read_clicks([file], LogOptions(min_impressions=10))
     assert cells(counts) == {("alien", "a", 1): (1, 0)}
     assert counts.funnel.dropped == {("impressions", "client is a bot"): 10}
+
+
+def test_bots_in_a_table_by_their_rate_of_queries(tmp_path: Path):
+    file = tmp_path / "log.csv"
+    rows = [f"alien,s{i},{document},1,0,2026-10-01,crawler" for i in range(6) for document in "ab"]
+    people = [f"alien,s{i},a,1,0,2026-10-{i:02},person" for i in range(1, 9)]
+    file.write_text("\n".join(["query,session,document,rank,clicked,time,client", *rows, *people]))
+    counts = read_clicks([file], LogOptions(max_queries_per_day=5))
+    assert cells(counts) == {("alien", "a", 1): (8, 0)}
+    assert counts.funnel.dropped == {("impressions", "client is a bot"): 12}
+
+
+def test_blank_queries_in_a_table_are_counted(tmp_path: Path):
+    file = tmp_path / "log.csv"
+    file.write_text("query,session,document,rank,clicked\nalien,s1,a,1,1\n\u00a0 ,s2,a,1,1\n")
+    counts = read_clicks([file])
+    assert counts.funnel.dropped == {("impressions", "no query text"): 1}
+    assert counts.funnel.kept("impressions") == counts.impressions.sum() == 1
+
+
+TIMES = ["2026-10-01T12:00:00", "2026-10-02T12:00:00", "2026-10-03T00:00:00", "2026-10-09T00:00:00"]
+
+
+@pytest.mark.parametrize("kind", ["text", "time", "zoned", "milliseconds"])
+def test_times_in_every_type(tmp_path: Path, kind: str):
+    texts = pa.array(TIMES)
+    instants = texts.cast(pa.timestamp("ms"))
+    times = {
+        "text": texts, "time": instants, "zoned": instants.cast(pa.timestamp("ms", "UTC")),
+        "milliseconds": instants.cast(pa.int64()),
+    }[kind]  # fmt: skip
+    n = len(TIMES)
+    log = {"query": ["alien"] * n, "session": range(n), "document": ["a"] * n, "rank": [1] * n, "clicked": [True] * n}
+    pq.write_table(pa.table({**log, "time": times}), tmp_path / "log.parquet")
+    counts = read_clicks([tmp_path / "log.parquet"], LogOptions(since="2026-10-02"))
+    assert counts.funnel.dropped == {("impressions", "before the first date"): 1}
+    days = {name: counts.part(name).clicks.tolist() for name in ("even", "odd", "late")}
+    assert days == {"even": [1], "odd": [1], "late": [1]}
 
 
 def test_errors_say_what_to_do(tmp_path: Path, read: Read):

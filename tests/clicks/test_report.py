@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from kinrank import QuerySet
+from kinrank.clicks import read_clicks
 from kinrank.clicks.evidence import collect_evidence
 from kinrank.clicks.examination import estimate_examination
 from kinrank.clicks.judgments import THRESHOLDS, judgment_table
@@ -39,6 +39,30 @@ def test_evidence_prefers_the_true_model(simulate: Simulate):
     assert sum(row.queries for row in evidence.coverage) == 300
 
 
+def test_later_clicks_are_predicted_by_the_model_of_trust(simulate: Simulate):
+    counts = simulate(user="trust", n_lists=250)
+    examination = estimate_examination(counts, "trust")
+    evidence = collect_evidence(counts, examination, estimate_attractiveness(counts, examination))
+    assert evidence.perplexity is not None
+    assert evidence.perplexity["trust"] == min(evidence.perplexity.values())
+    assert evidence.stability is None  # the model needs days to compare, which half of the days do not have
+
+
+def test_human_judgments_match_in_any_unicode_form(tmp_path: Path):
+    file = tmp_path / "log.csv"
+    rows = "".join(
+        f"am\u00e9lie,s{i},{document},1,{clicked}\n" for i in range(30) for document, clicked in ("a1", "b0")
+    )
+    file.write_text("query,session,document,rank,clicked\n" + rows, "utf-8")
+    counts = read_clicks([file])
+    examination = estimate_examination(counts, "none")
+    found = estimate_attractiveness(counts, examination)
+    texts = {"text": np.array(["Ame\u0301lie "])}
+    human = QuerySet.from_arrays(np.zeros((2, 0)), [2, 0], qid=[1, 1], doc_id=["a", "b"]).replace(query_columns=texts)
+    agreement = collect_evidence(counts, examination, found, human).agreement
+    assert agreement == ({"corrected": 1.0, "click rate": 1.0, "mean rank": 0.5}, 1)
+
+
 def test_evidence_says_what_is_unknown(simulate: Simulate):
     counts = simulate(shuffle=0.0)
     examination = estimate_examination(counts, "none")
@@ -53,7 +77,6 @@ def test_evidence_says_what_is_unknown(simulate: Simulate):
 
 
 def test_the_page_loads_nothing_and_escapes_texts(simulate: Simulate, tmp_path: Path):
-    pytest.importorskip("jinja2")
     counts = simulate()
     counts.funnel.notes.append("<script>alert(1)</script>")
     examination = estimate_examination(counts)

@@ -10,6 +10,7 @@ flatten it, so that the click rate of the document on other days serves as the i
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from kinrank.arrays import Float64, Int64
@@ -24,8 +25,13 @@ def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_gro
     array of shape (4, ranks), or None
         Slopes, offsets and the standard errors of both; None if the log has too few clicks, or only one day.
     """
-    even, odd = counts.span("even"), counts.span("even", rest=True)
-    sums = _sums(even, odd, known, group, n_groups) + _sums(odd, even, known, group, n_groups)
+    if not counts.days:
+        return None
+    even, odd = counts.days["even"], counts.days["odd"]
+    sums = np.zeros((n_groups, 6, counts.n_ranks))
+    for instrument, outcome in ((even, odd), (odd, even)):
+        _add_sums(counts.offsets, counts.rank, *instrument, *outcome, group, sums)
+    sums = sums[:, :, known]
     total = sums.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = _solve(total)
@@ -36,25 +42,27 @@ def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_gro
     return np.concatenate([whole, error])
 
 
-def _sums(instrument: ClickCounts, outcome: ClickCounts, known: Int64, group: Int64, n_groups: int) -> Float64:
-    """Return the weighted sums of 1, z, c_1, c_k, z c_1 and z c_k: array of shape (groups, 6, ranks)."""
-    seen = instrument.by_pair(instrument.impressions)
-    clicked = instrument.by_pair(instrument.clicks)
-    first = outcome.rank == 1
-    n_first = outcome.by_pair(np.where(first, outcome.impressions, 0))
-    c_first = outcome.by_pair(np.where(first, outcome.clicks, 0))
-    pair = outcome.pair_of_cell
-    used = np.flatnonzero((outcome.impressions > 0) & (seen[pair] > 0) & (n_first[pair] > 0))
-    pair = pair[used]
-    weight = outcome.impressions[used] * n_first[pair] / (outcome.impressions[used] + n_first[pair])
-    z = clicked[pair] / seen[pair]
-    here = outcome.clicks[used] / outcome.impressions[used]
-    there = c_first[pair] / n_first[pair]
-    ranks = outcome.n_ranks
-    bucket = group[pair] * ranks + outcome.rank[used] - 1
-    terms = (weight, weight * z, weight * there, weight * here, weight * z * there, weight * z * here)
-    sums = np.array([np.bincount(bucket, term, minlength=n_groups * ranks).reshape(n_groups, ranks) for term in terms])
-    return sums.transpose(1, 0, 2)[:, :, known]
+@numba.njit(cache=True, nogil=True)
+def _add_sums(offsets, rank, other_impressions, other_clicks, impressions, clicks, group, sums):  # type: ignore[no-untyped-def]
+    """Add the weighted sums of 1, z, c_1, c_k, z c_1 and z c_k to each group and rank; z is the rate on other days."""
+    for pair in range(len(offsets) - 1):
+        cells = range(offsets[pair], offsets[pair + 1])
+        seen, clicked, n_first, c_first = 0.0, 0.0, 0.0, 0.0
+        for i in cells:
+            seen += other_impressions[i]
+            clicked += other_clicks[i]
+            if rank[i] == 1:
+                n_first, c_first = float(impressions[i]), float(clicks[i])
+        if seen == 0 or n_first == 0:
+            continue
+        z, there = clicked / seen, c_first / n_first
+        for i in cells:
+            if impressions[i] > 0:
+                here = clicks[i] / impressions[i]
+                weight = impressions[i] * n_first / (impressions[i] + n_first)
+                terms = (1.0, z, there, here, z * there, z * here)
+                for term in range(6):
+                    sums[group[pair], term, rank[i] - 1] += weight * terms[term]
 
 
 def _solve(sums: Float64) -> Float64:

@@ -1,7 +1,8 @@
 """Drop what cannot be used from lists and events, count it by reason, and match actions with what was shown.
 
-Both functions end in the relation ``impressions`` (list, query, document, rank, clicked, reward, time, reason): one row
-per document shown in a list. Rows with a reason are dropped when they are counted.
+Both functions end in two relations: ``impressions`` (list, query, document, rank, clicked, reward, time, reason), one
+row per document shown in a list, and ``query_times`` (query, time), which has all its queries and is cheaper to read.
+Rows with a reason are dropped when they are counted.
 """
 
 from __future__ import annotations
@@ -42,24 +43,20 @@ def clean_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funne
         SELECT shown.list, query, document, rank, reward IS NOT NULL AS clicked, coalesce(reward, 0) AS reward, time,
             {_rank_reason(options)} AS reason
         FROM shown LEFT JOIN actions USING (list, document)""")
+    database.execute("CREATE VIEW query_times AS SELECT query, time FROM kept")
 
 
 def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, funnel: Funnel) -> None:
     """Create ``impressions`` from the SQL of a plain table with one row per impression."""
     database.execute(f"CREATE VIEW all_rows AS {rows}")
-    database.execute(f"""
-        CREATE TABLE bots AS
-        SELECT client FROM all_rows WHERE client IS NOT NULL GROUP BY client
-        HAVING count(*) >= {options.min_impressions} AND avg(CAST(clicked > 0 AS INTEGER)) > {options.max_click_rate}
-        UNION
-        SELECT client FROM all_rows WHERE client IS NOT NULL AND time IS NOT NULL GROUP BY client, time // 86400
-        HAVING count(DISTINCT session || chr(31) || query) > {options.max_queries_per_day}""")
+    database.execute("CREATE VIEW query_times AS SELECT query, time FROM all_rows")
+    _find_row_bots(database, options)
     _note_bots(database, funnel)
     first = _first_rank(options, scalar(database, "SELECT min(rank) FROM all_rows"), funnel)
     top = max(options.actions.values())
     database.execute(f"""
         CREATE VIEW impressions AS
-        SELECT session || chr(31) || query AS list, query, document, rank - {first - 1} AS rank,
+        SELECT CAST(session AS VARCHAR) || chr(31) || query AS list, query, document, rank - {first - 1} AS rank,
             coalesce(clicked > 0, false) AS clicked, least(coalesce(clicked, 0), {top}) / {top} AS reward, time,
             CASE WHEN query IS NULL OR document IS NULL OR rank IS NULL THEN 'no query, document or rank'
                 WHEN nth > 1 THEN 'repeated click'
@@ -67,6 +64,22 @@ def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, fun
                 WHEN {_before(options, "time")} THEN 'before the first date'
                 ELSE {_rank_reason(options, f"rank - {first - 1}")} END AS reason
         FROM ({_NUMBERED_CLICKS})""")
+
+
+def _find_row_bots(database: DuckDBPyConnection, options: LogOptions) -> None:
+    database.execute("""
+        CREATE TABLE client_days AS
+        SELECT client, time // 86400 AS day, count(*) AS shown, count(*) FILTER (clicked > 0) AS clicks
+        FROM all_rows WHERE client IS NOT NULL GROUP BY ALL""")
+    # Lists are counted only for clients with more impressions in a day than the limit of lists.
+    database.execute(f"""
+        CREATE TABLE bots AS
+        SELECT client FROM client_days GROUP BY client
+        HAVING sum(shown) >= {options.min_impressions} AND sum(clicks) > {options.max_click_rate} * sum(shown)
+        UNION
+        SELECT client FROM all_rows JOIN client_days USING (client)
+        WHERE day = time // 86400 AND shown > {options.max_queries_per_day} GROUP BY client, day
+        HAVING count(DISTINCT (session, query)) > {options.max_queries_per_day}""")
 
 
 def _find_list_bots(database: DuckDBPyConnection, options: LogOptions) -> None:
@@ -117,8 +130,11 @@ def _shown_documents(database: DuckDBPyConnection, options: LogOptions, funnel: 
             "fold counts as shown"
         )
         return """
-            SELECT list, query, time, unnest(documents) AS document, generate_subscripts(documents, 1) AS rank
-            FROM kept"""
+            SELECT list, any_value(query) AS query, any_value(time) AS time, document, min(rank) AS rank
+            FROM (
+                SELECT list, query, time, unnest(documents) AS document, generate_subscripts(documents, 1) AS rank
+                FROM kept)
+            GROUP BY list, document"""
     first = _first_rank(options, _lowest_ordinal(database), funnel)
     return f"""
         SELECT list, any_value(query) AS query, any_value(kept.time) AS time, document,

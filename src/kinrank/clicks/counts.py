@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +13,10 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float64, Int64
 from kinrank.clicks.funnel import Funnel
 from kinrank.data.grouping import offsets_of
-from kinrank.errors import DataError
 
-SPANS = ("even", "late")
-COUNTED = (
-    "impressions",
-    "clicks",
-    "reward",
-    "examined",
-    *(f"{span}_{what}" for span in SPANS for what in ("impressions", "clicks")),
-)
+DAYS = ("even", "odd")
+Numbers = NDArray[np.int32] | Float64
+"""Counts of cells, which are many: 32 bits if they are whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +29,15 @@ class ClickCounts:
         The pairs, sorted by query.
     offsets : int64 array of shape (pairs + 1,)
         Pair ``i`` owns cells ``offsets[i]:offsets[i + 1]``.
-    rank : int64 array of shape (cells,)
+    rank : int32 array of shape (cells,)
         Ranks, from 1.
-    impressions, clicks, reward, examined : float64 arrays of shape (cells,)
+    impressions, clicks, reward, examined : int32 arrays of shape (cells,); reward may be float64
         How often the document was shown at the rank, how often it was clicked, the sum of the values of the actions on
         it (1 for each click if clicks are the only action), and how often the rank was examined if users stop at their
         last click.
-    spans : dict of str to pair of arrays
-        Impressions and clicks of two parts of the log: "even" days, and the "late" fifth of the time.
+    days : dict of str to pair of arrays
+        Impressions and clicks on "even" and on "odd" days before the last fifth of the time; empty if these are the
+        counts of such a part.
     funnel : Funnel
         What was read and dropped.
     """
@@ -49,49 +45,20 @@ class ClickCounts:
     query: pa.Array
     document: pa.Array
     offsets: Int64
-    rank: Int64
-    impressions: Float64
-    clicks: Float64
-    reward: Float64
-    examined: Float64
-    spans: dict[str, tuple[Float64, Float64]]
+    rank: NDArray[np.int32]
+    impressions: Numbers
+    clicks: Numbers
+    reward: Numbers
+    examined: Numbers
+    days: dict[str, tuple[Numbers, Numbers]]
     funnel: Funnel
-
-    @classmethod
-    def from_table(cls, cells: pa.Table, funnel: Funnel) -> ClickCounts:
-        """Build from a table of cells, sorted by query, document and rank."""
-        if not len(cells):
-            reasons = ", ".join(f"{rows:,} {stage}: {why}" for (stage, why), rows in funnel.dropped.items())
-            raise DataError(f"no impression is left of this log ({reasons or 'it is empty'}): check the options")
-        cells = cells.combine_chunks()
-        query, document = (cells[name].combine_chunks().dictionary_encode() for name in ("query", "document"))
-        codes = [column.indices.to_numpy() for column in (query, document)]
-        new = np.r_[True, (np.diff(codes[0]) != 0) | (np.diff(codes[1]) != 0)]
-        first = np.flatnonzero(new)
-
-        def numbers(name: str) -> Float64:
-            values: Float64 = cells[name].to_numpy().astype(np.float64)
-            return values
-
-        return cls(
-            query=query.take(pa.array(first)),
-            document=document.take(pa.array(first)),
-            offsets=np.r_[first, len(new)].astype(np.int64),
-            rank=cells["rank"].to_numpy().astype(np.int64),
-            impressions=numbers("impressions"),
-            clicks=numbers("clicks"),
-            reward=numbers("reward"),
-            examined=numbers("examined"),
-            spans={span: (numbers(f"{span}_impressions"), numbers(f"{span}_clicks")) for span in SPANS},
-            funnel=funnel,
-        )
 
     @property
     def n_pairs(self) -> int:
         """The number of documents of all queries."""
         return len(self.offsets) - 1
 
-    @property
+    @cached_property
     def n_ranks(self) -> int:
         """The lowest rank in the log."""
         return int(self.rank.max())
@@ -112,18 +79,28 @@ class ClickCounts:
         """Query ``i`` owns pairs ``query_offsets[i]:query_offsets[i + 1]``."""
         return offsets_of(np.bincount(self.query_codes))
 
-    def by_pair(self, cells: Float64) -> Float64:
+    def by_pair(self, cells: NDArray[Any]) -> Float64:
         """Sum the values of cells over each pair."""
-        return np.add.reduceat(cells, self.offsets[:-1])
+        return np.add.reduceat(cells, self.offsets[:-1], dtype=np.float64)
 
-    def by_rank(self, cells: Float64) -> Float64:
+    def by_rank(self, cells: NDArray[Any]) -> Float64:
         """Sum the values of cells over each rank."""
         total: Float64 = np.bincount(self.rank - 1, weights=cells, minlength=self.n_ranks).astype(np.float64)
         return total
 
-    def span(self, name: str, *, rest: bool = False) -> ClickCounts:
-        """Return the counts of one part of the log, or of the rest of it, with the same cells."""
-        impressions, clicks = self.spans[name]
-        if rest:
+    def part(self, name: str) -> ClickCounts:
+        """Return the counts of one part of the log, with the same cells.
+
+        Parameters
+        ----------
+        name
+            "late" is the last fifth of the time and "early" is before; "even" and "odd" are the early days.
+        """
+        if name in DAYS:
+            impressions, clicks = self.days[name]
+        else:
+            impressions, clicks = (even + odd for even, odd in zip(*self.days.values(), strict=True))
+        if name == "late":
             impressions, clicks = self.impressions - impressions, self.clicks - clicks
-        return replace(self, impressions=impressions, clicks=clicks, reward=clicks)
+        days = self.days if name == "early" else {}
+        return replace(self, impressions=impressions, clicks=clicks, reward=clicks, days=days)

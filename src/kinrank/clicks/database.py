@@ -56,8 +56,25 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def seconds(column: str) -> str:
-    """Return the SQL for the seconds since 1970 of a column of texts, times or milliseconds; NULL if it is none."""
+def seconds(column: str, stored: str = "VARCHAR") -> str:
+    """Return the SQL for the seconds since 1970 of a column of texts, times or milliseconds; NULL if it is none.
+
+    Parameters
+    ----------
+    column
+        The SQL of the column.
+    stored
+        Its type. Numbers are read as such, because parsing their text takes far longer.
+
+    Examples
+    --------
+    >>> seconds("time", "BIGINT")
+    'time // 1000'
+    """
+    if stored.endswith(("INT", "INTEGER")):
+        return f"{column} // 1000"
+    if stored.startswith("TIMESTAMP"):
+        return f"CAST(epoch({column}) AS BIGINT)"
     return (
         f"coalesce(CAST(epoch(try_cast({column} AS TIMESTAMPTZ)) AS BIGINT), "
         f"try_cast(try_cast({column} AS VARCHAR) AS BIGINT) // 1000)"

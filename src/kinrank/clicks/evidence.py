@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from kinrank.arrays import Float64, Int64
-from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks.counts import DAYS, ClickCounts, Numbers
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.posterior import Attractiveness, estimate_attractiveness
 from kinrank.data.queryset import QuerySet
@@ -93,7 +94,7 @@ def _refit(part: ClickCounts, model: str, strength: float) -> tuple[Examination,
 
 
 def _stability(counts: ClickCounts, examination: Examination, strength: float) -> tuple[float, int] | None:
-    parts = [counts.span("even"), counts.span("even", rest=True)]
+    parts = [counts.part(day) for day in DAYS]
     fitted = [_refit(part, examination.model, strength) for part in parts]
     often = np.minimum(*(part.by_pair(part.impressions) for part in parts)) >= _MIN_IMPRESSIONS
     first, second = fitted
@@ -103,7 +104,7 @@ def _stability(counts: ClickCounts, examination: Examination, strength: float) -
 
 
 def _perplexity(counts: ClickCounts, examination: Examination, strength: float) -> dict[str, float] | None:
-    early, late = counts.span("late", rest=True), counts.span("late")
+    early, late = counts.part("early"), counts.part("late")
     fitted = _refit(early, examination.model, strength)
     if fitted is None or not late.impressions.any():
         return None
@@ -118,7 +119,7 @@ def _perplexity(counts: ClickCounts, examination: Examination, strength: float) 
     return {name: _score(p[known], late.impressions[known], late.clicks[known]) for name, p in predicted.items()}
 
 
-def _score(p: Float64, shown: Float64, clicks: Float64) -> float:
+def _score(p: Float64, shown: Numbers, clicks: Numbers) -> float:
     p = np.clip(p, 1e-6, 1 - 1e-6)
     return float(2 ** -((clicks * np.log2(p) + (shown - clicks) * np.log2(1 - p)).sum() / shown.sum()))
 
@@ -129,7 +130,7 @@ def _agreement(counts: ClickCounts, found: Attractiveness, human: QuerySet) -> t
     documents = [] if human.doc_id is None else human.doc_id.astype(np.str_).tolist()
     query_of_row = human.query_of_row
     grade_of = {
-        (" ".join(texts[query_of_row[row]].lower().split()), document): float(grade)
+        (_normalized(texts[query_of_row[row]]), document): float(grade)
         for row, (document, grade) in enumerate(zip(documents, human.grades.tolist(), strict=True))
     }
     keys = zip(counts.query.to_pylist(), counts.document.to_pylist(), strict=True)
@@ -140,6 +141,11 @@ def _agreement(counts: ClickCounts, found: Attractiveness, human: QuerySet) -> t
     scores = {"corrected": found.mean, "click rate": rate, "mean rank": -rank}
     right, pairs = _concordant(counts.query_codes[judged], grade[judged], [each[judged] for each in scores.values()])
     return (dict(zip(scores, (right / pairs).tolist(), strict=True)), pairs) if pairs else None
+
+
+def _normalized(text: str) -> str:
+    """Return a text as `read_clicks` compares it: without regard to case, spaces and Unicode form."""
+    return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
 def _concordant(query: Int64, grade: Float64, scores: list[Float64]) -> tuple[Float64, int]:

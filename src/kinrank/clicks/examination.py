@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import chi2
 
@@ -62,7 +63,7 @@ class Examination:
     verdict: str
     warnings: tuple[str, ...] = ()
 
-    def at(self, rank: Int64) -> tuple[Float64, Float64]:
+    def at(self, rank: NDArray[np.integer]) -> tuple[Float64, Float64]:
         """Return the slope and the offset of each rank; slope 0 if the model does not know the rank."""
         size = max(int(self.ranks[-1]), int(rank.max(initial=1))) + 1
         slope, offset = np.zeros(size), np.zeros(size)

@@ -68,6 +68,11 @@ class LogOptions:
     memory: str = "2GB"
     threads: int | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether every action counts 1, so that the reward of a document is the number of its clicks."""
+        return set(self.actions.values()) == {1}
+
     def __post_init__(self) -> None:
         for name, choices in (("format", FORMATS), ("attributes", ATTRIBUTES), ("seen", SEEN)):
             if getattr(self, name) not in choices:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from kinrank.arrays import Float64
 from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.examination import Examination
 from kinrank.errors import DataError, ParameterError
+from kinrank.parallel import Serial, Threads, map_ordered, usable_threads
 
 MIN_STRENGTH = 20.0
-_STEPS = 40  # of bisection
+_STEPS = 60
+_CLOSE = 1e-12
 _TINY = 1e-9
+_PAIRS = 100_000  # in one call of the kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,32 +77,67 @@ def estimate_attractiveness(
     """
     if not strength > 0:
         raise ParameterError(f"strength must be above 0, got {strength}")
-    slope, offset = examination.at(counts.rank)
-    shown = np.where(slope > 0, counts.impressions, 0.0)
-    if examination.model == "cascade":
-        shown = np.minimum(shown, counts.examined)
-    gained = np.where(slope > 0, np.minimum(counts.reward, shown), 0.0)
-    seen = float((shown * slope).sum())
+    shown = counts.examined if examination.model == "cascade" else counts.impressions
+    slope, offset = examination.at(np.arange(counts.n_ranks + 1))
+    n_shown, n_gained = (np.r_[0.0, counts.by_rank(each)] for each in (shown, np.minimum(counts.reward, shown)))
+    seen = float(n_shown @ slope)
     if seen <= 0:
         raise DataError("no impression at a rank whose examination is known: check the ranks of the log")
-    mean = float(np.clip((gained - offset * shown).sum() / seen, 1e-6, 1 - 1e-6))
-    a, b = strength * mean, strength * (1 - mean)
-    low, high = np.zeros(counts.n_pairs), np.ones(counts.n_pairs)
-    for _ in range(_STEPS):  # the derivative of the log posterior decreases in α
-        alpha = (low + high) / 2
-        p = np.clip(slope * alpha[counts.pair_of_cell] + offset, _TINY, 1 - _TINY)
-        uphill = counts.by_pair(slope * (gained / p - (shown - gained) / (1 - p))) + a / alpha - b / (1 - alpha) > 0
-        low, high = np.where(uphill, alpha, low), np.where(uphill, high, alpha)
-    alpha = np.clip((low + high) / 2, _TINY, 1 - _TINY)
-    p = np.clip(slope * alpha[counts.pair_of_cell] + offset, _TINY, 1 - _TINY)
-    # Fisher information of the clicks, in units of that of one examined impression
-    size = counts.by_pair(shown * slope**2 / (p * (1 - p))) * alpha * (1 - alpha)
-    total = strength + size
-    return Attractiveness(
-        mean=alpha,
-        low=np.asarray(beta.ppf(0.05, total * alpha, total * (1 - alpha))),
-        high=np.asarray(beta.ppf(0.95, total * alpha, total * (1 - alpha))),
-        weight=size / total,
-        prior_mean=mean,
-        prior_strength=strength,
-    )
+    mean = float(np.clip(((n_gained - offset * n_shown)[slope > 0]).sum() / seen, 1e-6, 1 - 1e-6))
+
+    def part(start: int) -> Float64:
+        pairs = counts.offsets[start : start + _PAIRS + 1]
+        prior = strength * mean, strength * (1 - mean)
+        alpha, size = _fit_pairs(pairs, counts.rank, shown, counts.reward, slope, offset, *prior)
+        # Most documents of a sparse log share their counts with many others, and quantiles take longest.
+        both, place = np.unique(alpha + 1j * size, return_inverse=True)
+        a, b = (strength + both.imag) * both.real, (strength + both.imag) * (1 - both.real)
+        low, high = betaincinv(a, b, 0.05)[place], betaincinv(a, b, 0.95)[place]
+        return np.array([alpha, low, high, size / (strength + size)])
+
+    starts = range(0, counts.n_pairs, _PAIRS)
+    threads = Threads(usable_threads()) if len(starts) > 1 else Serial()
+    alpha, low, high, weight = np.concatenate(list(map_ordered(threads, part, starts)), axis=1)
+    return Attractiveness(alpha, low, high, weight, prior_mean=mean, prior_strength=strength)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fit_pairs(offsets, rank, shown, reward, slope, offset, a, b):  # type: ignore[no-untyped-def]
+    """Return the mode of each pair's posterior, and the Fisher information of its clicks there.
+
+    The information is in units of that of one examined impression. The derivative of the log posterior decreases in
+    alpha; Newton's steps that leave the bracket of its zero are replaced by bisection.
+    """
+    n_pairs = len(offsets) - 1
+    mode, size = np.empty(n_pairs), np.empty(n_pairs)
+    for pair in range(n_pairs):
+        low, high, alpha = 0.0, 1.0, a / (a + b)
+        for _ in range(_STEPS):
+            uphill, bend = a / alpha - b / (1 - alpha), a / alpha**2 + b / (1 - alpha) ** 2
+            for i in range(offsets[pair], offsets[pair + 1]):
+                s = slope[rank[i]]
+                if s > 0:
+                    p = min(max(s * alpha + offset[rank[i]], _TINY), 1 - _TINY)
+                    gained = min(reward[i], shown[i])
+                    uphill += s * (gained / p - (shown[i] - gained) / (1 - p))
+                    bend += s * s * (gained / p**2 + (shown[i] - gained) / (1 - p) ** 2)
+            if uphill > 0:
+                low = alpha
+            else:
+                high = alpha
+            step = alpha + uphill / bend
+            if not low < step < high:
+                step = (low + high) / 2
+            done = abs(step - alpha) < _CLOSE
+            alpha = step
+            if done:
+                break
+        information = 0.0
+        for i in range(offsets[pair], offsets[pair + 1]):
+            s = slope[rank[i]]
+            if s > 0:
+                p = min(max(s * alpha + offset[rank[i]], _TINY), 1 - _TINY)
+                information += shown[i] * s * s / (p * (1 - p))
+        mode[pair] = min(max(alpha, _TINY), 1 - _TINY)
+        size[pair] = information * mode[pair] * (1 - mode[pair])
+    return mode, size

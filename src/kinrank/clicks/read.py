@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kinrank.clicks.cells import collect_cells
 from kinrank.clicks.clean import clean_lists, clean_rows
-from kinrank.clicks.counts import COUNTED, ClickCounts
+from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.database import open_database
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
@@ -17,10 +18,12 @@ from kinrank.errors import DataError
 from kinrank.registry import import_extra
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 _LATE = 0.8  # share of the time after which clicks are held out
-# Texts are normalized after counting, because there are far fewer queries than impressions.
+_BATCH = 1_000_000
+# Every text is normalized once and replaced by a number, because there are far fewer queries than impressions.
 _NORMALIZED = r"trim(regexp_replace(lower(nfc_normalize(query)), '[\s\p{Z}]+', ' ', 'g'))"
 
 
@@ -52,7 +55,7 @@ def read_clicks(files: Sequence[PathLike], options: LogOptions | None = None, *,
     ...     "Alien,s1,d7,1,1\nalien ,s2,d7,2,0\nalien,s2,d9,1,1\n")
     >>> counts = read_clicks([path])
     >>> counts.query.to_pylist(), counts.document.to_pylist(), counts.rank.tolist(), counts.clicks.tolist()
-    (['alien', 'alien'], ['d7', 'd9'], [1, 2, 1], [1.0, 0.0, 1.0])
+    (['alien', 'alien'], ['d7', 'd9'], [1, 2, 1], [1, 0, 1])
     """
     paths = [Path(file) for file in files]
     chosen = options or LogOptions()
@@ -63,10 +66,9 @@ def read_clicks(files: Sequence[PathLike], options: LogOptions | None = None, *,
     with open_database(chosen) as database:
         try:
             _create_impressions(database, paths, chosen, funnel)
-            table = _count_cells(database, funnel, cascade)
+            return _count_cells(database, funnel, cascade=cascade, plain=chosen.plain)
         except import_extra("duckdb", "clicks").Error as error:
             raise DataError(f"cannot read {', '.join(map(str, paths))}: {error}") from error
-        return ClickCounts.from_table(table, funnel)
 
 
 def _create_impressions(database: DuckDBPyConnection, paths: list[Path], options: LogOptions, funnel: Funnel) -> None:
@@ -78,32 +80,48 @@ def _create_impressions(database: DuckDBPyConnection, paths: list[Path], options
     clean_lists(database, options, funnel)
 
 
-def _count_cells(database: DuckDBPyConnection, funnel: Funnel, cascade: bool) -> object:
-    """Count the impressions, in one pass and grouped by reason, then by normalized text."""
-    bounds = database.execute("SELECT min(time), max(time) FROM impressions WHERE reason IS NULL").fetchone()
-    earliest, latest = bounds if bounds and bounds[0] is not None else (0.0, 0.0)
-    late = earliest + _LATE * (latest - earliest)
-    examined, join = "count(*)", ""
+def _count_cells(database: DuckDBPyConnection, funnel: Funnel, *, cascade: bool, plain: bool) -> ClickCounts:
+    """Count the impressions by query, document and rank in one pass, together with those that are dropped."""
+    texts = _number_texts(database)
+    counted = _counted(database)
+    joined = "impressions LEFT JOIN texts USING (query)"
     if cascade:  # Users read from the top to their last click, and everything if they click nothing.
         database.execute("""
             CREATE TABLE last_clicks AS SELECT list, max(rank) AS last FROM impressions
             WHERE clicked AND reason IS NULL GROUP BY list""")
-        examined, join = "count(*) FILTER (rank <= coalesce(last, rank))", "LEFT JOIN last_clicks USING (list)"
-    kept = {name: f"CASE WHEN reason IS NULL THEN {name} END AS {name}" for name in ("query", "document", "rank")}
+        counted["examined"] = "count(*) FILTER (rank <= coalesce(last, rank))"
+        joined += " LEFT JOIN last_clicks USING (list)"
+    columns = [f"CAST({sql} AS INTEGER) AS {name}" for name, sql in counted.items()]
+    if not plain:
+        columns.append("sum(reward) AS reward")
+    keys = {"code": "code", "document": "document", "rank": "CAST(rank AS INTEGER)"}
+    kept = [f"CASE WHEN why IS NULL THEN {sql} END AS {name}" for name, sql in keys.items()]
+    cells = database.sql(f"""
+        SELECT {", ".join(kept)}, why AS reason, {", ".join(columns)}
+        FROM (SELECT *, coalesce(reason, CASE WHEN code IS NULL THEN 'no query text' END) AS why FROM {joined})
+        GROUP BY 1, 2, 3, 4 ORDER BY 1 NULLS FIRST, 2, 3, 4""")
+    return collect_cells(cells.to_arrow_reader(_BATCH), texts, funnel)
+
+
+def _number_texts(database: DuckDBPyConnection) -> pa.Array:
+    """Create the relation ``texts`` (query, text, code) and return the normalized texts by their codes."""
+    # In two steps: DuckDB would push the filter on normalized texts down to every row.
+    database.execute("CREATE TABLE queries AS SELECT DISTINCT query FROM query_times")
     database.execute(f"""
-        CREATE TABLE raw_cells AS
-        SELECT {", ".join(kept.values())}, reason, count(*) AS impressions,
-            count(*) FILTER (clicked) AS clicks, sum(reward) AS reward, {examined} AS examined,
-            count(*) FILTER (time // 86400 % 2 = 0) AS even_impressions,
-            count(*) FILTER (time // 86400 % 2 = 0 AND clicked) AS even_clicks,
-            count(*) FILTER (time > {late}) AS late_impressions,
-            count(*) FILTER (time > {late} AND clicked) AS late_clicks
-        FROM impressions {join} GROUP BY 1, 2, 3, 4""")
-    rows = database.execute("SELECT reason, sum(impressions) FROM raw_cells GROUP BY reason ORDER BY reason").fetchall()
-    funnel.count("impressions", {reason: int(count) for reason, count in rows})
-    sums = ", ".join(f"CAST(sum({name}) AS DOUBLE) AS {name}" for name in COUNTED)
-    return database.sql(f"""
-        WITH texts AS (SELECT query, {_NORMALIZED} AS text FROM (SELECT DISTINCT query FROM raw_cells))
-        SELECT text AS query, document, rank, {sums} FROM raw_cells JOIN texts USING (query)
-        WHERE reason IS NULL AND text <> '' GROUP BY text, document, rank ORDER BY text, document, rank
-        """).to_arrow_table()
+        CREATE TABLE texts AS
+        SELECT query, text, CAST(dense_rank() OVER (ORDER BY text) - 1 AS INTEGER) AS code
+        FROM (SELECT query, {_NORMALIZED} AS text FROM queries) WHERE text <> ''""")
+    table = database.sql("SELECT any_value(text) AS text FROM texts GROUP BY code ORDER BY code").to_arrow_table()
+    return table["text"].combine_chunks()
+
+
+def _counted(database: DuckDBPyConnection) -> dict[str, str]:
+    """Return the SQL of each count of a cell."""
+    bounds = "SELECT coalesce(min(time), 0), coalesce(max(time), 0) FROM query_times"
+    [(earliest, latest)] = database.execute(bounds).fetchall()
+    early = f"time <= {int(earliest + _LATE * (latest - earliest))}"
+    counted = {"impressions": "count(*)", "clicks": "count(*) FILTER (clicked)"}
+    for day, condition in (("even", "time % 172800 < 86400"), ("odd", "time % 172800 >= 86400")):
+        counted[f"{day}_impressions"] = f"count(*) FILTER ({condition} AND {early})"
+        counted[f"{day}_clicks"] = f"count(*) FILTER (clicked AND {condition} AND {early})"
+    return counted

@@ -39,7 +39,7 @@ def write_click_report(
         headline=f"{len(judgments):,} judgments from {counts.impressions.sum():,.0f} impressions",
         verdict=examination.verdict,
         warnings=examination.warnings,
-        funnel=funnel_rows(counts),
+        funnel=[(f"{stage}, {reason}", rows) for stage, reason, rows in funnel_rows(counts)],
         notes=counts.funnel.notes,
         curve=safe(examination_curve(examination)),
         model=examination.model,

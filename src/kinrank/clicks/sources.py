@@ -83,9 +83,14 @@ def scan(database: DuckDBPyConnection, path: Path, columns: Mapping[str, str] | 
     )
     if columns is None:
         return source
-    types = {row[0]: str(row[1]) for row in database.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    types = _types(database, source)
     taken = [f"{_converted(name, types.get(name), target)} AS {identifier(name)}" for name, target in columns.items()]
     return f"(SELECT {', '.join(taken)} FROM {source})"
+
+
+def _types(database: DuckDBPyConnection, source: str) -> dict[str, str]:
+    """Return the type of each column of a relation."""
+    return {row[0]: str(row[1]) for row in database.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
 
 
 def _converted(name: str, stored: str | None, target: str) -> str:
@@ -109,7 +114,7 @@ def column_names(database: DuckDBPyConnection, path: Path) -> set[str]:
         if not isinstance(first, dict):
             raise FileFormatError(path, 1, f"no JSON object per line: write one event per line, or use {KINDS}")
         return set(first)
-    return {row[0] for row in database.execute(f"DESCRIBE SELECT * FROM {scan(database, path)}").fetchall()}
+    return set(_types(database, scan(database, path)))
 
 
 def log_format(database: DuckDBPyConnection, files: Sequence[Path], options: LogOptions) -> str:
@@ -168,30 +173,32 @@ def table_rows(database: DuckDBPyConnection, files: Sequence[Path], options: Log
     """Return the SQL of a plain table with the columns of `COLUMNS`; absent optional columns are NULL."""
     parts = []
     for file in files:
-        names = column_names(database, file)
+        types = _types(database, scan(database, file)) if file.stat().st_size else {}
         taken = []
         for name in COLUMNS:
             column = options.columns.get(name, name)
-            if column in names:
-                taken.append(f"{_typed(name, identifier(column))} AS {name}")
+            if column in types:
+                taken.append(f"{_typed(name, identifier(column), types[column])} AS {name}")
             elif name in OPTIONAL and name not in options.columns:
                 taken.append(f"CAST(NULL AS {'BIGINT' if name == 'time' else 'VARCHAR'}) AS {name}")
             else:
                 raise FileFormatError(
                     file,
                     0,
-                    f"no column {column!r} for the {name}, got {sorted(names)}: name the columns, as in "
+                    f"no column {column!r} for the {name}, got {sorted(types)}: name the columns, as in "
                     f"--columns {name}=NAME",
                 )
         parts.append(f"SELECT {', '.join(taken)} FROM {scan(database, file)}")
     return " UNION ALL ".join(parts)
 
 
-def _typed(name: str, column: str) -> str:
+def _typed(name: str, column: str, stored: str) -> str:
     if name == "time":
-        return seconds(column)
+        return seconds(column, stored)
     if name == "clicked":  # a number or true/false
         return f"coalesce(try_cast({column} AS DOUBLE), CAST(try_cast({column} AS BOOLEAN) AS DOUBLE))"
+    if name == "session":  # only compared with others
+        return column
     return f"try_cast({column} AS {'BIGINT' if name == 'rank' else 'VARCHAR'})"
 
 

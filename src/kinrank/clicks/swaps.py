@@ -9,6 +9,7 @@ the model of Bradley and Terry are the examination probabilities, up to a factor
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
@@ -38,25 +39,20 @@ def contests(counts: ClickCounts, group: Int64, n_groups: int) -> Float64:
     array of shape (groups, ranks, ranks)
         Entry (g, k, l): clicks at rank k of documents that were also shown at rank l.
     """
-    ranks = counts.n_ranks
-    shown = np.flatnonzero(counts.impressions > 0)
-    rank, pair = counts.rank[shown] - 1, counts.pair_of_cell[shown]
-    impressions, clicks = counts.impressions[shown], counts.clicks[shown]
-    won = np.zeros(n_groups * ranks * ranks)
-    for shift in range(1, ranks):
-        first = np.flatnonzero(pair[shift:] == pair[:-shift])
-        if not len(first):
-            break
-        second = first + shift
-        weight = impressions[first] * impressions[second] / (impressions[first] + impressions[second])
-        base = group[pair[first]] * ranks * ranks
-        for here, there in ((first, second), (second, first)):
-            won += np.bincount(
-                base + rank[here] * ranks + rank[there],
-                weights=weight * clicks[here] / impressions[here],
-                minlength=len(won),
-            )
-    return won.reshape(n_groups, ranks, ranks)
+    won = np.zeros((n_groups, counts.n_ranks, counts.n_ranks))
+    _add_contests(counts.offsets, counts.rank, counts.impressions, counts.clicks, group, won)
+    return won
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_contests(offsets, rank, impressions, clicks, group, won):  # type: ignore[no-untyped-def]
+    for pair in range(len(offsets) - 1):
+        for i in range(offsets[pair], offsets[pair + 1]):
+            for j in range(i + 1, offsets[pair + 1]):
+                shown = impressions[i] + impressions[j]
+                if impressions[i] > 0 and impressions[j] > 0:  # w c_i / n_i = n_j c_i / (n_i + n_j)
+                    won[group[pair], rank[i] - 1, rank[j] - 1] += impressions[j] / shown * clicks[i]
+                    won[group[pair], rank[j] - 1, rank[i] - 1] += impressions[i] / shown * clicks[j]
 
 
 def connected_ranks(won: Float64) -> Int64:
