@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.forest import Forest
-
-lightgbm = pytest.importorskip("lightgbm")
 
 FEATURES = 8
 MISSING = {"none": {"use_missing": False}, "zero": {"zero_as_missing": True}, "nan": {}}

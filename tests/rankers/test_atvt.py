@@ -24,6 +24,7 @@ MAKERS = {
     "kernel ridge": partial(ATVTRanker, "kernel-ridge"),
     "absolute": partial(ATVTRanker, "kernel-ridge", p=1, alpha_penalty=1.0, beta_penalty=1.0),
     "unweighted": partial(ATVTRanker, "kernel-ridge", weighted=False),
+    "composed": partial(ATVTRanker, "kernel-ridge", weighted=False, composed=True),
     "infinite": partial(ATVTRanker, "kernel-ridge", alpha_penalty=np.inf, beta_penalty=np.inf),
     "cross-validated": partial(ATVTRanker, "kernel-ridge", beta_penalty="cv", n_rounds=1),
 }

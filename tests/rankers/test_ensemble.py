@@ -19,6 +19,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.ensemble_agreement import agreement
 from kinrank.learn.ensemble_graph import query_weights, smoothness
 from kinrank.learn.ensemble_scores import normalize
+from kinrank.learn.ensemble_similarity import matrix_distances, relevance_matrix, transition_matrix
 from kinrank.learn.hinge_qp import solve_hinge_qp
 from kinrank.rankers.ensemble import EnsembleRanker
 
@@ -63,6 +64,31 @@ def test_agreement_equals_the_trace_in_the_paper() -> None:
             expected.append(np.trace(A.T @ (R / R.sum(axis=0))))
         got = agreement(scores, labels, np.array([0, n]), theta=theta, delta=delta)
         np.testing.assert_allclose(got[0], expected, atol=1e-12)
+
+
+def test_bregman_distance_follows_from_the_trace() -> None:
+    # ½|A - R|² = ½|A|² + ½|R|² - tr(A'R): the same ranker order as Eq. 6 only where all |R| are equal.
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        n = int(rng.integers(1, 12))
+        scores, labels = rng.integers(0, 4, (n, 3)).astype(float), rng.integers(-1, 2, n).astype(np.int8)
+        offsets = np.array([0, n])
+        norms = [np.sum(transition_matrix(scores[:, j], 0.7) ** 2) for j in range(3)]
+        expected = 0.5 * np.sum(relevance_matrix(labels, 0.3) ** 2) + 0.5 * np.array(norms)
+        expected -= agreement(scores, labels, offsets, theta=0.3, delta=0.7)[0]
+        found = matrix_distances(scores, labels, offsets, "bregman", theta=0.3, delta=0.7)
+        np.testing.assert_allclose(found[0], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("similarity", ["spectral", "bregman"])
+def test_matrix_similarity_prefers_the_better_base_ranker(similarity) -> None:
+    queries = linear_queries(20)
+    scores = np.column_stack([queries.grades, -queries.grades]) + np.zeros(2)
+    both = queries.replace(X=scores.astype(np.float32), feature_names=("right", "wrong"))
+    ranker = EnsembleRanker(similarity=similarity, orient=False).fit(both)
+    assert ranker.coef_[0] > ranker.coef_[1] >= 0.0
+    with pytest.raises(ParameterError, match="does not support row weights"):
+        EnsembleRanker(similarity=similarity).fit(both.replace(sample_weight=np.ones(both.n_rows, np.float32)))
 
 
 def test_smoothness_uses_the_normalized_laplacian() -> None:
@@ -200,6 +226,8 @@ def test_base_rankers_that_do_not_fit_raise() -> None:
         ({"delta": np.inf}, "delta must be a positive number, got inf"),
         ({"n_neighbors": 0}, "n_neighbors must be at least 1, got 0"),
         ({"normalize": "rank"}, "normalize must be 'minmax', 'standard' or 'none', got 'rank'"),
+        ({"similarity": "cosine"}, "similarity must be 'trace', 'spectral' or 'bregman', got 'cosine'"),
+        ({"similarity_scale": 0.0}, "similarity_scale must be a positive number or None, got 0"),
         ({"columns": ["bm25"]}, "columns contains 'bm25', which is not one of the 5 features: f1, f2"),
         ({"columns": [5]}, "columns contains 5, which is not one of"),
         ({"columns": []}, "there is no base ranker"),

@@ -126,7 +126,10 @@ class BoosterMixin:
 
     def set_state(self, state: State) -> Self:
         """Restore the model from LightGBM's text format."""
+        return self._set_text(state["booster"].tobytes().decode())
+
+    def _set_text(self, text: str) -> Self:
         lightgbm = import_extra("lightgbm", "lightgbm")
-        self.booster_ = lightgbm.Booster(model_str=state["booster"].tobytes().decode())
+        self.booster_ = lightgbm.Booster(model_str=text)
         self._forest = None
         return self

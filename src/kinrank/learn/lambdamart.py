@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,12 +12,13 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
 from kinrank.learn.base import Learner, check_query_weight
 from kinrank.learn.boosting import BoosterMixin
+from kinrank.learn.tree_files import read_trees
 
 HIGHEST_GRADE = 30  # the last entry of LightGBM's default gain table
 
 
 class LambdaMART(BoosterMixin, Learner):
-    """Boosted trees on the LambdaRank objective (Burges 2010), trained by LightGBM.
+    """Boosted trees on the LambdaRank objective (Burges 2010), trained by LightGBM; or trees that you have already.
 
     Needs ``pip install 'kinrank[lightgbm]'``. Grades must be whole numbers from 0 to 30. NaN features are allowed.
 
@@ -31,6 +32,9 @@ class LambdaMART(BoosterMixin, Learner):
         Number of threads; 0 chooses by the size of the data, at most `kinrank.parallel.usable_threads`.
     seed : int
         Random seed; training is deterministic for a given seed.
+    model : str, optional
+        A model file of LightGBM or XGBoost. `fit` then trains nothing: it reads these trees and checks that the data
+        have their features. See `kinrank.learn.tree_files.read_trees`.
 
     Attributes
     ----------
@@ -48,6 +52,25 @@ class LambdaMART(BoosterMixin, Learner):
     True
     """
 
+    def __init__(
+        self,
+        n_trees: int = 100,
+        n_leaves: int = 31,
+        learning_rate: float = 0.1,
+        min_rows_in_leaf: int = 20,
+        params: dict[str, Any] | None = None,
+        n_threads: int = 0,
+        seed: int = 0,
+        model: str | None = None,
+    ) -> None:
+        super().__init__(n_trees, n_leaves, learning_rate, min_rows_in_leaf, params, n_threads, seed)
+        self.model = model
+
+    @property
+    def learns(self) -> bool:
+        """Whether `fit` trains, rather than read trees from a file."""
+        return self.model is None
+
     def fit(
         self, queries: QuerySet, *, query_weight: ArrayLike | None = None, validation: QuerySet | None = None
     ) -> Self:
@@ -55,6 +78,8 @@ class LambdaMART(BoosterMixin, Learner):
 
         LightGBM multiplies the gradient of each row by the row's weight, not that of each pair by both.
         """
+        if self.model is not None:
+            return self._set_text(read_trees(self.model).reading(queries.feature_names))
         grades = queries.grades
         wrong = (grades < 0) | (grades > HIGHEST_GRADE) | (grades != np.floor(grades))
         if wrong.any():

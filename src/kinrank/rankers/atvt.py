@@ -55,8 +55,12 @@ class ATVTRanker(Ranker):
     weighted : bool
         Whether step (a) weights each row by α_q², as the objective requires, or all rows equally, as in the paper's
         experiments.
+    composed : bool
+        Whether step (b) fits lines to the targets of the previous round, and composes them, as in the paper's
+        experiments. The penalties then hold each step small, not the whole line. With False, step (b) fits the line
+        from h to the grades, as the objective requires.
     min_alpha : float
-        Lower bound of α.
+        Lower bound of α, in each round if `composed`.
     n_folds, seed : int
         Number of folds of queries for ``"cv"``, and seed for the fold split.
     scale, missing
@@ -99,6 +103,7 @@ class ATVTRanker(Ranker):
         n_rounds: int = 3,
         tol: float = 1e-3,
         weighted: bool = True,
+        composed: bool = False,
         min_alpha: float = 0.01,
         n_folds: int = 3,
         seed: int = 0,
@@ -112,6 +117,7 @@ class ATVTRanker(Ranker):
         self.n_rounds = n_rounds
         self.tol = tol
         self.weighted = weighted
+        self.composed = composed
         self.min_alpha = min_alpha
         self.n_folds = n_folds
         self.seed = seed
@@ -177,10 +183,14 @@ class ATVTRanker(Ranker):
             penalties = transform.penalty(current.alpha, current.beta) + current.learner.complexity
             current.objective.append(float(residual @ (counted * residual)) + penalties)
 
-        h = first.predict(queries.X)
+        h, target = first.predict(queries.X), y
         record_objective(h)
         for _ in range(self.n_rounds):
-            alpha, beta = transform.solve(h, y, queries.offsets, counted)
+            if self.composed:
+                step, shift = transform.solve(h, target, queries.offsets, counted)
+                alpha, beta = current.alpha * step, current.beta + current.alpha * shift
+            else:
+                alpha, beta = transform.solve(h, y, queries.offsets, counted)
             change = _rms(alpha - current.alpha) + _rms(beta - current.beta)
             current.alpha, current.beta = alpha, beta
             record_objective(h)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.ensemble_agreement import agreement
 from kinrank.learn.ensemble_graph import query_weights
 from kinrank.learn.ensemble_scores import Normalize, normalize
+from kinrank.learn.ensemble_similarity import DISTANCES, Distance, matrix_distances
 from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
 from kinrank.learn.prepare import Missing, Preparer
 from kinrank.rankers.base import LinearRanker, Ranker
@@ -53,6 +54,12 @@ class EnsembleRanker(LinearRanker):
         θ, the weight of "relevant before possibly relevant" compared with 1 for "relevant before irrelevant".
     delta : float
         δ, the smoothing of the ranking matrix.
+    similarity : {"trace", "spectral", "bregman"}
+        How the order of a base ranker is compared with the grades: tr(A'R) (Eq. 6), or exp(-d(A, R)/λ) with the
+        spectral norm or the squared Frobenius norm as d (Eq. 7). The last two compare matrices with one row per
+        candidate, so they are slow, and they do not support row weights.
+    similarity_scale : float or None
+        λ of Eq. 7. None means the median distance of the training queries.
     n_neighbors : int
         Number of most similar candidates that each candidate is connected to.
     relevant_from : float or None
@@ -98,6 +105,8 @@ class EnsembleRanker(LinearRanker):
         C: float = 1.0,
         theta: float = 0.5,
         delta: float = 1.0,
+        similarity: Literal["trace"] | Distance = "trace",
+        similarity_scale: float | None = None,
         n_neighbors: int = 5,
         relevant_from: float | None = None,
         possible_from: float | None = None,
@@ -111,6 +120,8 @@ class EnsembleRanker(LinearRanker):
         self.C = C
         self.theta = theta
         self.delta = delta
+        self.similarity = similarity
+        self.similarity_scale = similarity_scale
         self.n_neighbors = n_neighbors
         self.relevant_from = relevant_from
         self.possible_from = possible_from
@@ -130,6 +141,8 @@ class EnsembleRanker(LinearRanker):
         if self.orient and np.any(b.sum(axis=0) < 0.0):
             self.sign_ = np.where(b.sum(axis=0) < 0.0, -1.0, 1.0)
             b = self._agreement(queries)
+        if self.similarity != "trace":
+            b = self._matrix_similarity(queries, self.similarity)
         self.agreement_: Float64 = b[np.any(b != 0.0, axis=1)]
         self.solution_ = solve_hinge_qp(np.eye(b.shape[1]), self.agreement_, self.C)
         self.coef_: Float64 = self.solution_.w
@@ -198,6 +211,10 @@ class EnsembleRanker(LinearRanker):
                 raise ParameterError(f"{name} must be a positive number, got {value!r}")
         if self.n_neighbors < 1:
             raise ParameterError(f"n_neighbors must be at least 1, got {self.n_neighbors!r}")
+        if self.similarity not in ("trace", *DISTANCES):
+            raise ParameterError(f"similarity must be 'trace', 'spectral' or 'bregman', got {self.similarity!r}")
+        if self.similarity_scale is not None and not 0 < self.similarity_scale < np.inf:
+            raise ParameterError(f"similarity_scale must be a positive number or None, got {self.similarity_scale!r}")
         if self.normalize not in get_args(Normalize):
             raise ParameterError(f"normalize must be 'minmax', 'standard' or 'none', got {self.normalize!r}")
         for i, ranker in enumerate(self.rankers or ()):
@@ -228,6 +245,22 @@ class EnsembleRanker(LinearRanker):
         scores, labels, offsets = self._base_scores(queries), self._labels(queries), np.array(queries.offsets)
         weights = queries.sample_weight
         return agreement(scores, labels, offsets, theta=self.theta, delta=self.delta, weights=weights)
+
+    def _matrix_similarity(self, queries: QuerySet, distance: Distance) -> Float64:
+        """Return exp(-d(A, R)/λ) of each base ranker and query (Eq. 7); 0 for queries that prefer no document."""
+        if queries.sample_weight is not None:
+            raise ParameterError(f"similarity={distance!r} does not support row weights: use 'trace', or no weights")
+        labels = self._labels(queries)
+        distances = matrix_distances(
+            self._base_scores(queries), labels, queries.offsets, distance, theta=self.theta, delta=self.delta
+        )
+        relevant = np.maximum.reduceat(labels, queries.offsets[:-1]) == 1
+        judged = relevant & (np.minimum.reduceat(labels, queries.offsets[:-1]) < 1)
+        scale = self.similarity_scale
+        if scale is None:
+            scale = float(np.median(distances[judged])) if judged.any() else 1.0
+        similar: Float64 = np.exp(-distances / scale) * judged[:, None]
+        return similar
 
     def _labels(self, queries: QuerySet) -> NDArray[np.int8]:
         """Return +1, 0 or -1 for each candidate: relevant, possibly relevant, irrelevant."""

@@ -1,0 +1,158 @@
+"""Trees that LightGBM or XGBoost has saved are used as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kinrank
+from kinrank import KinRanker, QuerySet, SingleRanker
+from kinrank.datasets import make_intents
+from kinrank.errors import DataError, FileFormatError, ParameterError
+from kinrank.learn.lambdamart import LambdaMART
+
+lightgbm = pytest.importorskip("lightgbm")
+xgboost = pytest.importorskip("xgboost")
+
+NAMES = ("title", "body", "year of release", "votes")
+SHUFFLED = [3, 0, 2, 1]
+
+
+@pytest.fixture(scope="module")
+def queries() -> QuerySet:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 4)).astype(np.float32)
+    X[:, 3] = np.round(X[:, 3])  # thresholds are hit exactly
+    y = np.digitize(X @ [1.0, 0.5, -1.0, 0.7], [0.0, 1.5])
+    X[rng.random(X.shape) < 0.1] = np.nan
+    return QuerySet.from_arrays(X, y, group=[20] * 60, feature_names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def other_columns(queries: QuerySet) -> QuerySet:
+    """The same features in another order, and one more."""
+    X = np.column_stack([queries.X[:, SHUFFLED], np.ones(queries.n_rows)])
+    return queries.replace(X=X.astype(np.float32), feature_names=(*(NAMES[i] for i in SHUFFLED), "new"))
+
+
+@pytest.fixture(scope="module")
+def folder(queries: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Model files with and without names."""
+    place = tmp_path_factory.mktemp("models")
+    for stem, names in (("named", [*NAMES]), ("unnamed", None)):
+        data = xgboost.DMatrix(queries.X, queries.grades, group=queries.sizes, feature_names=names)
+        stopping = {"evals": [(data, "train")], "early_stopping_rounds": 2, "verbose_eval": False}
+        settings = {"objective": "rank:ndcg", "max_depth": 4, "nthread": 1}
+        model = xgboost.train(settings, data, 15, **(stopping if names else {}))
+        for suffix in ("json", "ubj"):
+            model.save_model(place / f"{stem}.{suffix}")
+        options = {"feature_name": [name.replace(" ", "_") for name in NAMES]} if names else {}
+        rows = lightgbm.Dataset(queries.X, queries.grades, group=queries.sizes, **options)
+        lightgbm.train({"objective": "lambdarank", "verbosity": -1, "num_threads": 1}, rows, 15).save_model(
+            place / f"{stem}.txt"
+        )
+    return place
+
+
+def ranker_of(file: Path) -> SingleRanker:
+    return SingleRanker(f"lambdamart(model={file})")
+
+
+def test_lightgbm_is_equal_in_every_bit(folder, queries, other_columns):
+    booster = lightgbm.Booster(model_file=folder / "named.txt")
+    assert np.array_equal(
+        ranker_of(folder / "named.txt").fit(other_columns).predict(other_columns), booster.predict(queries.X)
+    )
+    assert np.array_equal(ranker_of(folder / "unnamed.txt").fit(queries).predict(queries), booster.predict(queries.X))
+
+
+@pytest.mark.parametrize("file", ["named.json", "named.ubj", "unnamed.json"])
+def test_xgboost_is_equal_to_single_precision_up_to_its_base_score(file, folder, queries, other_columns):
+    model = xgboost.Booster(model_file=folder / file)
+    names = [*NAMES] if file.startswith("named") else None
+    wanted = model.predict(xgboost.DMatrix(queries.X, feature_names=names), output_margin=True)
+    data = other_columns if names else queries
+    difference = ranker_of(folder / file).fit(data).predict(data) - wanted
+    assert np.ptp(difference) < 1e-5 * np.ptp(wanted)
+
+
+def test_xgboost_stops_at_the_best_iteration(folder, queries):
+    record = json.loads((folder / "unnamed.json").read_text())
+    record["learner"]["attributes"]["best_iteration"] = "4"
+    (folder / "stopped.json").write_text(json.dumps(record))
+    learner = LambdaMART(model=str(folder / "stopped.json")).fit(queries)
+    assert learner.n_trees_ == 5
+    shap = learner.contributions(queries.X).sum(axis=1)
+    np.testing.assert_allclose(shap, learner.predict(queries.X), atol=1e-9)
+
+
+def test_saved_ranker_does_not_need_the_file(folder, queries, tmp_path):
+    file = tmp_path / "model.txt"
+    file.write_bytes((folder / "named.txt").read_bytes())
+    ranker = ranker_of(file).fit(queries)
+    ranker.save(tmp_path / "saved", examples=queries[:3])
+    file.unlink()
+    assert np.array_equal(kinrank.load(tmp_path / "saved").predict(queries), ranker.predict(queries))
+    with pytest.raises(FileNotFoundError, match=r"model\.txt"):
+        ranker_of(file).fit(queries)
+
+
+@pytest.mark.parametrize(
+    ("file", "names", "message"),
+    [
+        (
+            "named.txt",
+            ("title", "body", "age", "votes"),
+            "'year_of_release', which is not among the features title, body",
+        ),
+        ("named.json", ("a", "b", "c", "d"), r"'title'.*\(4 of 4 are missing\)"),
+        ("unnamed.txt", (*NAMES, "new"), "read 4 features without names, got 5"),
+    ],
+)
+def test_other_features_are_refused(file, names, message, folder, queries):
+    X = np.zeros((queries.n_rows, len(names)), dtype=np.float32)
+    with pytest.raises(DataError, match=message):
+        ranker_of(folder / file).fit(queries.replace(X=X, feature_names=names))
+
+
+def test_files_of_another_kind_are_refused(folder, queries, tmp_path):
+    (tmp_path / "notes.txt").write_text("no model")
+    with pytest.raises(FileFormatError, match="expected a model of LightGBM"):
+        ranker_of(tmp_path / "notes.txt").fit(queries)
+    record = json.loads((folder / "unnamed.json").read_text())
+    record["learner"]["gradient_booster"]["name"] = "gblinear"
+    (tmp_path / "linear.json").write_text(json.dumps(record))
+    with pytest.raises(FileFormatError, match="booster='gbtree'"):
+        ranker_of(tmp_path / "linear.json").fit(queries)
+
+
+@pytest.mark.parametrize("file", ["trees.txt", "trees.json"])
+def test_kin_ranks_with_given_trees(file, tmp_path):
+    """The blend of weak trees with local models is better than these trees, and is saved without the file."""
+    queries = make_intents(200, 100, n_docs=20, n_features=6, spread=1.0, seed=1)
+    earlier, train, test = queries[:60], queries[60:200], queries[200:]
+    data = {"label": earlier.grades, "group": earlier.sizes}
+    if file.endswith("txt"):
+        settings = {"objective": "lambdarank", "verbosity": -1, "num_threads": 1}
+        lightgbm.train(settings, lightgbm.Dataset(earlier.X, **data), 20).save_model(tmp_path / file)
+    else:
+        rows = xgboost.DMatrix(earlier.X, **data)
+        xgboost.train({"objective": "rank:ndcg", "nthread": 1}, rows, 20).save_model(tmp_path / file)
+    alone = ranker_of(tmp_path / file).fit(train)
+    kin = KinRanker(30, n_repeats=1, trees=f"lambdamart(model={tmp_path / file})").fit(train)
+    assert len(kin.members_) == 1
+    assert kin.record_["trees"] == pytest.approx(alone.score(train), abs=0.02)
+    assert kin.score(test) > alone.score(test) + 0.02
+    explained = kin.explain(test[:2])
+    np.testing.assert_allclose(np.concatenate([each.scores for each in explained]), kin.predict(test[:2]), atol=1e-9)
+    kin.save(tmp_path / "saved", examples=test[:2])
+    (tmp_path / file).unlink()
+    assert np.array_equal(kinrank.load(tmp_path / "saved").predict(test), kin.predict(test))
+
+
+def test_trees_of_kin_must_be_trees():
+    with pytest.raises(ParameterError, match="trees must be a LambdaMART"):
+        KinRanker(trees="ranksvm").fit(make_intents(10, 0, n_docs=5, n_features=5))
