@@ -36,7 +36,8 @@ from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import CellPlan
 from kinrank.scale import RayCluster, TrainingProgress, train
 from kinrank.scale.folder import JobFolder
-from kinrank.scale.training import SumTree, open_blocks
+from kinrank.scale.sum_tree import SumTree
+from kinrank.scale.training import open_blocks
 
 OPTIONS = {"size": ("full", "small")}
 DOCS, FEATURES, INTENTS, CELLS = 40, 46, 3, 1024

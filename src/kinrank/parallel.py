@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from threadpoolctl import threadpool_limits
@@ -134,6 +137,41 @@ def _call(item: Any) -> Any:
 
 
 _worker_function: list[Callable[[Any], Any]] = []
+
+
+@dataclass(frozen=True)
+class TaskCost:
+    """What a task cost.
+
+    Attributes
+    ----------
+    seconds, cpu_seconds : float
+        Wall-clock and CPU time.
+    peak_mb : float
+        Peak memory of the process that ran it, over the lifetime of the process.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+
+
+def start_measuring() -> Callable[[], TaskCost]:
+    """Return a function that returns the cost from now on.
+
+    Examples
+    --------
+    >>> cost = start_measuring()
+    >>> cost().seconds > 0
+    True
+    """
+    wall, cpu = time.perf_counter(), time.process_time()
+
+    def cost() -> TaskCost:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return TaskCost(time.perf_counter() - wall, time.process_time() - cpu, peak)
+
+    return cost
 
 
 _limits: list[int] = []

@@ -9,6 +9,7 @@ from kinrank.datasets import make_intents, make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
+from kinrank.progress import on_progress
 from kinrank.rankers.kin.blend import best_shares
 from kinrank.rankers.kin.ranker import INGREDIENTS
 from kinrank.rankers.local.held_out import assign_folds
@@ -152,7 +153,7 @@ def test_cross_fitting_is_repeated_when_queries_are_few():
         ({"n_neighbors": 0}, "n_neighbors must be 'auto' or a whole number from 1, got 0"),
         ({"n_members": 1}, "n_members must be a whole number from 2, got 1"),
         ({"n_repeats": 0}, "n_repeats must be 'auto' or a whole number from 1, got 0"),
-        ({"trees": "many"}, "trees must be a LambdaMART, got 'many'"),
+        ({"trees": "rankrls"}, "trees must be a LambdaMART, got 'rankrls'"),
         ({"group_column": "movie"}, "group_column 'movie' is not a query column"),
     ],
 )
@@ -183,3 +184,12 @@ def test_local_models_gain_if_queries_differ():
         KinRanker(50, local=local, trees=FEW).fit(queries[:400]).score(queries[400:]) for local in (True, False)
     )
     assert with_local > without + 0.02
+
+
+def test_fit_reports_its_stages() -> None:
+    seen: list[tuple[str, int, int]] = []
+    with on_progress(lambda *step: seen.append(step)):
+        KinRanker(n_repeats=2, trees=FEW).fit(make_two_camps(60, seed=0))
+    stages = list(dict.fromkeys(stage for stage, _, _ in seen))
+    assert stages == ["folds to choose k", "local scores", "tree models"]
+    assert [step for step in seen if step[0] == "tree models"] == [("tree models", i, 8) for i in range(1, 9)]

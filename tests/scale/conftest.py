@@ -12,14 +12,18 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from kinrank import CellRanker, QuerySet
+from kinrank import CellRanker, KinRanker, QuerySet
 from kinrank.datasets import make_intents
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.scale import train
 
 BLOCK_ROWS = 200
 SETTINGS = CellRanker(60, n_cells=12, reference="reference")
 BEFORE = 34  # tasks before the first block is summed: read 33 blocks for the sample, fit cells
 N_TASKS = 37  # 33 blocks, 3 sums of up to 16 blocks, 1 sum of those
+TREES = LambdaMART(n_trees=5, n_leaves=4, min_rows_in_leaf=5, n_threads=1)
+KIN = KinRanker(60, n_cells=12, tree_queries=200, n_members=2, n_repeats=1, trees=TREES, reference="reference")
+N_KIN = N_TASKS + 33 + 2  # a table per block, two tree models
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +48,14 @@ def reference_bytes(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     """Return the files of a model trained without interruption."""
     model = tmp_path_factory.mktemp("reference_bytes") / "model"
     train(judged, model, SETTINGS, block_rows=BLOCK_ROWS)
+    return model_bytes(model)
+
+
+@pytest.fixture(scope="session")
+def kin_bytes(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Return the files of a KinRanker trained without interruption."""
+    model = tmp_path_factory.mktemp("kin_bytes") / "model"
+    train(judged, model, KIN, block_rows=BLOCK_ROWS)
     return model_bytes(model)
 
 

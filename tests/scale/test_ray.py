@@ -17,15 +17,18 @@ import numpy as np
 import pytest
 import ray
 from ray.cluster_utils import Cluster
+from sklearn.base import clone
 
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
 from kinrank.errors import FileFormatError, JobError, ParameterError
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import use_executor
 from kinrank.scale import RayCluster, TrainingProgress, train
 from kinrank.study.tuning import Plan, tune
 from tests.processes import wait_until
 from tests.scale.conftest import (
     BLOCK_ROWS,
+    KIN,
     N_TASKS,
     SETTINGS,
     damaged,
@@ -72,20 +75,50 @@ def test_three_nodes_give_the_same_bytes(
 def test_killed_node_does_not_change_the_result(
     cluster: Cluster, workers: RayCluster, judged: Path, reference_bytes: dict[str, bytes], tmp_path: Path
 ) -> None:
-    doomed = cluster.add_node(num_cpus=2, object_store_memory=MEMORY)
-    cluster.wait_for_nodes()
-    killed: list[int] = []
+    killer = NodeKiller(cluster, "sums", 8)
+    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=killer)
+    assert killer.killed
+    assert model_bytes(tmp_path / "model") == reference_bytes
+    killer.clean_up()
+
+
+class NodeKiller:
+    """Adds a node with two cores, and kills all of its processes when some tasks of a stage are finished."""
+
+    def __init__(self, cluster: Cluster, stage: str, done: int) -> None:
+        self.cluster, self.stage, self.done = cluster, stage, done
+        self.node = cluster.add_node(num_cpus=2, object_store_memory=MEMORY)
+        self.killed: list[int] = []
+        cluster.wait_for_nodes()
+
+    def __call__(self, report: TrainingProgress) -> None:
+        if (report.stage, report.level, report.done) == (self.stage, 0, self.done):
+            for started in (process for some in self.node.all_processes.values() for process in some):
+                os.kill(started.process.pid, signal.SIGKILL)
+                self.killed.append(started.process.pid)
+
+    def clean_up(self) -> None:
+        self.cluster.remove_node(self.node, allow_graceful=False)
+
+
+def test_nodes_killed_during_sums_and_trees_do_not_change_kin(
+    cluster: Cluster, workers: RayCluster, judged: Path, tmp_path: Path
+) -> None:
+    # Trees that take a second each, so that some are being trained when the node is killed.
+    trees = LambdaMART(n_trees=200, n_leaves=15, min_rows_in_leaf=5, n_threads=1)
+    kin = clone(KIN).set_params(n_members=8, trees=trees)
+    train(judged, tmp_path / "here", kin, block_rows=BLOCK_ROWS)
+    killers = [NodeKiller(cluster, "sums", 8), NodeKiller(cluster, "trees", 1)]
 
     def kill(report: TrainingProgress) -> None:
-        if report.level == 0 and report.done == 8:
-            for started in (process for some in doomed.all_processes.values() for process in some):
-                os.kill(started.process.pid, signal.SIGKILL)
-                killed.append(started.process.pid)
+        for killer in killers:
+            killer(report)
 
-    train(judged, tmp_path / "model", SETTINGS, block_rows=BLOCK_ROWS, executor=workers, progress=kill)
-    assert killed
-    assert model_bytes(tmp_path / "model") == reference_bytes
-    cluster.remove_node(doomed, allow_graceful=False)
+    train(judged, tmp_path / "model", kin, block_rows=BLOCK_ROWS, executor=workers, progress=kill)
+    assert all(killer.killed for killer in killers)
+    assert model_bytes(tmp_path / "model") == model_bytes(tmp_path / "here")
+    for killer in killers:
+        killer.clean_up()
 
 
 @dataclass

@@ -6,7 +6,7 @@ checker which methods are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Protocol, Self, TypeGuard
 
@@ -61,6 +61,8 @@ class Capable:
     """Base of everything that declares capabilities."""
 
     _capabilities: ClassVar[Capabilities] = Capabilities()
+    enabling_settings: ClassVar[Mapping[str, str]] = {}
+    """Capabilities that the default settings lack, with the setting that enables them."""
 
     @property
     def capabilities(self) -> Capabilities:

@@ -5,6 +5,7 @@ Ray is imported only when a `RayCluster` is used.
 
 from kinrank.parallel import Processes, use_executor
 from kinrank.scale.executors import RayCluster
-from kinrank.scale.training import TrainingProgress, train
+from kinrank.scale.sum_tree import TrainingProgress
+from kinrank.scale.training import train
 
 __all__ = ["Processes", "RayCluster", "TrainingProgress", "train", "use_executor"]

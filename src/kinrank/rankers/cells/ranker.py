@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float32, State
@@ -123,6 +124,32 @@ class CellRanker(NeighborRanker):
         plan = self.plan_cells(blocks, executor)
         self.set_cells(plan, merge_all(map_ordered(executor, BlockSummer(plan, blocks), range(len(blocks)))))
 
+    # The next methods are the steps of training from disk; see `kinrank.scale.training.Streaming`.
+
+    def sized_for(self, n_queries: int) -> Self:  # noqa: ARG002
+        """Return an unfitted copy; its cells are set."""
+        sized: Self = clone(self)
+        return sized
+
+    def cell_part(self) -> Self:
+        """Return the part that learns from sums over cells: the ranker itself."""
+        return self
+
+    def open_blocks(self, blocks: Blocks, *_: object) -> Blocks:
+        """Return the queries as they are."""
+        return blocks
+
+    def tree_sample(self, n_queries: int) -> None:
+        """Return which queries to keep: none."""
+
+    def learn_from_cells(self, cells: Self, *_: object) -> Self:
+        """Return the cells: there is nothing else to learn."""
+        return cells
+
+    def with_cells(self, cells: Self, *_: object) -> Self:
+        """Return the cells."""
+        return cells
+
     def plan_cells(self, blocks: Blocks, executor: Executor) -> CellPlan:
         """Fit scaling, description and cells on a sample of the blocks, according to the settings."""
         self._check_settings()
@@ -215,6 +242,10 @@ class CellRanker(NeighborRanker):
         if not cells.counts.any():
             raise DataError("cannot forget all judged queries: at least one must be left")
         return self._learn_from(cells)
+
+    def without(self, packed: State) -> Self:
+        """Return a new ranker without the queries of some cells, as `CellStatistics.pack` returns them."""
+        return copy(self)._learn_from(self.training_set_.without_packed(packed))
 
     def fit_alike(
         self,

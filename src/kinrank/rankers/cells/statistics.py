@@ -140,6 +140,17 @@ class CellStatistics(StatisticsTrainingSet):
             sums[cells] += state[name]
         self._name(cells, state["names"], state["nearness"])
 
+    def without_packed(self, state: State) -> Self:
+        """Return these cells without the queries of the cells that `pack` returned. Names stay."""
+        rest = self.copy()
+        cells = state["cells"]
+        for name, sums in zip(("gram", "moment", "pairs", "counts"), rest._sums(), strict=True):
+            sums[cells] -= state[name]
+        emptied = cells[rest.counts[cells] == 0]  # leave no rounding errors in a cell without queries
+        for sums in rest._sums():
+            sums[emptied] = 0.0
+        return rest
+
     def copy(self) -> Self:
         """Return a copy that can change independently of this one and of a memory-mapped model folder."""
         return self.from_state(self.learner, {name: np.array(array) for name, array in self.get_state().items()})

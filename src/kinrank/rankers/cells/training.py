@@ -27,10 +27,8 @@ from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, map_ordered
 from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.local.base import unit_moments
+from kinrank.rankers.local.intermediate import SAMPLE_ROWS
 from kinrank.store import nest
-
-SAMPLE_ROWS = 1 << 20
-"""Maximum number of rows that scales and descriptions are fitted on: 193 MB with 46 features."""
 
 POINTS_PER_CELL = 32
 """Number of queries per cell that the centers are fitted on."""
@@ -70,15 +68,23 @@ class CellPlan:
 
     def sums(self, parts: Iterable[QuerySet]) -> CellStatistics:
         """Return the cells of some queries, which are read part by part."""
-        sums = CellStatistics.empty(self.learner, len(self.tree), len(self.preparer.center_))
-        with threadpool_limits(1):  # several BLAS threads may add in another order
-            for part in parts:
-                for start in range(0, len(part), _QUERIES_AT_ONCE):
-                    queries = part[start : start + _QUERIES_AT_ONCE]
-                    queries = queries.replace(y=queries.grades)
-                    cells, distances, each = self.locate(queries)
-                    sums.add(cells, distances, queries.qid, each)
+        sums = self.no_sums()
+        for part in parts:
+            self.add_to(sums, part)
         return sums
+
+    def no_sums(self) -> CellStatistics:
+        """Return cells without queries."""
+        return CellStatistics.empty(self.learner, len(self.tree), len(self.preparer.center_))
+
+    def add_to(self, sums: CellStatistics, part: QuerySet) -> None:
+        """Add queries to cells."""
+        with threadpool_limits(1):  # several BLAS threads may add in another order
+            for start in range(0, len(part), _QUERIES_AT_ONCE):
+                queries = part[start : start + _QUERIES_AT_ONCE]
+                queries = queries.replace(y=queries.grades)
+                cells, distances, each = self.locate(queries)
+                sums.add(cells, distances, queries.qid, each)
 
     def digest(self) -> str:
         """Return a digest that two plans share only if their sums may be added."""

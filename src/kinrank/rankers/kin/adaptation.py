@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,8 @@ from sklearn.base import clone
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import QueryTexts
 from kinrank.data.vectors import QueryVectors
+from kinrank.errors import ParameterError
+from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.texts import TextRanker
 
@@ -24,18 +26,24 @@ class AdaptiveLocalPart(TextRanker):
         The judged queries that the other parts have not been fitted on.
     """
 
-    local_: KnnRanker
+    local_: KnnRanker | CellRanker
     unseen_qid_: NDArray[Any]
 
     @property
     def qid_(self) -> NDArray[Any]:
-        """The judged queries that the local part learns from."""
+        """The judged queries that the local part learns from; with cells, the one nearest to each center."""
         return self.local_.qid_
 
     @property
     def n_unseen_(self) -> int:
         """The number of judged queries that await a new fit."""
         return len(self.unseen_qid_)
+
+    @property
+    def _cells(self) -> CellRanker:
+        if not self.capabilities.merges:
+            raise ParameterError("this needs sums over cells: fit with n_cells=, or use add and remove")
+        return cast(CellRanker, self.local_)
 
     def add(
         self,
@@ -55,13 +63,66 @@ class AdaptiveLocalPart(TextRanker):
         """
         queries = self.encoded(self._queries(X, y, qid, group, query_vectors, query_text))
         self.local_.add(queries)
-        self.unseen_qid_ = np.concatenate([self.unseen_qid_.astype(queries.qid.dtype), queries.qid])
+        self._set_unseen(queries.qid)
         return self
 
     def remove(self, qid: ArrayLike) -> Self:
         """Forget judged queries by id in the local and the global model. The trees forget them with the next fit."""
-        self.local_.remove(qid)
-        self.unseen_qid_ = self.unseen_qid_[~np.isin(self.unseen_qid_, np.atleast_1d(np.asarray(qid)))]
+        if not self.capabilities.replaces:
+            raise ParameterError("cells do not keep the ids of their queries: pass the queries themselves to forget")
+        cast(KnnRanker, self.local_).remove(qid)
+        self._drop_unseen(np.atleast_1d(np.asarray(qid)))
+        return self
+
+    def forget(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
+    ) -> Self:
+        """Subtract judged queries from the cells, given with the same candidates and grades as they were learned.
+
+        The trees forget them with the next fit. Needs `n_cells`; see `CellRanker.forget`.
+        """
+        queries = self.encoded(self._queries(X, y, qid, group, query_vectors, query_text))
+        self._cells.forget(queries)
+        self._drop_unseen(queries.qid)
+        return self
+
+    def fit_alike(
+        self,
+        X: ArrayLike | QuerySet,
+        y: ArrayLike | None = None,
+        *,
+        qid: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        query_vectors: QueryVectors | None = None,
+        query_text: QueryTexts | None = None,
+    ) -> Self:
+        """Return a new ranker with the trees and cells of this one, whose local part learns from other judged queries.
+
+        Such rankers can be merged, on whatever machine they were fitted. Needs `n_cells`.
+        """
+        queries = self.encoded(self._queries(X, y, qid, group, query_vectors, query_text))
+        return self.with_cells(self._cells.fit_alike(queries), queries.qid)
+
+    def with_cells(self, cells: CellRanker, unseen: NDArray[Any]) -> Self:
+        """Return a copy with another local part; the trees stay. `unseen` are its queries, as far as known."""
+        other = self.copy()
+        other.local_, other.unseen_qid_ = cells, unseen
+        return other
+
+    def merge(self, other: Self) -> Self:
+        """Add the judged queries of another ranker to the local part of this one; the trees stay until the next fit.
+
+        Both must have the same scaling, description and cells; see `fit_alike`. Needs `n_cells`.
+        """
+        self._cells.merge(other._cells)
+        self._set_unseen(other.unseen_qid_)
         return self
 
     def copy(self) -> Self:
@@ -75,4 +136,13 @@ class AdaptiveLocalPart(TextRanker):
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
         """Return which of these queries, by id, were training queries or were added later; None if that is unknown."""
         fitted = super().learned_from(queries)
-        return None if fitted is None else fitted | self.local_.learned_from(queries)
+        if fitted is None:
+            return None
+        now = self.local_.learned_from(queries)
+        return fitted if now is None else fitted | now
+
+    def _set_unseen(self, qid: NDArray[Any]) -> None:
+        self.unseen_qid_ = np.concatenate([self.unseen_qid_.astype(qid.dtype), qid])
+
+    def _drop_unseen(self, qid: NDArray[Any]) -> None:
+        self.unseen_qid_ = self.unseen_qid_[~np.isin(self.unseen_qid_, qid)]

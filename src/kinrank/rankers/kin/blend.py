@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations
 
 import numpy as np
 
@@ -43,7 +43,8 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     (array([0., 1.]), 1.0)
     """
     judged = queries.grades, queries.offsets
-    blends = _simplex(scores.shape[1])
+    blends = simplex(scores.shape[1], STEPS)
+    blends = blends[np.lexsort((blends[:, 0], -blends[:, -1]))]  # the first ranking alone comes last
     best = max(blends, key=lambda shares: measure.mean(scores @ shares, *judged))
     alone = blends[-1]
     by_blend, by_first = (measure.per_query(scores @ shares, *judged) for shares in (best, alone))
@@ -53,8 +54,17 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     return (best, mean_of(by_blend)) if clear else (alone, mean_of(by_first))
 
 
-def _simplex(count: int) -> list[Float64]:
-    """Return all shares of `count` rankings, by decreasing share of the last; the first ranking alone comes last."""
-    first = [steps for steps in product(range(STEPS + 1), repeat=count - 1) if sum(steps) <= STEPS]
-    first.sort(key=lambda steps: (sum(steps), steps[:1]))
-    return [np.array([*steps, STEPS - sum(steps)]) / STEPS for steps in first]
+def simplex(n: int, steps: int) -> Float64:
+    """Return all weights of n scores that sum to 1, in equal steps from 0 to 1.
+
+    Examples
+    --------
+    >>> simplex(2, 20)[:3].tolist()
+    [[0.0, 1.0], [0.05, 0.95], [0.1, 0.9]]
+    >>> len(simplex(3, 10))
+    66
+    """
+    bars = np.array(list(combinations(range(steps + n - 1), n - 1)))
+    edges = np.column_stack([np.full(len(bars), -1), bars, np.full(len(bars), steps + n - 1)])
+    weights: Float64 = (np.diff(edges, axis=1) - 1) / steps
+    return weights

@@ -1,35 +1,64 @@
-"""Cross-fitting: score judged queries with models that have seen neither them nor their group."""
+"""Cross-fitting: local rankers that have seen neither a judged query nor its group."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.arrays import Float64, Int64
+from kinrank.arrays import Int64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.knn.ranker import KnnRanker
 
 
-def out_of_fold(
-    queries: QuerySet, fold: Int64, score: Callable[[QuerySet, QuerySet, int], Float64], width: int
-) -> Float64:
-    """Return the scores of all rows, those of each fold from ``score(seen, held_out, fold)``.
+@dataclass(frozen=True, eq=False)
+class FittedWithout:
+    """Fits the local ranker on the queries of the other folds.
 
-    Examples
-    --------
-    >>> queries = QuerySet.from_arrays([[1.0], [2.0], [3.0]], [1, 2, 4], qid=["a", "b", "c"])
-    >>> out_of_fold(queries, np.array([0, 1, 0]), lambda seen, out, _: np.full((out.n_rows, 1), seen.grades.mean()), 1)
-    array([[2. ],
-           [2.5],
-           [2. ]])
+    Attributes
+    ----------
+    settings
+        The local ranker, not fitted.
+    queries
+        The judged queries.
+    folds
+        The fold of each query, for each repeat of the cross-fitting.
     """
-    scores = np.empty((queries.n_rows, width))
-    for held_out in range(int(fold.max()) + 1):
-        out = fold == held_out
-        scores[rows_of(queries, out)] = score(queries[~out], queries[out], held_out)
-    return scores
+
+    settings: KnnRanker
+    queries: QuerySet
+    folds: list[Int64]
+
+    def __call__(self, repeat: int, held_out: int) -> KnnRanker:
+        """Return the local ranker that has not seen a fold."""
+        fitted: KnnRanker = copy(self.settings).fit(self.queries[self.folds[repeat] != held_out])
+        return fitted
+
+
+@dataclass(frozen=True, eq=False)
+class SubtractedFold:
+    """Subtracts the sums of a fold from the sums over all judged queries: sums add up, so nothing is fitted again.
+
+    Scaling, description and cells, which do not depend on grades, stay those of all judged queries.
+
+    Attributes
+    ----------
+    whole
+        The local ranker that has seen all queries.
+    sums
+        The packed cells of each fold, for each repeat of the cross-fitting: ``sums[repeat][fold]``.
+    """
+
+    whole: CellRanker
+    sums: list[list[State]]
+
+    def __call__(self, repeat: int, held_out: int) -> CellRanker:
+        """Return the local ranker that has not seen a fold."""
+        return self.whole.without(self.sums[repeat][held_out])
 
 
 def rows_of(queries: QuerySet, chosen: NDArray[Any]) -> NDArray[np.bool_]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags
 
 from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.blocks import Blocks
 from kinrank.data.normalization import normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import QueryTexts
@@ -19,28 +21,54 @@ from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
 from kinrank.describe.encoders import EncoderSpec
 from kinrank.describe.spec import Spec
-from kinrank.describe.within_query import relative_features
 from kinrank.errors import ParameterError
+from kinrank.learn import make_learner
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.learn.rankrls import RankRLS
+from kinrank.parallel import Executor, Serial, TaskCost
+from kinrank.progress import report_progress
 from kinrank.rankers.base import Prediction, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
 from kinrank.rankers.kin.blend import best_shares, standardized_columns
-from kinrank.rankers.kin.crossfit import out_of_fold, rows_of
+from kinrank.rankers.kin.crossfit import FittedWithout, SubtractedFold
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
+from kinrank.rankers.kin.sample import (
+    KeptQueries,
+    QueriesInMemory,
+    TreeSample,
+    only_judgments,
+    spread_over,
+    sums_of_folds,
+)
 from kinrank.rankers.kin.stand_in import fit_stand_ins
+from kinrank.rankers.kin.trees import BagTraining, Progress, Without, linear_scores, what_trees_see
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.base import coefficients
 from kinrank.rankers.local.held_out import ENOUGH, MEASURE, NEIGHBORS, assign_folds, best_n_neighbors
+from kinrank.rankers.local.intermediate import Memory, Store
+from kinrank.rankers.local.nearest import LocalPrediction, NeighborRanker
 from kinrank.store import nest, unnest
 
 INGREDIENTS = ("trees", "local", "global")
-_SMOOTH = 11
 _MOST_REPEATS = 3
+_NEIGHBORS_IN_CELLS = (*NEIGHBORS, 1_600, 3_200, 6_400, 12_800)  # k grows with the data; cells make that affordable
+MOST_CELLS = 4_096
+"""Number of cells from 40,960 queries on, if it is not set."""
+TREE_QUERIES = 20_000
+"""Number of queries that trees learn from when training from disk, if it is not set."""
+
+
+class _Ingredients(NamedTuple):
+    """The standardized score of each ingredient, a column each, what the trees saw, and the local part."""
+
+    scores: Float64
+    table: Float32 | None
+    local: LocalPrediction
 
 
 class KinRanker(AdaptiveLocalPart, WeightedRanker):
@@ -64,6 +92,9 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
     ----------
     n_neighbors : int or "auto"
         k of the local model; ``"auto"`` tries 10 to 800 on held-out queries.
+    n_cells : int, optional
+        Learn local models from sums over this many cells of similar queries (`CellRanker`), for any number of judged
+        queries. None: keep every judged query; when training from disk, a tenth of their number, at most 4,096.
     local : bool
         Whether queries have their own models. False leaves out the local score everywhere, to measure what it adds.
     n_members : int
@@ -71,8 +102,13 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
     n_repeats : int or "auto"
         How often to cross-fit, each time with other folds. All repeats together decide, and all their tree models
         rank. ``"auto"``: once from 2,000 queries, up to three times with fewer.
-    trees : LambdaMART, optional
-        Settings of the tree models; `n_trees` is the maximum.
+    trees : LambdaMART or str, optional
+        Settings of the tree models; `n_trees` is the maximum. ``LambdaMART(model=FILE)``, as text
+        ``"lambdamart(model=FILE)"``, uses the trees of a model that you have in place of the bag. They see the
+        features only, and the shares are right only if they were not trained on these queries.
+    tree_queries : int, optional
+        Learn trees from a sample of about this many queries, with all queries of a group or none. Needs `n_cells`.
+        None: from all of them; when training from disk, from 20,000.
     describe : str, list, dict, Describer or "auto"
         How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates and, if
         there are texts or vectors, its text.
@@ -97,10 +133,10 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         The shares of trees, local and global model.
     record_ : dict
         Out-of-fold NDCG@10 of each ingredient and of the blend.
-    local_ : KnnRanker
+    local_ : KnnRanker or CellRanker
         The local model, with its own `explain` and `weights`.
     qid_ : array
-        The judged queries of the local model, with those added later.
+        The judged queries of the local model, with those added later; with cells, the one nearest to each center.
     members_ : list of LambdaMART
         The bag; empty if there were too few queries to hold any out, and the global model ranks alone.
     forest_ : Forest
@@ -122,19 +158,23 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         adds=True,
         forgets=True,
         replaces=True,
+        streams=True,
         vectors=True,
         text=True,
         missing=True,
     )
+    enabling_settings: ClassVar[Mapping[str, str]] = {"merges": "n_cells"}
 
     def __init__(
         self,
         n_neighbors: int | Literal["auto"] = "auto",
         *,
+        n_cells: int | None = None,
         local: bool = True,
         n_members: int = 4,
         n_repeats: int | Literal["auto"] = "auto",
-        trees: LambdaMART | None = None,
+        trees: str | LambdaMART | None = None,
+        tree_queries: int | None = None,
         describe: Spec | Describer = "auto",
         encoder: EncoderSpec | None = "ngrams",
         reference: str | int | None = None,
@@ -146,10 +186,12 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         seed: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
+        self.n_cells = n_cells
         self.local = local
         self.n_members = n_members
         self.n_repeats = n_repeats
         self.trees = trees
+        self.tree_queries = tree_queries
         self.describe = describe
         self.encoder = encoder
         self.reference = reference
@@ -160,6 +202,12 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         self.lower_is_better = lower_is_better
         self.seed = seed
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do with its current settings. Cells add up, but do not keep the ids of their queries."""
+        cells = self.n_cells is not None
+        return replace(self._capabilities, merges=cells, replaces=not cells)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing != "error"
@@ -169,20 +217,56 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
-        self._weight_signs(queries.feature_names)  # raises if a feature is unknown
         queries = self._fit_encoder(queries)
+        if self.n_cells is not None:
+            cells = self.cell_part().fit(queries)
+            kept = QueriesInMemory(self.tree_sample(len(queries)).of(queries))
+            self.learn_from_cells(cells, kept, Memory(), Serial())
+            return
         folds = self._assign_folds(queries)
-        self.n_neighbors_ = self._choose_neighbors(queries, folds)
-        self.local_ = self._local(self.n_neighbors_).fit(queries)
-        self.unseen_qid_ = queries.qid[:0]
-        self.members_: list[LambdaMART] = []
-        self.shares_ = dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True))
-        self.record_: dict[str, float] = {}
-        if folds:
-            self._fit_trees(queries, folds)
-            self.forest_ = Forest.from_text(*(model.text for model in self.members_))
+        without = FittedWithout(self._knn(NEIGHBORS[0]), queries, folds)
+        self.n_neighbors_ = self._choose_neighbors(without, queries, folds[:1], _fewest_others(folds, len(queries)))
+        self.local_ = self._knn(self.n_neighbors_).fit(queries)
+        without = replace(without, settings=self._knn(self.n_neighbors_))
+        self._fit_trees(QueriesInMemory(queries), queries, folds, without, Memory(), Serial())
+
+    def learn_from_cells(
+        self,
+        cells: CellRanker,
+        kept: KeptQueries,
+        store: Store,
+        executor: Executor,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn everything else, given the sums over cells of all judged queries.
+
+        Parameters
+        ----------
+        cells
+            The part that learns from cells, with the sums of all judged queries.
+        kept
+            The judged queries that trees learn from, with vectors if their texts are encoded.
+        store
+            Keeps what trees see and the trees themselves, so that an interrupted job resumes.
+        executor
+            Runs the tasks: one per block of `kept`, then one per tree model.
+        progress
+            Called after each task.
+        """
+        judged = only_judgments(kept, self.group_column)
+        folds = self._assign_folds(judged)
+        without = SubtractedFold(cells, sums_of_folds(cells.plan_, kept, folds))
+        places = spread_over(len(judged), ENOUGH)
+        n_seen = _fewest_others(folds, int(cells.training_set_.counts.sum()))
+        self.n_neighbors_ = self._choose_neighbors(
+            without, kept.take(places), [fold[places] for fold in folds[:1]], n_seen, _NEIGHBORS_IN_CELLS
+        )
+        self.local_ = cells.set_params(n_neighbors=self.n_neighbors_)
+        self._fit_trees(kept, judged, folds, without, store, executor, progress)
+        return self
 
     def _check_settings(self, queries: QuerySet) -> None:
+        self._weight_signs(queries.feature_names)  # raises if a feature is unknown
         whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
         if self.n_neighbors != "auto" and not (whole and int(self.n_neighbors) > 0):
             raise ParameterError(f"n_neighbors must be 'auto' or a whole number from 1, got {self.n_neighbors!r}")
@@ -190,14 +274,19 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
             raise ParameterError(f"n_members must be a whole number from 2, got {self.n_members!r}")
         if self.n_repeats != "auto" and not (isinstance(self.n_repeats, Integral) and self.n_repeats > 0):
             raise ParameterError(f"n_repeats must be 'auto' or a whole number from 1, got {self.n_repeats!r}")
-        if self.trees is not None and not isinstance(self.trees, LambdaMART):
-            raise ParameterError(f"trees must be a LambdaMART, got {self.trees!r}")
+        for name, count in (("n_cells", self.n_cells), ("tree_queries", self.tree_queries)):
+            if count is not None and not (isinstance(count, Integral) and count > 0):
+                raise ParameterError(f"{name} must be a whole number from 1, or None, got {count!r}")
+        if self.tree_queries is not None and self.n_cells is None:
+            raise ParameterError("tree_queries needs n_cells: only sums over cells are cross-fitted by subtraction")
+        self._tree_settings()  # raises if they are none
         if self.group_column is not None and self.group_column not in queries.query_columns:
             raise ParameterError(
                 f"group_column {self.group_column!r} is not a query column: there are {sorted(queries.query_columns)}"
             )
 
-    def _local(self, n_neighbors: int) -> KnnRanker:
+    def _knn(self, n_neighbors: int) -> KnnRanker:
+        """Return the local part that keeps every judged query, not fitted."""
         return KnnRanker(
             n_neighbors,
             describe=self.describe,
@@ -207,6 +296,35 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
             missing=self.missing,
         )
 
+    def cell_part(self) -> CellRanker:
+        """Return the part that learns from sums over cells, not fitted."""
+        return CellRanker(
+            n_cells=self.n_cells or MOST_CELLS,
+            describe=self.describe,
+            reference=self.reference,
+            scale=self.scale,
+            missing=self.missing,
+        )
+
+    def tree_sample(self, n_queries: int) -> TreeSample:
+        """Return how to choose the queries that trees learn from, out of about `n_queries`."""
+        share = 1.0 if self.tree_queries is None else self.tree_queries / max(n_queries, 1)
+        return TreeSample(min(share, 1.0), self.group_column)
+
+    def open_blocks(self, blocks: Blocks, executor: Executor, store: Store) -> Blocks:
+        """Check settings against the queries, and return them with vectors if they have texts."""
+        self._check_settings(blocks.head())
+        return self.encode_blocks(blocks, executor, store)
+
+    def sized_for(self, n_queries: int) -> Self:
+        """Return an unfitted copy whose cells and sample of queries suit training from disk, unless they are set."""
+        sized: Self = clone(self)
+        if sized.n_cells is None:
+            sized.n_cells = int(np.clip(n_queries // 10, 1, MOST_CELLS))
+        if sized.tree_queries is None:
+            sized.tree_queries = TREE_QUERIES
+        return sized
+
     def _assign_folds(self, queries: QuerySet) -> list[Int64]:
         """Return the fold of each query in each repeat of the cross-fitting; no repeat if there are too few queries."""
         repeats = self.n_repeats
@@ -215,49 +333,59 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         folds = (assign_folds(queries, self.n_members, self.group_column, self.seed + each) for each in range(repeats))
         return [fold for fold in folds if fold is not None]
 
-    def _choose_neighbors(self, queries: QuerySet, folds: list[Int64]) -> int:
+    def _choose_neighbors(
+        self, without: Without, queries: QuerySet, folds: list[Int64], n_seen: int, tried: Sequence[int] = NEIGHBORS
+    ) -> int:
         """Return k, chosen on held-out queries if it is not set."""
         if self.n_neighbors != "auto":
             return int(self.n_neighbors)
         if not folds or not self.local:
             return NEIGHBORS[0]
-        return best_n_neighbors(lambda: self._local(NEIGHBORS[0]), queries, folds[0])
+        return best_n_neighbors(lambda held_out: without(0, held_out), queries, folds[0], n_seen, tried)
 
-    def _fit_trees(self, queries: QuerySet, folds: list[Int64]) -> None:
+    def _fit_trees(
+        self,
+        kept: KeptQueries,
+        judged: QuerySet,
+        folds: list[Int64],
+        without: Without,
+        store: Store,
+        executor: Executor,
+        progress: Progress | None = None,
+    ) -> None:
         """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats."""
-
-        def linear(seen: QuerySet, out: QuerySet, _: int) -> Float64:
-            return _linear_scores(self._local(self.n_neighbors_).fit(seen), out)[0]
-
-        self.members_ = []
-        tables, curves, sizes = [], [], []
-        parts = np.zeros((queries.n_rows, len(INGREDIENTS)))
-        for repeat, fold in enumerate(folds):
-            scores = out_of_fold(queries, fold, linear, 2)
-            table = queries.replace(X=self._table(queries, scores[:, 0]), feature_names=())
-            parts[:, 1:] += standardized_columns(scores, queries)
-            for held_out in range(self.n_members):
-                member = self._tree_settings().set_params(seed=self.seed + repeat * self.n_members + held_out)
-                self.members_.append(member.fit(table[fold != held_out], validation=table[fold == held_out]))
-                curves.append(member.validation_ndcg_)
-                sizes.append(np.count_nonzero(fold == held_out))
-            tables.append(table)
-        best = _best_number_of_trees(curves, np.array(sizes))
-        for repeat, (fold, table) in enumerate(zip(folds, tables, strict=True)):
-
-            def trees(_: QuerySet, out: QuerySet, held_out: int, first: int = repeat * self.n_members) -> Float64:
-                return self.members_[first + held_out].keep_trees(best).predict(out.X)[:, None]
-
-            parts[:, :1] += standardized_columns(out_of_fold(table, fold, trees, 1), queries)
-        self._decide(queries, standardized_columns(parts, queries))
+        self.unseen_qid_ = judged.qid[:0]
+        self.members_: list[LambdaMART] = []
+        self.shares_ = dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True))
+        self.record_: dict[str, float] = {}
+        if not folds:
+            return
+        training = BagTraining(
+            rows=kept,
+            folds=[kept.split(fold) for fold in folds],
+            without=without,
+            local=self.local,
+            settings=self._tree_settings().set_params(seed=self.seed),
+            n_members=self.n_members,
+            store=store,
+        )
+        bag = training.run(executor, progress or _report)
+        self._decide(judged, standardized_columns(bag.parts, judged))
         # Averaging reduces overfitting, so a bag can use more trees than one of its members alone.
-        self.n_trees_ = min(2 * best, len(curves[0]))
-        for model in self.members_:
-            model.keep_trees(self.n_trees_)
+        self.n_trees_ = min(2 * bag.n_trees, bag.n_grown)
+        self.members_ = [model.keep_trees(self.n_trees_) for model in bag.members]
+        self._join_trees()
+
+    def _join_trees(self) -> None:
+        # Trees from a file were trained on features alone.
+        self.sees_standing_ = self._tree_settings().learns
+        self.forest_ = Forest.from_text(*(model.text for model in self.members_))
 
     def _tree_settings(self) -> LambdaMART:
         if self.trees is not None:
-            trees: LambdaMART = clone(self.trees)
+            trees = make_learner(self.trees)
+            if not isinstance(trees, LambdaMART):
+                raise ParameterError(f"trees must be a LambdaMART, got {self.trees!r}")
             return trees
         params = {"feature_fraction": 0.5}
         return LambdaMART(
@@ -271,14 +399,6 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)
         self.shares_ = dict.fromkeys(INGREDIENTS, 0.0) | dict(zip(blendable, shares.tolist(), strict=True))
         self.record_ = {**dict(zip(INGREDIENTS, record, strict=True)), "blend": blended}
-
-    def _table(self, queries: QuerySet, local: Float64) -> Float32:
-        """Return what trees see: features, their standing, the local score and its standing."""
-        parts = [queries.X, relative_features(queries.X, queries.offsets)]
-        if self.local:
-            score = local.astype(np.float32)[:, None]
-            parts += [score, relative_features(score, queries.offsets)]
-        return np.hstack(parts)
 
     def remarks(self) -> list[str]:
         """Return the out-of-fold quality of each ingredient, and its share."""
@@ -294,33 +414,39 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         return self._predict_with_novelty(queries).scores
 
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
-        parts, _, novelty = self._ingredients(queries)
-        return Prediction(parts @ self._shares, novelty)
+        found = self._ingredients(self.encoded(queries))
+        return Prediction(found.scores @ self._shares, found.local.novelty)
 
     @property
     def _shares(self) -> Float64:
         return np.array([self.shares_[name] for name in INGREDIENTS])
 
-    def _ingredients(self, queries: QuerySet) -> tuple[Float64, Float32 | None, Float64]:
-        """Return the standardized score of each ingredient, what the trees saw, and the novelty of each query."""
-        queries = self.encoded(queries)
+    def _ingredients(self, queries: QuerySet) -> _Ingredients:
+        """Return the scores of queries, already encoded, by each ingredient."""
+        local = self.local_.predict_local(queries)
         scores = np.zeros((queries.n_rows, 3))
-        scores[:, 1:], novelty = _linear_scores(self.local_, queries)
+        scores[:, 1:] = linear_scores(local, queries, self.local_.highest_novelty)
         table = None
         if self.members_:
-            table = self._table(queries, scores[:, 1])
+            table = queries.X
+            if self.sees_standing_:
+                table = what_trees_see(queries, scores[:, 1] if self.local else None)
             scores[:, 0] = self.forest_.predict(table) / len(self.members_)
-        return standardized_columns(scores, queries), table, novelty
+        return _Ingredients(standardized_columns(scores, queries), table, local)
 
     def _query_weights(self, queries: QuerySet) -> LinearWeights:
         queries = self.encoded(queries)
-        parts, _, novelty = self._ingredients(queries)
-        preparer, has_kin = self.local_.preparer_, novelty <= self.local_.highest_novelty
-        prior = np.where(has_kin[:, None], self.local_.coefficients(queries), coefficients(self.local_.global_))
+        found = self._ingredients(queries)
+        has_kin = found.local.novelty <= self.local_.highest_novelty
+        models = [
+            model if near else self.local_.global_ for model, near in zip(found.local.models, has_kin, strict=True)
+        ]
+        prior = np.array([coefficients(model) for model in models]).reshape(len(queries), queries.n_features)
         if self.normalization is not None:
             queries = queries.replace(X=normalize(queries.X, queries.offsets, self.normalization))
         signs = self._weight_signs(queries.feature_names)
-        return LinearWeights(*fit_stand_ins(queries, parts @ self._shares, prior, preparer.factor_, signs))
+        factor = self.local_.preparer_.factor_
+        return LinearWeights(*fit_stand_ins(queries, found.scores @ self._shares, prior, factor, signs))
 
     def _weight_signs(self, feature_names: Sequence[str]) -> NDArray[np.int8] | None:
         return RankRLS(nonnegative=self.nonnegative, lower_is_better=self.lower_is_better).signs(feature_names)
@@ -336,11 +462,12 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
     ) -> list[KinExplanation]:
         """Explain each query: its kin, its weights, and what each ingredient adds to each score."""
         queries = self.encoded(self._queries(X, None, qid, group, query_vectors, query_text))
-        parts, table, novelty = self._ingredients(queries)
-        blended = parts * self._shares
-        trees = split_trees(self.members_, queries, blended[:, 0], table)
-        has_kin = novelty <= self.local_.highest_novelty
-        return explain_kin(self.local_.explain(queries), queries, blended, trees, has_kin)
+        found = self._ingredients(queries)
+        blended = found.scores * self._shares
+        trees = split_trees(self.members_, queries, blended[:, 0], found.table)
+        has_kin = found.local.novelty <= self.local_.highest_novelty
+        neighbors = self.local_.explain_models(queries, found.local.near, found.local.models)
+        return explain_kin(neighbors, queries, blended, trees, has_kin)
 
     # --- persistence ------------------------------------------------------------------------------------------------
 
@@ -363,34 +490,26 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         self._restore_encoder(state)
         self.n_neighbors_ = int(state["n_neighbors"])
         self.unseen_qid_ = state["unseen_qid"]
-        self.local_ = self._local(self.n_neighbors_).set_state(unnest(state, "local"))
+        unfitted: NeighborRanker = self._knn(self.n_neighbors_)
+        if self.n_cells is not None:
+            unfitted = self.cell_part().set_params(n_neighbors=self.n_neighbors_)
+        self.local_ = unfitted.set_state(unnest(state, "local"))
         self.local_.feature_names_, self.local_.n_features_in_ = self.feature_names_, self.n_features_in_
         self.members_ = []
         while parts := unnest(state, f"member{len(self.members_)}"):
             self.members_.append(self._tree_settings().set_state(parts))
         if self.members_:
-            self.forest_ = Forest.from_text(*(model.text for model in self.members_))
+            self._join_trees()
         self.shares_ = dict(zip(INGREDIENTS, state["shares"].tolist(), strict=True))
         self.record_ = dict(zip((*INGREDIENTS, "blend"), state["record"].tolist(), strict=False))
         return self
 
 
-def _best_number_of_trees(curves: list[Float64], n_queries: Int64) -> int:
-    """Return the number of trees that is best for single members.
-
-    The decision rests on one curve over all judged queries, because that of a single fold is too noisy.
-    """
-    together = np.average(curves, axis=0, weights=n_queries)
-    smooth = np.convolve(np.pad(together, _SMOOTH // 2, mode="edge"), np.full(_SMOOTH, 1 / _SMOOTH), "valid")
-    return int(np.argmax(smooth)) + 1
+def _fewest_others(folds: list[Int64], n_queries: int) -> int:
+    """Return how many queries are left at least if a fold is held out."""
+    return n_queries - int(np.bincount(folds[0]).max()) if folds else n_queries
 
 
-def _linear_scores(local: KnnRanker, queries: QuerySet) -> tuple[Float64, Float64]:
-    """Return the scores of the local and of the global model, and the novelty of each query.
-
-    For a query without kin the global model replaces the local one.
-    """
-    predicted, by_global = local.local_and_global_scores(queries)
-    novelty = np.zeros(len(queries)) if predicted.novelty is None else predicted.novelty
-    without_kin = rows_of(queries, novelty > local.highest_novelty)
-    return np.column_stack([np.where(without_kin, by_global, predicted.scores), by_global]), novelty
+def _report(kind: str, done: int, total: int, _: TaskCost) -> None:
+    """Report the progress of a fit that nobody follows task by task."""
+    report_progress({"tables": "local scores", "trees": "tree models"}[kind], done, total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -205,7 +205,12 @@ class KnnRanker(NeighborRanker, TextRanker):
         if fold is None:
             return NEIGHBORS[0]
         online: dict[str, Any] = {"n_neighbors": NEIGHBORS[0], "encoder": None, "mode": "online"}
-        return best_n_neighbors(lambda: clone(self).set_params(**online), queries, fold)
+
+        def without(held_out: int) -> KnnRanker:
+            fitted: KnnRanker = clone(self).set_params(**online).fit(queries[fold != held_out])
+            return fitted
+
+        return best_n_neighbors(without, queries, fold, len(queries) - int(np.bincount(fold).max()))
 
     def _measure_distances(self) -> None:
         """Sample how far judged queries are from their nearest other one.
@@ -250,7 +255,9 @@ class KnnRanker(NeighborRanker, TextRanker):
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
         if self.learns_online:
             return super()._models(queries, points)
-        chosen = self.offline_choice(points)
+        return self._offline_models(self.offline_choice(points))
+
+    def _offline_models(self, chosen: list[int]) -> list[Learner]:
         return [self.global_ if model < 0 else self.offline_models.models[model] for model in chosen]
 
     def offline_choice(self, points: Float32) -> list[int]:
@@ -277,11 +284,14 @@ class KnnRanker(NeighborRanker, TextRanker):
         scores = self._score_by(self._models(queries, points), queries)
         return Prediction(scores, self._novelty(self.near(points, 1)))
 
-    def _sources(self, points: Float32) -> Iterable[tuple[Int64, Float64]]:
+    def _learned_from(self, points: Float32) -> tuple[Iterable[tuple[Int64, Float64]], list[Learner]]:
         if self.learns_online:
-            yield from self.near(points)
-            return
-        for point, model in zip(points, self.offline_choice(points), strict=True):
+            return super()._learned_from(points)
+        chosen = self.offline_choice(points)
+        return list(self._offline_sources(points, chosen)), self._offline_models(chosen)
+
+    def _offline_sources(self, points: Float32, chosen: list[int]) -> Iterator[tuple[Int64, Float64]]:
+        for point, model in zip(points, chosen, strict=True):
             members = self.offline_models.neighbors_of(model) if model >= 0 else np.empty(0, dtype=np.int64)
             distances = np.linalg.norm(self.index_.points_[members].astype(np.float64) - point, axis=1)
             order = np.argsort(distances, kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,11 +13,12 @@ from kinrank.errors import DataError
 from kinrank.learn.pairs import JudgedPairs
 from kinrank.measure import NDCG
 from kinrank.measure.base import mean_of
+from kinrank.progress import report_progress
 from kinrank.rankers.local.nearest import NeighborRanker
 
 NEIGHBORS = (10, 25, 50, 100, 200, 400, 800)
 ENOUGH = 2_000  # held-out queries that decide well enough
-# Judgments are often sorted by grade: tied documents get the mean of their ranks.
+# Judgments are often sorted by grade, and trees give equal scores: tied documents get the mean of their ranks.
 MEASURE = NDCG(ties="average") @ 10
 
 
@@ -35,31 +36,41 @@ def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) 
     return fold if np.count_nonzero(pairs) > 1 else None
 
 
-def best_n_neighbors(make: Callable[[], NeighborRanker], queries: QuerySet, fold: Int64) -> int:
+def best_n_neighbors(
+    without: Callable[[int], NeighborRanker],
+    queries: QuerySet,
+    fold: Int64,
+    n_seen: int,
+    tried: Sequence[int] = NEIGHBORS,
+) -> int:
     """Return the k whose local models rank held-out queries best.
 
     Folds are held out one after the other until `ENOUGH` queries were ranked.
 
     Parameters
     ----------
-    make
-        Returns an unfitted ranker; its k is ignored.
+    without
+        Returns a fitted ranker that has not seen a fold; its k is changed.
     queries
         Judged queries.
     fold
         The fold of each query, from `assign_folds`.
+    n_seen
+        The number of queries that each of these rankers has seen at least.
+    tried
+        The k to try, ascending.
     """
-    n_folds = int(fold.max()) + 1
     # Past half of the queries a local model is hardly local.
-    fewest_seen = len(queries) - int(np.bincount(fold).max())
-    tried = [k for k in NEIGHBORS if 2 * k <= fewest_seen] or [NEIGHBORS[0]]
-    quality: dict[int, list[Float64]] = {k: [] for k in tried}
+    counts = [k for k in tried if 2 * k <= n_seen] or [tried[0]]
+    quality: dict[int, list[Float64]] = {k: [] for k in counts}
+    n_folds = int(fold.max()) + 1
     for held_out in range(n_folds):
         out = queries[fold == held_out]
-        ranker = make().fit(queries[fold != held_out])
+        ranker = without(held_out)
         for k, values in quality.items():
             scores = ranker.set_params(n_neighbors=k).predict_unchecked(out).scores
             values.append(MEASURE.per_query(scores, out.grades, out.offsets))
+        report_progress("folds to choose k", held_out + 1, n_folds)
         if np.count_nonzero(fold <= held_out) >= ENOUGH:
             break
-    return max(tried, key=lambda k: mean_of(np.concatenate(quality[k])))
+    return max(counts, key=lambda k: mean_of(np.concatenate(quality[k])))

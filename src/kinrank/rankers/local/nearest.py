@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Protocol, Self, cast
 
@@ -23,6 +24,29 @@ from kinrank.rankers.local.base import LocalRanker, coefficients
 from kinrank.rankers.local.explanation import Explanation
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPrediction:
+    """Scores of queries by their local models and by the global one, and where they come from.
+
+    Attributes
+    ----------
+    scores, global_scores : float64 arrays of shape (rows,)
+        The scores by the local models and by the global one.
+    novelty : float64 array of shape (queries,)
+        The distance of each query to the nearest judged query; see `Prediction`.
+    near : Neighborhoods
+        What the model of each query was learned from.
+    models : list of Learner
+        The model of each query.
+    """
+
+    scores: Float64
+    global_scores: Float64
+    novelty: Float64
+    near: Neighborhoods
+    models: list[Learner]
 
 
 class NeighborRanker(LocalRanker):
@@ -99,19 +123,22 @@ class NeighborRanker(LocalRanker):
         """Score grouped queries that were checked already, such as by a ranker that this one is a part of."""
         return self._predict_with_novelty(queries)
 
-    def local_and_global_scores(self, queries: QuerySet) -> tuple[Prediction, Float64]:
-        """Score grouped queries, checked already, by their local models and by the global one; prepare them once."""
+    def predict_local(self, queries: QuerySet) -> LocalPrediction:
+        """Score grouped queries, checked already, by models learned online and by the global one; prepare them once."""
+        near, models = self._learn_all(self.points(queries))
         prepared = self.prepared(queries)
-        return self._predict_prepared(queries, prepared), self.global_.predict(prepared)
+        return LocalPrediction(
+            self._score_by(models, queries, prepared), self.global_.predict(prepared), self._novelty(near), near, models
+        )
 
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
-        return self._predict_prepared(queries, self.prepared(queries))
+        near, models = self._learn_all(self.points(queries))
+        return Prediction(self._score_by(models, queries), self._novelty(near))
 
-    def _predict_prepared(self, queries: QuerySet, prepared: NDArray[Any]) -> Prediction:
-        learned = [self._learn_near(some) for some in in_blocks(self.points(queries))]
-        near = Neighborhoods.concat(some for some, _ in learned)
-        models = [model for _, some in learned for model in some]
-        return Prediction(self._score_by(models, queries, prepared), self._novelty(near))
+    def _learn_all(self, points: Float32) -> tuple[Neighborhoods, list[Learner]]:
+        """Return the neighbors of any number of points and the models learned from them."""
+        learned = [self._learn_near(some) for some in in_blocks(points)]
+        return Neighborhoods.concat(near for near, _ in learned), [model for _, some in learned for model in some]
 
     def _novelty(self, near: Neighborhoods) -> Float64:
         """Return the distance to the nearest neighbor in units of `_unit_distance`; infinite without neighbors."""
@@ -142,16 +169,23 @@ class NeighborRanker(LocalRanker):
     ) -> list[Explanation]:
         """Explain each query: its neighbors, its weights next to the global ones, how new it is."""
         queries = self._queries(X, None, qid, group, query_vectors, query_text)
-        weights = self._weights(queries) if self.learner_.linear else [None] * len(queries)
-        sources = self._sources(self.points(queries))
+        return self.explain_models(queries, *self._learned_from(self.points(queries)))
+
+    def explain_models(
+        self, queries: QuerySet, sources: Iterable[tuple[Int64, Float64]], models: list[Learner]
+    ) -> list[Explanation]:
+        """Explain queries by their models and the positions that these were learned from, nearest first."""
+        linear = self.learner_.linear
         return [
-            self._explanation(queries, query, members, distances, weights[query])
-            for query, (members, distances) in enumerate(sources)
+            self._explanation(
+                queries, query, *source, self.preparer_.raw_weights(coefficients(model)) if linear else None
+            )
+            for query, (source, model) in enumerate(zip(sources, models, strict=True))
         ]
 
-    def _sources(self, points: Float32) -> Iterable[tuple[Int64, Float64]]:
-        """Yield the positions that each point's model was learned from, and their distances, nearest first."""
-        return self.near(points)
+    def _learned_from(self, points: Float32) -> tuple[Iterable[tuple[Int64, Float64]], list[Learner]]:
+        """Return what each point's model was learned from, positions and distances, nearest first; and the models."""
+        return self._learn_all(points)
 
     def _explanation(
         self, queries: QuerySet, query: int, near: Int64, distances: Float64, weights: Float64 | None

@@ -1,0 +1,223 @@
+"""What KinRanker loses by cells and by trees from a sample, and what training on 10^6 queries from disk costs.
+
+Three parts (``--part``):
+
+- ``msrd``: MSRD's test queries, trained on its training and validation queries in memory (every query kept), over
+  cells, and over cells with trees from a sample.
+- ``world``: the same on 100,000 generated queries with 10 documents and 10 features, by ``kinrank train --workers 2``,
+  with trees from 1,000 to 100,000 of them; and plain `fit`.
+- ``million``: ``kinrank train --workers 2`` with its defaults on 10^6 generated queries with 40 documents and 46
+  features, 7.5 GB of Parquet: seconds and peak memory.
+
+Gains are compared with plain `fit` on the same test queries. The generated queries want different weights, by ten
+intents, and have interactions between features that only trees can learn. Takes about an hour on two idle cores.
+``--size small`` takes 5,000 of MSRD's training queries, and 20,000 generated ones in place of 100,000 and of 10^6.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.common import log_progress, msrd
+from kinrank import KinRanker, QuerySet, load
+from kinrank.arrays import Float64
+from kinrank.measure import NDCG, compare_paired
+from kinrank.rankers import Ranker
+
+OPTIONS = {"part": ("all", "msrd", "world", "million"), "size": ("full", "small")}
+INTENTS = 10
+QUERIES_PER_FILE = 10_000
+MEASURE = NDCG @ 10
+MOVIES: dict[str, Any] = {"reference": "bm25_all", "group_column": "movie"}
+
+
+def run(part: str = "all", size: str = "full") -> dict[str, object]:
+    """Return the figures of one part, or of all."""
+    full = size == "full"
+    parts = {
+        "msrd": lambda: measure_msrd(None if full else 5_000),
+        "world": lambda: measure_world(100_000 if full else 20_000),
+        "million": lambda: measure_command(1_000_000 if full else 20_000),
+    }
+    return {name: measure() for name, measure in parts.items() if part in (name, "all")}
+
+
+def measure_msrd(n_queries: int | None) -> dict[str, object]:
+    """Compare MSRD in memory with cells and samples."""
+    movies = msrd()
+    train, test = QuerySet.concat([movies["train"], movies["vali"]])[:n_queries], movies["test"]
+    exact = _values("fit", KinRanker(**MOVIES).fit(train), test)
+    figures: dict[str, object] = {"queries": len(train), "fit": round(float(exact.mean()), 4)}
+    cells = len(train) // 10
+    for sample in (None, 1_000, 3_000):
+        ranker = KinRanker(n_cells=cells, tree_queries=sample, **MOVIES).fit(train)
+        name = f"{cells:,} cells, trees from {'all' if sample is None else f'{sample:,}'}"
+        figures[name] = _compared(_values(name, ranker, test), exact)
+    return figures
+
+
+def measure_world(n_queries: int) -> dict[str, object]:
+    """Compare plain `fit` with the command at several sizes of the sample."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        generate(folder / "train", n_queries, 10, 10)
+        generate(folder / "test", 10_000, 10, 10, first=n_queries)
+        test = QuerySet.from_table(pq.read_table(folder / "test"))
+        table = pq.read_table(folder / "train")
+        start = time.perf_counter()
+        exact = _values("fit", KinRanker().fit(QuerySet.from_table(table)), test)
+        figures: dict[str, object] = {
+            "queries": n_queries,
+            "fit": round(float(exact.mean()), 4),
+            "fit, seconds": round(time.perf_counter() - start),
+        }
+        del table
+        for sample in sorted({1_000, 3_000, 10_000, 20_000, n_queries}):
+            cost = command(folder / "train", folder / "model", f"tree_queries={sample}")
+            found = _compared(_values(f"trees from {sample:,}", load(folder / "model"), test), exact)
+            figures[f"trees from {sample:,}"] = found | cost
+    return figures
+
+
+def measure_command(n_queries: int) -> dict[str, object]:
+    """Return the cost of the command with its defaults."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        generate(folder / "train", n_queries, 40, 46)
+        size = sum(file.stat().st_size for file in (folder / "train").iterdir())
+        found = command(folder / "train", folder / "model")
+        test = generate_part(n_queries // QUERIES_PER_FILE, 2_000, 40, 46)
+        quality = _values("model", load(folder / "model"), QuerySet.from_table(test)).mean()
+        return {"queries": n_queries, "data GB": round(size / 1e9, 1), "NDCG@10": round(float(quality), 4)} | found
+
+
+def command(data: Path, model: Path, *settings: str, workers: int = 2) -> dict[str, object]:
+    """Run ``kinrank train`` and return its seconds and peak memory."""
+    shutil.rmtree(model, ignore_errors=True)
+    words = [word for setting in settings for word in ("--set", setting)]
+    kinrank = Path(sys.executable).with_name("kinrank")
+    line = [str(kinrank), "train", str(data), "--model", str(model), "--workers", str(workers)]
+    start = time.perf_counter()
+    process = subprocess.Popen([*line, *words], stderr=subprocess.PIPE, text=True)
+    memory = PeakMemory(process.pid)
+    _, messages = process.communicate()
+    memory.stop()
+    if process.returncode:
+        raise SystemExit(messages)
+    log_progress(messages.strip())
+    return {
+        "seconds": round(time.perf_counter() - start),
+        "peak GB of all processes": round(memory.together / 1e6, 2),
+        "peak GB of one process": round(memory.single / 1e6, 2),
+    }
+
+
+class PeakMemory:
+    """Watches the resident memory of a process and its children, in kilobytes.
+
+    Attributes
+    ----------
+    together
+        The highest sum seen, every half second.
+    single
+        The highest peak of one process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid, self.together, self.single = pid, 0, 0
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(0.5):
+            now = [_memory(pid) for pid in _family(self.pid)]
+            self.together = max(self.together, sum(resident for resident, _ in now))
+            self.single = max([self.single, *(peak for _, peak in now)])
+
+
+def _family(pid: int) -> list[int]:
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                parents[int(entry)] = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    family = [pid]
+    for member in family:
+        family += [child for child, parent in parents.items() if parent == member]
+    return family
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """Return the resident memory of a process and its peak, in kilobytes."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0, 0
+    found = {name: value.split()[0] for name, _, value in (line.partition(":") for line in lines) if value.strip()}
+    return int(found.get("VmRSS", 0)), int(found.get("VmHWM", 0))
+
+
+def _values(name: str, ranker: Ranker, test: QuerySet) -> Float64:
+    values = MEASURE.per_query(ranker.predict(test), test.grades, test.offsets)
+    log_progress(f"{name}: {np.nanmean(values):.4f} {ranker.remarks()}")
+    return np.nan_to_num(values)
+
+
+def _compared(values: Float64, exact: Float64) -> dict[str, object]:
+    found = compare_paired(values, exact)
+    return {
+        "NDCG@10": round(float(values.mean()), 4),
+        "minus fit": round(float(values.mean() - exact.mean()), 4),
+        "interval": [round(float(bound), 4) for bound in found.interval],
+        "p": float(f"{found.p:.2g}"),
+    }
+
+
+def generate(folder: Path, n_queries: int, n_docs: int, n_features: int, first: int = 0) -> None:
+    """Write generated queries as Parquet files of 10,000 queries."""
+    folder.mkdir()
+    for number in range(first // QUERIES_PER_FILE, (first + n_queries) // QUERIES_PER_FILE):
+        table = generate_part(number, QUERIES_PER_FILE, n_docs, n_features)
+        file = folder / f"{number:04}.parquet"
+        pq.write_table(table, file, row_group_size=200_000, compression="none", use_dictionary=False)
+
+
+def generate_part(number: int, n_queries: int, n_docs: int, n_features: int) -> pa.Table:
+    """Return queries of ten intents: weights by intent, and two interactions that all share.
+
+    The mean of a query's features reveals its intent.
+    """
+    shared = np.random.default_rng(0)
+    weights = shared.standard_normal((INTENTS, n_features)).astype(np.float32)
+    means = 0.5 * shared.standard_normal((INTENTS, n_features)).astype(np.float32)
+    rng = np.random.default_rng([1, number])
+    rows = n_queries * n_docs
+    intent = np.repeat(rng.integers(INTENTS, size=n_queries), n_docs)
+    X = rng.standard_normal((n_features, rows), dtype=np.float32)  # by column, as in Parquet
+    score = np.einsum("fr,rf->r", X, weights[intent]) / n_features**0.5
+    score += 0.7 * X[0] * X[1] + 0.7 * np.abs(X[2]) + rng.standard_normal(rows, dtype=np.float32)
+    y = np.digitize(score, [1.0, 2.0, 3.0]).astype(np.float32)
+    X += means.T[:, intent]
+    qid = np.repeat(np.arange(n_queries) + number * QUERIES_PER_FILE, n_docs)
+    names = ["qid", "y", *(f"f{column}" for column in range(1, n_features + 1))]
+    return pa.table([pa.array(qid), pa.array(y), *map(pa.array, X)], names=names)

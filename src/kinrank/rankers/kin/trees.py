@@ -1,0 +1,240 @@
+"""The trees of a `KinRanker`: what they see of each judged query, a bag of them, and its out-of-fold scores.
+
+The judged queries come in numbered blocks. What was computed of a block, or of the bag, is kept in a `Store`: in
+memory, or in a folder that several workers share, so that an interrupted job resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone
+
+from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.queryset import QuerySet
+from kinrank.describe.within_query import relative_features
+from kinrank.errors import DamagedFolderError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.parallel import Executor, TaskCost, start_measuring
+from kinrank.rankers.kin.blend import standardized_columns
+from kinrank.rankers.kin.crossfit import rows_of
+from kinrank.rankers.local.intermediate import Store
+from kinrank.rankers.local.nearest import LocalPrediction, NeighborRanker
+
+_SMOOTH = 11
+
+Without = Callable[[int, int], NeighborRanker]
+"""Returns the local ranker that has not seen a fold of a repeat of the cross-fitting: ``without(repeat, fold)``."""
+
+Progress = Callable[[str, int, int, TaskCost], None]
+"""Called after each task with its kind, how many of the kind are finished, how many there are, and its cost."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bag:
+    """Trained members, and what is needed to decide how to use them.
+
+    Attributes
+    ----------
+    members : list of LambdaMART
+        One model per repeat and fold, trained without the fold; one in all if the trees are given.
+    n_trees : int
+        The number of trees of a member that ranks best alone.
+    n_grown : int
+        The number of trees that each member has.
+    parts : float64 array of shape (rows, 3)
+        Standardized out-of-fold scores of trees, local and global model, averaged over the repeats.
+    """
+
+    members: list[LambdaMART]
+    n_trees: int
+    n_grown: int
+    parts: Float64
+
+
+@dataclass(frozen=True, eq=False)
+class BagTraining:
+    """Trains a bag on blocks of judged queries.
+
+    Attributes
+    ----------
+    rows
+        Returns a block of judged queries.
+    folds
+        The fold of each query of each block, for each repeat: ``folds[repeat][block]``.
+    without
+        Returns the local ranker that has not seen a fold.
+    local
+        Whether trees see the local score.
+    settings
+        Settings of the members; their seeds follow one another.
+    n_members
+        Number of folds, and of members per repeat.
+    store
+        Where tables and members are kept.
+    """
+
+    rows: Callable[[int], QuerySet]
+    folds: list[list[Int64]]
+    without: Without
+    local: bool
+    settings: LambdaMART
+    n_members: int
+    store: Store
+
+    @property
+    def tables(self) -> list[tuple[int, int]]:
+        """The repeat and the block of each table."""
+        return [(repeat, block) for repeat, folds in enumerate(self.folds) for block in range(len(folds))]
+
+    @property
+    def members(self) -> list[tuple[int, int]]:
+        """The repeat and the left-out fold of each member."""
+        return [(repeat, held_out) for repeat in range(len(self.folds)) for held_out in range(self.n_members)]
+
+    def run(self, executor: Executor, progress: Progress) -> Bag:
+        """Compute what is not in the store yet, and return the bag.
+
+        Parameters
+        ----------
+        executor
+            Runs the tasks: one per table, then one per member.
+        progress
+            Called after each task.
+        """
+        self._complete("tables", self.make_table, self.tables, executor, progress)
+        if self.settings.learns:
+            self._complete("trees", self.make_member, self.members, executor, progress)
+            trained = [self._member(*item) for item in self.members]
+            members, curves = [model for model, _ in trained], [curve for _, curve in trained]
+            sizes = [np.count_nonzero(np.concatenate(self.folds[repeat]) == out) for repeat, out in self.members]
+            best, n_grown = best_number_of_trees(curves, np.array(sizes)), len(curves[0])
+            for member in members:
+                member.keep_trees(best)
+        else:
+            given = _copy_with_seed(self.settings, self.settings.seed).fit(self.rows(0))
+            members, best, n_grown = [given], given.n_trees_, given.n_trees_
+        repeats, blocks = range(len(self.folds)), range(len(self.folds[0]))
+        parts = [sum(self._scores(members, repeat, block) for repeat in repeats) for block in blocks]
+        return Bag(members, best, n_grown, np.concatenate(parts))
+
+    def _complete(
+        self,
+        kind: str,
+        make: Callable[[tuple[int, int]], TaskCost],
+        items: list[tuple[int, int]],
+        executor: Executor,
+        progress: Progress,
+    ) -> None:
+        """Run the tasks of a kind whose results are not in the store yet."""
+        existing = self.store.names()
+        missing = [item for item in items if _name(kind, *item) not in existing]
+        finished = executor.map_unordered(make, missing)
+        for done, (_, cost) in enumerate(finished, len(items) - len(missing) + 1):
+            progress(kind, done, len(items), cost)
+
+    def make_table(self, item: tuple[int, int]) -> TaskCost:
+        """Compute what trees see of a block in a repeat."""
+        cost = start_measuring()
+        self._make_table(*item)
+        return cost()
+
+    def make_member(self, item: tuple[int, int]) -> TaskCost:
+        """Train the member of a repeat that leaves out a fold."""
+        cost = start_measuring()
+        self._make_member(*item)
+        return cost()
+
+    def _make_table(self, repeat: int, block: int) -> State:
+        queries, fold = self.rows(block), self.folds[repeat][block]
+        scores = np.empty((queries.n_rows, 2))
+        for held_out in np.unique(fold).tolist():
+            out = fold == held_out
+            local, some = self.without(repeat, held_out), queries[out]
+            scores[rows_of(queries, out)] = linear_scores(local.predict_local(some), some, local.highest_novelty)
+        table = queries.replace(
+            X=what_trees_see(queries, scores[:, 0] if self.local else None) if self.settings.learns else queries.X,
+            feature_names=(),
+            doc_id=None,
+            query_columns={},
+        )
+        return self._kept(_name("tables", repeat, block), {**table.get_state(), "linear": scores})
+
+    def _make_member(self, repeat: int, held_out: int) -> State:
+        seen, out = [], []
+        for block, fold in enumerate(self.folds[repeat]):
+            table = QuerySet.from_state(self._table(repeat, block), ())
+            seen.append(table[fold != held_out])
+            out.append(table[fold == held_out])
+        seed = self.settings.seed + repeat * self.n_members + held_out
+        member = _copy_with_seed(self.settings, seed).fit(_together(seen), validation=_together(out))
+        return self._kept(_name("trees", repeat, held_out), {**member.get_state(), "curve": member.validation_ndcg_})
+
+    def _scores(self, members: Sequence[LambdaMART], repeat: int, block: int) -> Float64:
+        """Return the standardized out-of-fold scores of trees, local and global model of a block."""
+        state, fold = self._table(repeat, block), self.folds[repeat][block]
+        table = QuerySet.from_state(state, ())
+        scores = np.empty((table.n_rows, 3))
+        scores[:, 1:] = state["linear"]
+        for held_out in np.unique(fold).tolist():
+            rows = rows_of(table, fold == held_out)
+            member = members[repeat * self.n_members + held_out] if self.settings.learns else members[0]
+            scores[rows, 0] = member.predict(table.X[rows])
+        return standardized_columns(scores, table)
+
+    def _table(self, repeat: int, block: int) -> State:
+        try:
+            return self.store.read(_name("tables", repeat, block))
+        except DamagedFolderError:
+            return self._make_table(repeat, block)
+
+    def _member(self, repeat: int, held_out: int) -> tuple[LambdaMART, Float64]:
+        try:
+            state = self.store.read(_name("trees", repeat, held_out))
+        except DamagedFolderError:
+            state = self._make_member(repeat, held_out)
+        return _copy_with_seed(self.settings, self.settings.seed).set_state(state), state["curve"]
+
+    def _kept(self, name: str, state: State) -> State:
+        self.store.write(name, state)
+        return state
+
+
+def what_trees_see(queries: QuerySet, local: Float64 | None) -> Float32:
+    """Return features, their standing, and the local score, if there is one, with its standing."""
+    parts = [queries.X, relative_features(queries.X, queries.offsets)]
+    if local is not None:
+        score = local.astype(np.float32)[:, None]
+        parts += [score, relative_features(score, queries.offsets)]
+    return np.hstack(parts)
+
+
+def linear_scores(local: LocalPrediction, queries: QuerySet, highest_novelty: float) -> Float64:
+    """Return the scores of the local and of the global model, which replaces the local one for a query without kin."""
+    without_kin = rows_of(queries, local.novelty > highest_novelty)
+    return np.column_stack([np.where(without_kin, local.global_scores, local.scores), local.global_scores])
+
+
+def best_number_of_trees(curves: list[Float64], n_queries: Int64) -> int:
+    """Return the number of trees that is best for single members.
+
+    The decision rests on one curve over all judged queries, because that of a single fold is too noisy.
+    """
+    together = np.average(curves, axis=0, weights=n_queries)
+    smooth = np.convolve(np.pad(together, _SMOOTH // 2, mode="edge"), np.full(_SMOOTH, 1 / _SMOOTH), "valid")
+    return int(np.argmax(smooth)) + 1
+
+
+def _copy_with_seed(settings: LambdaMART, seed: int) -> LambdaMART:
+    copied: LambdaMART = clone(settings).set_params(seed=seed)
+    return copied
+
+
+def _together(parts: list[QuerySet]) -> QuerySet:
+    return parts[0] if len(parts) == 1 else QuerySet.concat(parts)
+
+
+def _name(kind: str, repeat: int, number: int) -> str:
+    return f"{kind}-{repeat}-{number}"

@@ -1,0 +1,198 @@
+"""Sums of all blocks, computed once each, in an order that does not depend on who computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from kinrank.arrays import State
+from kinrank.data.blocks import Blocks
+from kinrank.data.id_hashes import IdHashes
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import DamagedFolderError
+from kinrank.parallel import Executor, TaskCost, start_measuring
+from kinrank.rankers.cells.statistics import CellStatistics
+from kinrank.rankers.cells.training import FAN_IN, CellPlan
+from kinrank.rankers.kin.sample import KeptQueries
+from kinrank.scale.folder import JobFolder
+from kinrank.scale.repeated_queries import query_hashes
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """Report on one finished task of a training job.
+
+    Attributes
+    ----------
+    stage : str
+        ``"sums"``; for `KinRanker` then ``"tables"`` (what trees see of a block) and ``"trees"``.
+    level : int
+        0 for the sums of a block, 1 and above for sums of sums.
+    done, total : int
+        Finished and total number of tasks of the level.
+    n_rows : int
+        Rows read by the task.
+    seconds, cpu_seconds : float
+        Wall-clock and CPU time of the task.
+    peak_mb : float
+        Peak memory of the process that ran the task, over its lifetime.
+    """
+
+    stage: str
+    level: int
+    done: int
+    total: int
+    n_rows: int
+    seconds: float
+    cpu_seconds: float
+    peak_mb: float
+
+
+class QueryFilter(Protocol):
+    """Chooses some queries."""
+
+    def of(self, queries: QuerySet) -> QuerySet:
+        """Return the chosen queries."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class SumTree:
+    """Sums of all blocks as a tree: each node adds up to `FAN_IN` nodes of the level below, in order.
+
+    A node is the same no matter where and how often it is computed. A missing or damaged node is computed again,
+    together with the nodes below it.
+    """
+
+    plan: CellPlan
+    blocks: Blocks
+    folder: JobFolder
+    kept: QueryFilter | None = None
+
+    def sizes(self) -> list[int]:
+        """Return the number of nodes of each level; the last level has one."""
+        sizes = [len(self.blocks)]
+        while sizes[-1] > 1:
+            sizes.append(-(-sizes[-1] // FAN_IN))
+        return sizes
+
+    def run(self, executor: Executor, progress: Callable[[TrainingProgress], None]) -> CellStatistics:
+        """Compute all nodes not in the folder yet and return the root."""
+        sizes = self.sizes()
+        existing = self.folder.names()
+        levels = [{_name(level, node) for node in range(size)} for level, size in enumerate(sizes)]
+        complete = [level for level, names in enumerate(levels) if names <= existing]
+        for level in range(max(complete, default=-1) + 1, len(sizes)):
+            missing = [node for node in range(sizes[level]) if _name(level, node) not in existing]
+            done = sizes[level] - len(missing)
+            for _, (n_rows, cost) in executor.map_unordered(partial(self.make, level), missing):
+                done += 1
+                spent = (cost.seconds, cost.cpu_seconds, cost.peak_mb)
+                progress(TrainingProgress("sums", level, done, sizes[level], n_rows, *spent))
+            if level:
+                self.folder.delete(levels[level - 1] & self.folder.names())
+        memory = self._empty()
+        memory.merge_packed(self.node(len(sizes) - 1, 0))
+        return memory
+
+    def make(self, level: int, node: int) -> tuple[int, TaskCost]:
+        """Compute and write one node; return the number of rows read, and the cost."""
+        cost = start_measuring()
+        self._compute(level, node)
+        return self.blocks.n_rows(node) if level == 0 else 0, cost()
+
+    def node(self, level: int, node: int) -> State:
+        """Read one node, or compute it again if it is missing or damaged."""
+        try:
+            return self.folder.read(_name(level, node))
+        except DamagedFolderError:
+            return self._compute(level, node)
+
+    def hashes(self, block: int) -> IdHashes:
+        """Read the query hashes of a block, or compute them again if they are missing or damaged."""
+        try:
+            return self.folder.read(f"ids-{block}")["hashes"]
+        except DamagedFolderError:
+            return self._write_hashes(block, [query_hashes(part.qid) for part in self.blocks.read(block)])
+
+    def queries(self, block: int) -> QuerySet:
+        """Read the kept queries of a block, or choose them again if they are missing or damaged."""
+        try:
+            return QuerySet.from_state(self.folder.read(f"queries-{block}"), self.blocks.feature_names)
+        except DamagedFolderError:
+            return self._write_queries(block, [self._choose(part) for part in self.blocks.read(block)])
+
+    def _compute(self, level: int, node: int) -> State:
+        if level == 0:
+            sums = self._sum_block(node)
+        else:
+            memory = self._empty()
+            first, last = node * FAN_IN, min((node + 1) * FAN_IN, self.sizes()[level - 1])
+            for child in range(first, last):
+                memory.merge_packed(self.node(level - 1, child))
+            sums = memory.pack()
+        self.folder.write(_name(level, node), sums)
+        return sums
+
+    def _sum_block(self, block: int) -> State:
+        """Sum a block; write the hashes of its queries, and the queries to keep."""
+        hashes: list[IdHashes] = []
+        chosen: list[QuerySet] = []
+
+        def read() -> Iterator[QuerySet]:
+            for part in self.blocks.read(block):
+                hashes.append(query_hashes(part.qid))
+                if self.kept is not None:
+                    chosen.append(self.kept.of(part))
+                yield part
+
+        with self.blocks.error_context(block):
+            sums = self.plan.sums(read()).pack()
+        self._write_hashes(block, hashes)
+        if self.kept is not None:
+            self._write_queries(block, chosen)
+        return sums
+
+    def _choose(self, part: QuerySet) -> QuerySet:
+        return part if self.kept is None else self.kept.of(part)
+
+    def _write_queries(self, block: int, parts: list[QuerySet]) -> QuerySet:
+        queries = QuerySet.concat(parts)
+        self.folder.write(f"queries-{block}", queries.get_state())
+        return queries
+
+    def _write_hashes(self, block: int, parts: list[IdHashes]) -> IdHashes:
+        hashes: IdHashes = np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+        self.folder.write(f"ids-{block}", {"hashes": hashes})
+        return hashes
+
+    def _empty(self) -> CellStatistics:
+        return CellStatistics.empty(self.plan.learner, len(self.plan.tree), len(self.blocks.feature_names))
+
+
+class StoredQueries(KeptQueries):
+    """The kept queries of all blocks, in the job folder.
+
+    Parameters
+    ----------
+    tree
+        The finished sums.
+    """
+
+    def __init__(self, tree: SumTree) -> None:
+        self.tree = tree
+        sizes = [len(tree.queries(block)) for block in range(len(tree.blocks))]
+        self.blocks = [block for block, size in enumerate(sizes) if size]
+        super().__init__([size for size in sizes if size])
+
+    def __call__(self, block: int) -> QuerySet:
+        """Return a block."""
+        return self.tree.queries(self.blocks[block])
+
+
+def _name(level: int, node: int) -> str:
+    return f"sums-{level}-{node}"
