@@ -1,10 +1,16 @@
-"""Throughput of `/v1/rank` compared with the same HTTP stack computing X @ w; the aim is a share of 0.6.
+"""Throughput and latency of `/v1/rank` compared with the same HTTP stack computing X @ w; the aim is a share of 0.6.
 
-The request has 100 candidates with 46 features. The model is KNN Online (k = 400, the description of the paper) with
-10,000 judged queries; wrk sends requests over 16 loopback connections. The baseline is a bare Starlette endpoint on the
-same server, which parses the same body, multiplies by one weight vector and writes the same response, without keys,
-deadline, log or metrics. Both servers run at the same time and take turns, with JSON and MessagePack, 1 and 2 workers.
-Results in the engine's order are not rankings and are counted as "fell back".
+The request has 100 candidates with 46 features. The models are KNN Online and KinRanker (k = 400, 10,000 judged
+queries; KinRanker's trees are fitted on 2,000 of them); wrk sends requests over 16 loopback connections. The baseline
+is a bare Starlette endpoint on the same server, which parses the same body, multiplies by one weight vector and writes
+the same response, without keys, deadline, log or metrics. Both servers run at the same time and take turns, with JSON
+and MessagePack:
+
+- *saturation*: each connection sends the next request when it has a response.
+- *half*: each connection pauses between requests, for a random time that halves the requests per second.
+
+Results in the engine's order are not rankings and are counted as "fell back". Fitted models are kept in
+``benchmarks/results/serve_load``.
 
 A five-minute soak test follows (``--soak 0`` skips it): no request may fail, fewer than one in a thousand may fall
 back, and memory is measured before and after.
@@ -19,7 +25,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -34,16 +39,36 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from benchmarks.common import log_progress
+from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.knn_latency import random_queries
-from kinrank import KnnRanker
+from kinrank import KinRanker, KnnRanker
 from kinrank.serve.http.bodies import JSON, MSGPACK, parse_rank
 from kinrank.serve.http.responses import RankResponse
 
 M, K, CANDIDATES, FEATURES = 10_000, 400, 100, 46
-CONNECTIONS, SECONDS, ROUNDS = 16, 5, 3
+CONNECTIONS, SECONDS = 16, 5
 CLAIMED = 0.6
 MAX_FALLBACKS = 0.001
-OPTIONS = {"soak": ("300", "0")}
+OPTIONS = {"soak": ("300", "0"), "workers": ("1,2", "1", "2"), "rounds": ("3", "1")}
+MODELS = {"knn": lambda: KnnRanker(K, reference=0), "kin": lambda: KinRanker(K, reference=0)}
+FITTED = {"knn": M, "kin": 2_000}  # the other judged queries are added
+PERCENTILES = ("50", "99", "99.9")
+LUA = """
+local file = io.open("{body}", "rb")
+wrk.body = file:read("*a")
+file:close()
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "{kind}"
+local pause = tonumber(os.getenv("PAUSE"))
+if pause > 0 then
+  function delay() return math.floor(-pause * math.log(1 - math.random()) + 0.5) end
+end
+function done(_, latency, _)
+  for _, each in ipairs({{ {percentiles} }}) do
+    io.write(string.format("\\np%s %.3f\\n", each, latency:percentile(each) / 1000))
+  end
+end
+"""
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
 
@@ -66,44 +91,67 @@ def baseline() -> Starlette:
     return Starlette(routes=[Route("/v1/rank", rank, methods=["POST"]), Route("/healthz", healthz)])
 
 
-def run(soak: str) -> dict[str, object]:
-    """Measure both servers by body format and number of workers."""
+def run(soak: str, workers: str, rounds: str) -> dict[str, object]:
+    """Measure both servers by model, number of workers, body format and load."""
     if shutil.which("wrk") is None:
         raise SystemExit("wrk is not installed: apt-get install wrk")
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
+    place = CHECKOUT / "benchmarks" / "results" / "serve_load"
+    write_bodies(place)
+    compared = {}
+    for name in MODELS:
+        fit_once(name, place / name)
+        for n in workers.split(","):
+            compared[f"{name}, {n} workers"] = compare(place, name, int(n), int(rounds))
+    figures: dict[str, object] = {**compared, "holds": holds(compared)}
+    return {**figures, "soak": soak_test(place, int(soak))} if int(soak) else figures
+
+
+def fit_once(name: str, out: Path) -> None:
+    """Fit a model unless it is there."""
+    if not out.exists():
+        log_progress(f"fit {name}")
         judged = random_queries(M, 40, FEATURES, 0)
-        KnnRanker(K, reference=0).fit(judged).save(place / "model", examples=judged[:20])
-        log_progress("fitted")
-        write_bodies(place)
-        compared = {f"{n} workers": compare(place, n) for n in (1, 2)}
-        figures: dict[str, object] = {**compared, "holds": holds(compared)}
-        return {**figures, "soak": soak_test(place, int(soak))} if int(soak) else figures
+        ranker = MODELS[name]().fit(judged[: FITTED[name]])
+        if FITTED[name] < M:
+            ranker.add(judged[FITTED[name] :])
+        ranker.save(out, examples=judged[:20])
 
 
 def holds(compared: dict[str, dict[str, dict[str, object]]]) -> bool:
-    """Return whether the share is as claimed for every body format and number of workers."""
+    """Return whether KNN's share is as claimed for every body format and number of workers."""
     shares = [
-        figures["share of the baseline's requests"] for formats in compared.values() for figures in formats.values()
+        figures["share of the baseline's requests"]
+        for name, loads in compared.items()
+        for load, figures in loads.items()
+        if name.startswith("knn") and load.endswith("saturation")
     ]
     return min(shares) >= CLAIMED
 
 
-def compare(place: Path, workers: int) -> dict[str, dict[str, object]]:
-    """Measure both servers in turns."""
+def compare(place: Path, name: str, workers: int, rounds: int) -> dict[str, dict[str, object]]:
+    """Measure both servers in turns, at saturation and at half of it."""
     figures: dict[str, dict[str, object]] = {}
-    with serving(place, workers) as ours, serving_baseline(workers) as plain:
+    with serving(place, name, workers) as ours, serving_baseline(workers) as plain:
         for format_ in ("json", "msgpack"):
-            for server in (ours, plain):
-                load(place, format_, server, 2)  # warm up
-            before = count_fallbacks(ours)
-            turns = [(load(place, format_, ours, SECONDS), load(place, format_, plain, SECONDS)) for _ in range(ROUNDS)]
-            figures[format_] = {
-                "kinrank": {**medians_of([own for own, _ in turns]), "fell back": count_fallbacks(ours) - before},
-                "baseline": medians_of([other for _, other in turns]),
-                "share of the baseline's requests": round(statistics.median(a["rps"] / b["rps"] for a, b in turns), 2),
-            }
-            log_progress(f"{workers} workers, {format_}: {figures[format_]}")
+            pauses = [0.0, 0.0]
+            for share in ("saturation", "half"):
+                servers = list(zip((ours, plain), pauses, strict=True))
+                for server, pause in servers:
+                    load(place, format_, server, pause, 2)  # warm up
+                before = count_fallbacks(ours)
+                turns = [[load(place, format_, *each) for each in servers] for _ in range(rounds)]
+                kinrank, baseline = (medians_of([each[i] for each in turns]) for i in range(2))
+                ratio = statistics.median(own["rps"] / other["rps"] for own, other in turns)
+                figures[f"{format_}, {share}"] = {
+                    "kinrank": {**kinrank, "fell back": count_fallbacks(ours) - before},
+                    "baseline": baseline,
+                    "share of the baseline's requests": round(ratio, 2),
+                }
+                log_progress(f"{name}, {workers} workers, {format_}, {share}: {figures[f'{format_}, {share}']}")
+                # Half as many requests: a connection takes twice as long for one, by pausing.
+                pauses = [
+                    max(0.0, 2000 * CONNECTIONS / each["rps"] - each["p50 ms"] / 2) for each in (kinrank, baseline)
+                ]
     return figures
 
 
@@ -116,10 +164,10 @@ def count_fallbacks(server: Server) -> int:
 
 def soak_test(place: Path, seconds: int) -> dict[str, object]:
     """Measure failures under continuous load, and the memory of the workers before and after."""
-    with serving(place, 2) as server:
-        load(place, "json", server, 10)
+    with serving(place, "knn", 2) as server:
+        load(place, "json", server, seconds=10)
         memory_before, before_load = memory_mb(server.pid), count_fallbacks(server)
-        result = load(place, "json", server, seconds)
+        result = load(place, "json", server, seconds=seconds)
         fallbacks = count_fallbacks(server) - before_load
         memory = {"MB before": memory_before, "MB after": memory_mb(server.pid)}
         held = result["failed"] == 0 and fallbacks < MAX_FALLBACKS * result["rps"] * seconds
@@ -135,11 +183,11 @@ class Server:
 
 
 @contextmanager
-def serving(place: Path, workers: int) -> Iterator[Server]:
+def serving(place: Path, name: str, workers: int) -> Iterator[Server]:
     """Run ``kinrank serve`` with its defaults, logging to a file."""
     code = "from kinrank.cli import main; main()"
     port = free_port()
-    command = [sys.executable, "-c", code, "serve", str(place / "model"), "--port", str(port), "--drain", "0.1"]
+    command = [sys.executable, "-c", code, "serve", str(place / name), "--port", str(port), "--drain", "0.1"]
     yield from started([*command, "--workers", str(workers)], port, place / "serve.log")
 
 
@@ -178,19 +226,22 @@ def is_listening(port: int) -> bool:
         return False
 
 
-def load(place: Path, format_: str, server: Server, seconds: int) -> dict[str, float]:
-    """Run wrk. Return requests per second, CPU time, latency at the median and the 99th percentile, and failures."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--latency", "-s", str(place / f"{format_}.lua")]
+def load(place: Path, format_: str, server: Server, pause: float = 0.0, seconds: int = SECONDS) -> dict[str, float]:
+    """Run wrk. Return requests per second, CPU time, percentiles of the latency, and failures.
+
+    Connections pause between two requests, exponentially distributed with a mean of `pause` milliseconds.
+    """
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(place / f"{format_}.lua")]
     url = f"http://127.0.0.1:{server.port}/v1/rank"
     before = cpu_seconds(server.pid)
-    output = subprocess.run([*command, url], capture_output=True, text=True, check=True).stdout
+    environment = {**os.environ, "PAUSE": str(pause)}
+    output = subprocess.run([*command, url], capture_output=True, text=True, check=True, env=environment).stdout
     used = cpu_seconds(server.pid) - before
     failed = sum(map(int, re.findall(r"(?:Non-2xx or 3xx responses: |connect |read |write |timeout )(\d+)", output)))
     return {
         "rps": float(search(r"Requests/sec:\s+([\d.]+)", output)),
         "CPU ms per request": 1000 * used / int(search(r"(\d+) requests in", output)),
-        "p50 ms": milliseconds(search(r"(?m)^\s+50%\s+(\S+)", output)),
-        "p99 ms": milliseconds(search(r"(?m)^\s+99%\s+(\S+)", output)),
+        **{f"p{each} ms": float(search(rf"(?m)^p{each} (\S+)$", output)) for each in PERCENTILES},
         "failed": failed,
     }
 
@@ -204,11 +255,11 @@ def write_bodies(place: Path) -> None:
         "json": (JSON, msgspec.json.encode({"ids": ids, "features": X.astype(float).round(6).tolist()})),
         "msgpack": (MSGPACK, msgspec.msgpack.encode({"ids": ids, "features": X.astype("<f4").tobytes()})),
     }
+    place.mkdir(parents=True, exist_ok=True)
     for format_, (kind, raw) in formats.items():
         (place / f"{format_}.body").write_bytes(raw)
         (place / f"{format_}.lua").write_text(
-            f'local file = io.open("{place}/{format_}.body", "rb")\nwrk.body = file:read("*a")\nfile:close()\n'
-            f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "{kind}"\n'
+            LUA.format(body=place / f"{format_}.body", kind=kind, percentiles=", ".join(PERCENTILES))
         )
 
 
@@ -242,14 +293,6 @@ def search(pattern: str, text: str) -> str:
     if match is None:
         raise SystemExit(f"the output of wrk does not match {pattern}:\n{text}")
     return match[1]
-
-
-def milliseconds(text: str) -> float:
-    """Parse a duration in the output of wrk."""
-    for unit, factor in (("us", 0.001), ("ms", 1.0), ("s", 1000.0)):
-        if text.endswith(unit):
-            return float(text.removesuffix(unit)) * factor
-    raise ValueError(text)
 
 
 def free_port() -> int:

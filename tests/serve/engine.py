@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kinrank.engines import Engine, Health, Hits, LoggedFeatures
+from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import EngineUnreachableError, ParameterError
 
 
@@ -32,18 +33,25 @@ class InMemoryEngine(Engine):
         *,
         size: int,
         vector: Any = None,
-        filter_clause: Mapping[str, Any] | None = None,
+        options: SearchOptions = PLAIN,
         timeout: float | None = None,
     ) -> Hits:
-        """Find documents, with the filter {"ids": {"values": [...]}} only these."""
+        """Find documents, with the filter {"ids": {"values": [...]}} only these; all facets count the documents."""
         self._check(self.running)
         if query not in ("up", "down"):
             return Hits(np.array([], dtype=np.str_), np.array([]))
         order = np.argsort(self.values)
-        if filter_clause is not None:
-            order = np.array([i for i in order if f"d{i}" in filter_clause["ids"]["values"]], dtype=np.int64)
+        if options.filter_clause is not None:
+            order = np.array([i for i in order if f"d{i}" in options.filter_clause["ids"]["values"]], dtype=np.int64)
+        total = {"value": len(order), "relation": "eq"}
         order = order[:size]
-        return Hits(np.array([f"d{i}" for i in order]), -self.values[order].astype(np.float64))
+        return Hits(
+            np.array([f"d{i}" for i in order]),
+            -self.values[order].astype(np.float64),
+            total,
+            [{name: float(self.values[i]) for name in options.fields} for i in order] if options.fields else (),
+            {name: {"value": total["value"]} for name in options.facets},
+        )
 
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: Any = None, timeout: float | None = None

@@ -247,6 +247,56 @@ def test_search_pages_and_filters(make_client: Callable[..., Client]):
     assert "'script' is not allowed" in str(refused.json)
 
 
+def test_search_returns_fields_totals_and_facets(make_client: Callable[..., Client]):
+    engine = InMemoryEngine([0.3, 0.9, 0.1, 0.6])
+    client = make_client(engine=engine)
+    options = {"fields": ["price"], "facets": {"count": {"value_count": {"field": "price"}}}}
+    found = client.post("/v1/search", {"query": "up", "size": 1, **options}).json
+    assert found["total"] == {"value": 4, "relation": "eq"}
+    assert found["facets"] == {"count": {"value": 4}}
+    assert found["fields"].keys() == {"d1", "d2"}  # the best by our order and by the engine's
+    assert found["fields"]["d1"] == {"price": pytest.approx(0.9)}
+    request = client.post("/v1/weights", {"query": "up", "filter": {"ids": {"values": ["d0", "d1"]}}, **options}).json[
+        "request"
+    ]
+    assert request["doc_ids"] == ["d0", "d1"]
+    assert (request["options"]["fields"], request["options"]["facets"]) == (["price"], options["facets"])
+    engine.logging = False
+    without_features = client.post("/v1/search", {"query": "up", "size": 1, **options}).json
+    assert (without_features["fallback"], without_features["total"]) == ("engine-down", found["total"])
+    assert without_features["facets"] == found["facets"]
+    for path in ("/v1/search", "/v1/weights"):
+        refused = client.post(path, {"query": "up", "facets": {"first": {"top_hits": {}}}})
+        assert refused.status == 422
+        assert "'top_hits' is not allowed" in str(refused.json)
+
+
+def test_log_names_the_model_and_the_fallback_of_every_query(make_client: Callable[..., Client], log: LogReader):
+    engine = InMemoryEngine([0.3, 0.9, 0.1, 0.6])
+    client = make_client(engine=engine)
+    client.post("/v1/search", {"query": "up"})
+    client.post("/v1/weights", {"query": "up"})
+    engine.logging = False
+    client.post("/v1/search", {"query": "up"}, x_kinrank_model="single")
+    requests = log.wait_for("request", 3)
+    assert [(each["path"], each["model"], each.get("fallback")) for each in requests] == [
+        ("/v1/search", "knn", None),
+        ("/v1/weights", "knn", None),
+        ("/v1/search", "single", "engine-down"),
+    ]
+
+
+def test_judgments_take_integer_ids(make_client: Callable[..., Client], secrets):
+    client = make_client(keys=True, key=secrets["admin"])
+    features = [[0.1, 1.0], [0.9, 1.0]]
+    body = {"qid": 901, "ids": [7, "8"], "features": features, "grades": [0, 1]}
+    assert client.post("/v1/judgments", {"queries": [body]}).json == {"kept": 1}
+    same = client.post("/v1/judgments", {"queries": [{**body, "ids": [7, "7"]}]})
+    assert same.status == 422
+    assert "duplicates" in str(same.json)
+    assert client.post("/v1/judgments", {"queries": [{**body, "qid": 2**63}]}).status == 422
+
+
 def test_judgments_without_features_take_those_of_the_engine(make_client: Callable[..., Client], secrets):
     engine = InMemoryEngine([0.3, 0.9, 0.1, 0.6])
     client = make_client(keys=True, key=secrets["admin"], engine=engine)
@@ -336,7 +386,8 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 
 FIELDS = {
     "RankResponse": "ids scores model version fallback detail novelty teams",
-    "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids explanation titles",
+    "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids total fields facets "
+    "explanation titles",
     "WeightsResponse": "weights model version fallback detail normalization fidelity request params",
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
@@ -352,11 +403,12 @@ def test_responses_have_documented_fields_and_match_their_schema(
     client = make_client(keys=True, engine=InMemoryEngine([0.3, 0.9, 0.1, 0.6]))
     admin, query = ({"authorization": f"Bearer {secrets[role]}"} for role in ("admin", "query"))
     judged = {"queries": [{"qid": "900", **UP, "grades": [0, 2, 1]}]}
+    search = {"query": "up", "explain": True, "fields": ["price"], "facets": {"n": {"value_count": {"field": "price"}}}}
     responses = [
         ("RankResponse", client.post("/v1/rank", UP, **query)),
         ("RankResponse", client.post("/v1/rank", {**UP, "interleave": ["knn", "single"]}, **query)),
         ("RankResponse", client.post("/v1/rank", {**UP, "feature_names": ["price", "x"]}, **query)),
-        ("SearchResponse", client.post("/v1/search", {"query": "up", "explain": True}, **query)),
+        ("SearchResponse", client.post("/v1/search", search, **query)),
         ("WeightsResponse", client.post("/v1/weights", {"query": "up"}, **query)),
         ("WeightsResponse", client.post("/v1/weights", UP, **query)),
         ("ModelsResponse", client.get("/v1/model", **query)),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import threading
+from collections.abc import MutableMapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -323,3 +326,38 @@ def test_single_ranker_is_served_without_novelty(service: Service, up: Candidate
     scores = SingleRanker.predict(kinrank.load(models / "single"), up.features)
     assert ranking.ids == [up.ids[i] for i in np.argsort(-scores, kind="stable")]
     assert ranking.novelty is None
+
+
+def test_application_starts_when_models_are_loaded(models: Path):
+    from kinrank.serve.http.app import create_app
+    from kinrank.serve.http.metrics import Metrics
+
+    service = Service({"knn": models / "knn"}, settings=PATIENT)
+    events: list[object] = []
+    app = create_app(
+        service,
+        metrics=Metrics(),
+        on_start=lambda: events.append(("start", service.ready)),
+        on_shutdown=lambda: events.append("shutdown"),
+    )
+    messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+    async def receive() -> dict[str, str]:
+        return next(messages)
+
+    async def send(message: MutableMapping[str, object]) -> None:
+        events.append(message["type"])
+
+    asyncio.run(app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send))
+    assert events == [("start", True), "lifespan.startup.complete", "shutdown", "lifespan.shutdown.complete"]
+
+
+def test_frozen_objects_are_left_out_of_collections():
+    from kinrank.serve.http.run import freeze_loaded
+
+    try:
+        freeze_loaded()
+        assert gc.get_freeze_count() > 100_000
+        assert len(gc.get_objects()) < 10_000
+    finally:
+        gc.unfreeze()

@@ -11,6 +11,7 @@ import numpy as np
 from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
 from kinrank.checks.samples import require
 from kinrank.engines.base import Engine
+from kinrank.engines.search_options import SearchOptions
 from kinrank.errors import EngineTimeoutError, ParameterError
 
 EngineCheck = Callable[[Engine], None]
@@ -29,6 +30,8 @@ def engine_checks() -> list[EngineCheck]:
         check_one_by_one_equals_together,
         check_search_features_equals_search_and_features,
         check_filter_restricts_candidates,
+        check_fields_totals_and_facets,
+        check_apply_request_keeps_totals_and_facets,
         check_absent_documents_are_reported,
         check_apply_orders_by_weighted_features,
         check_apply_ranks_what_search_finds,
@@ -95,11 +98,46 @@ def check_filter_restricts_candidates(engine: Engine) -> None:
     every = engine.search(QUERY, size=len(IDS), vector=VECTOR)
     some = every.doc_id[1::2].tolist()
     clause = {"ids": {"values": some}}
-    found = engine.search(QUERY, size=len(IDS), vector=VECTOR, filter_clause=clause)
+    found = engine.search(QUERY, size=len(IDS), vector=VECTOR, options=SearchOptions(clause))
     require(found.doc_id.tolist() == some, "candidates are not those that match the filter, in the order without it")
     require(bool(np.allclose(found.score, every.score[1::2])), "a filter changes scores")
-    hits, _ = engine.search_features(QUERY, size=len(IDS), vector=VECTOR, filter_clause=clause, timeout=60.0)
+    hits, _ = engine.search_features(QUERY, size=len(IDS), vector=VECTOR, options=SearchOptions(clause), timeout=60.0)
     require(hits.doc_id.tolist() == some, "search_features does not apply the filter")
+
+
+def check_fields_totals_and_facets(engine: Engine) -> None:
+    """A search returns the requested fields of each document, the total, and the facets of all that match."""
+    every = engine.search(QUERY, size=len(IDS), vector=VECTOR)
+    options = SearchOptions(fields=["votes"], facets={"votes": {"stats": {"field": "votes"}}})
+    votes = {doc_id: document["votes"] for doc_id, document in sample_documents()}
+    of_matching = [votes[doc_id] for doc_id in every.doc_id.tolist()]
+    searched = engine.search(QUERY, size=5, vector=VECTOR, options=options)
+    with_features, _ = engine.search_features(QUERY, size=5, vector=VECTOR, options=options, timeout=60.0)
+    for hits in (searched, with_features):
+        expected = [{"votes": votes[doc_id]} for doc_id in hits.doc_id.tolist()]
+        require(list(hits.fields) == expected, f"the fields of the documents are {hits.fields}")
+        require(hits.total == {"value": len(every), "relation": "eq"}, f"{len(every)} match, the total is {hits.total}")
+        require(hits.facets["votes"]["sum"] == sum(of_matching), "a facet does not cover all documents that match")
+
+
+def check_apply_request_keeps_totals_and_facets(engine: Engine) -> None:
+    """With options, ranked documents come first, and the total and the facets are those of a search."""
+    found = engine.search(QUERY, size=len(IDS), vector=VECTOR)
+    some = found.doc_id[::3].tolist()
+    options = SearchOptions(fields=["title"], facets={"votes": {"stats": {"field": "votes"}}})
+    X = np.nan_to_num(engine.features(QUERY, some, vector=VECTOR)).astype(np.float64)
+    rng = np.random.default_rng(4)
+    text_only = np.where([name in ("title", "phrase") for name in engine.feature_names], 1.0, 0.0)
+    for weights in (rng.normal(size=X.shape[1]), -text_only, text_only, 0 * text_only):
+        hits = engine.apply(QUERY, weights, size=len(IDS), vector=VECTOR, doc_ids=some, options=options)
+        ranked, scores = hits.doc_id.tolist(), X @ weights
+        require(sorted(ranked[: len(some)]) == sorted(some), "documents that are not ranked come before ranked ones")
+        in_order = scores[[some.index(doc_id) for doc_id in ranked[: len(some)]]]
+        worst = float(np.max(np.diff(in_order))) / max(float(np.ptp(scores)), 1e-12)
+        require(worst <= TOLERANCE, "documents are not ranked by the weights")
+        require(hits.total == found.total, f"{found.total} match, the total is {hits.total}")
+        require(hits.facets["votes"]["count"] == len(found), "a facet does not cover all documents that match")
+        require([*hits.fields[0]] == ["title"], f"the fields of a document are {hits.fields[0]}")
 
 
 def check_absent_documents_are_reported(engine: Engine) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32
 from kinrank.engines.feature_set import FeatureSet
-from kinrank.engines.features import Clause
+from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import EngineRefusedError, EngineTimeoutError
 
 Document = tuple[str, Mapping[str, Any]]
@@ -35,6 +35,12 @@ class Hits:
         Document ids in the engine's order.
     score : float64 array
         The engine's scores. They are comparable within one response only.
+    total : mapping, optional
+        How many documents match: ``{"value": 10000, "relation": "gte"}`` means at least 10,000.
+    fields : sequence of mappings
+        The requested fields of each document; empty if none were requested.
+    facets : mapping
+        The results of the requested facets, as the engine returns them.
 
     Examples
     --------
@@ -45,6 +51,9 @@ class Hits:
 
     doc_id: NDArray[np.str_]
     score: NDArray[np.float64]
+    total: Mapping[str, Any] | None = None
+    fields: Sequence[Mapping[str, Any]] = ()
+    facets: Mapping[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.doc_id)
@@ -115,7 +124,7 @@ class Engine(ABC):
         *,
         size: int,
         vector: ArrayLike | None = None,
-        filter_clause: Clause | None = None,
+        options: SearchOptions = PLAIN,
         timeout: float | None = None,
     ) -> Hits:
         """Return the candidates of a query in the engine's own order.
@@ -128,8 +137,8 @@ class Engine(ABC):
             Maximum number of candidates.
         vector
             Embedding of the query, for candidates and features that compare vectors.
-        filter_clause
-            Clause of the engine's query language that candidates must match; it does not change their scores.
+        options
+            What candidates must match, and what is returned with them.
         timeout
             Seconds to wait for the response. Defaults to the engine's `timeout`.
         """
@@ -150,10 +159,12 @@ class Engine(ABC):
         vector: ArrayLike | None = None,
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
+        options: SearchOptions | None = None,
     ) -> dict[str, Any]:
         """Return the body of the request that `apply` sends, without sending it.
 
-        Send it with `apply_params` in the URL.
+        Send it with `apply_params` in the URL. With `options`, the response has the fields, the total and the facets of
+        `search`.
         """
 
     @abstractmethod
@@ -166,6 +177,7 @@ class Engine(ABC):
         vector: ArrayLike | None = None,
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
+        options: SearchOptions | None = None,
         timeout: float | None = None,
     ) -> Hits:
         """Search with per-query weights in the request: the engine ranks by ``features @ weights``.
@@ -181,6 +193,9 @@ class Engine(ABC):
         window
             Rank only the first `window` documents of `search`. By default, rank all of them. An engine may apply the
             window to each shard, and rank more.
+        options
+            What documents must match, and what is returned with them. Documents that are not in `doc_ids` are then
+            returned as well, after those that are.
 
         Returns
         -------
@@ -248,12 +263,12 @@ class Engine(ABC):
         *,
         size: int,
         vector: ArrayLike | None = None,
-        filter_clause: Clause | None = None,
+        options: SearchOptions = PLAIN,
         timeout: float | None = None,
     ) -> tuple[Hits, Float32]:
         """Return candidates and their features, within `timeout` in total; in one request if the engine supports it."""
         start = time.monotonic()
-        hits = self.search(query, size=size, vector=vector, filter_clause=filter_clause, timeout=timeout)
+        hits = self.search(query, size=size, vector=vector, options=options, timeout=timeout)
         remaining = None if timeout is None else timeout - (time.monotonic() - start)
         if remaining is not None and remaining <= 0:
             raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")

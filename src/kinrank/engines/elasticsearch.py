@@ -18,10 +18,11 @@ from kinrank.engines.lucene import (
     LuceneEngine,
     check_complete,
     feature_matrix,
-    parse_hits,
+    returned,
 )
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
+from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import response_error
+from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
@@ -97,7 +98,7 @@ class ElasticsearchEngine(LuceneEngine):
         *,
         size: int,
         vector: ArrayLike | None = None,
-        filter_clause: Clause | None = None,
+        options: SearchOptions = PLAIN,
         timeout: float | None = None,
     ) -> tuple[Hits, Float32]:
         """See `Engine.search_features`. Sends one request."""
@@ -110,29 +111,33 @@ class ElasticsearchEngine(LuceneEngine):
             "rescore_query_weight": 0.0,
         }
         body = {
-            "query": builder.candidate_query(filter_clause),
+            "query": builder.candidate_query(options.filter_clause),
             "rescore": {"window_size": size, "query": rescore_query},
             "size": size,
             "docvalue_fields": builder.docvalue_fields(),
-            "_source": False,
+            **returned(options),
         }
         response = self._send("POST", self._path("/_search"), _WITH_NAMED_SCORES, body, timeout or self.timeout)
-        documents = [HitValues.from_hit(hit, hit.get("matched_queries")) for hit in response["hits"]["hits"]]
-        return parse_hits(response), feature_matrix(documents, builder)
+        found = self._by_id(response["hits"]["hits"]).values()
+        documents = [HitValues.from_hit(hit, hit.get("matched_queries")) for hit in found]
+        return self._parse_hits(response), feature_matrix(documents, builder)
 
     def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
-        body = log_request(builder, doc_ids)
+        body = log_request(builder, self._ids_filter(doc_ids), len(doc_ids))
         response = self._send("POST", self._path("/_search"), _COMPLETE, body, timeout)
         check_complete(response, self.name)
-        hits = response["hits"]["hits"]
-        return {hit["_id"]: HitValues.from_hit(hit, hit.get("matched_queries")) for hit in hits}
+        found = self._by_id(response["hits"]["hits"])
+        return {doc_id: HitValues.from_hit(hit, hit.get("matched_queries")) for doc_id, hit in found.items()}
 
 
-def log_request(builder: QueryBuilder, doc_ids: list[str]) -> dict[str, Any]:
-    """Return a request whose hits have the scores of all named clauses and the values of all fields."""
+def log_request(builder: QueryBuilder, documents: Clause, n_documents: int) -> dict[str, Any]:
+    """Return a request whose hits have the scores of all named clauses and the values of all fields.
+
+    Its size is one more than the number of documents, so that ids that stand for several documents are noticed.
+    """
     return {
-        "query": {"bool": {"filter": [ids_filter(doc_ids)], "should": _named_clauses(builder)}},
-        "size": len(doc_ids),
+        "query": {"bool": {"filter": [documents], "should": _named_clauses(builder)}},
+        "size": n_documents + 1,
         "docvalue_fields": builder.docvalue_fields(),
         "_source": False,
         "track_total_hits": False,

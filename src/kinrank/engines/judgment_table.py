@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from kinrank.data.delimited import SEPARATORS, read_delimited, table_suffix
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike, read_bytes
+from kinrank.data.textfile import PathLike
 from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS, align_vectors
 from kinrank.errors import DataError, FileFormatError
 
-SEPARATORS = {".tsv": "\t", ".csv": ","}
 FORMATS = ".tsv or .csv with a header (optionally .gz or .xz), or .parquet"
 
 
@@ -88,21 +87,9 @@ def read_vectors(path: PathLike, judged: QuerySet, qid: str = "qid") -> QuerySet
 def _read_table(path: Path, names: JudgmentColumns) -> pa.Table:
     if path.suffix == ".parquet":
         return _read_parquet(path)
-    suffix = path.with_suffix("").suffix if path.suffix in (".gz", ".xz") else path.suffix
-    if suffix not in SEPARATORS:
+    if table_suffix(path) not in SEPARATORS:
         raise DataError(f"{path}: unknown format of judgments; expected {FORMATS}")
-    # Ids and queries are text, even if all of them look like numbers.
-    text = {name: pa.string() for name in (names.qid, names.text, names.doc_id)}
-    try:
-        return pacsv.read_csv(
-            pa.BufferReader(read_bytes(path)),
-            parse_options=pacsv.ParseOptions(
-                delimiter=SEPARATORS[suffix], quote_char='"' if suffix == ".csv" else False
-            ),
-            convert_options=pacsv.ConvertOptions(column_types=text, strings_can_be_null=False),
-        )
-    except pa.ArrowInvalid as error:
-        raise FileFormatError(path, 0, f"cannot be read as a table ({error}); expected {FORMATS}") from None
+    return read_delimited(path, as_text=(names.qid, names.text, names.doc_id))
 
 
 def _read_parquet(path: Path) -> pa.Table:

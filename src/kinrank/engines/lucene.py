@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 import numpy as np
@@ -19,7 +19,11 @@ from kinrank.engines.features import Clause, FieldValue, QueryLength, VectorSimi
 from kinrank.engines.fields import check_fields, required_fields
 from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter, score_offset
 from kinrank.engines.response_errors import root_cause
+from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
+from kinrank.registry.choices import check_choice
+
+DocumentIds = Literal["id", "index/id"]
 
 DOCUMENTS_PER_REQUEST = 1000
 """Maximum number of documents whose features one request computes."""
@@ -80,6 +84,9 @@ class LuceneEngine(Engine):
         Default timeout of a request, in seconds.
     connections
         Number of connections to keep per node. Further threads wait.
+    ids
+        What identifies a document: its id, or ``"index/id"`` if `index` is an alias of several indexes that have
+        documents with the same ids.
     client
         Other options of the official client: ``api_key``, ``basic_auth`` or ``http_auth``, ``ca_certs``...
     """
@@ -97,8 +104,10 @@ class LuceneEngine(Engine):
         *,
         timeout: float = 10.0,
         connections: int = 16,
+        ids: DocumentIds = "id",
         **client: Any,
     ) -> None:
+        check_choice("ids", ids, get_args(DocumentIds))
         if not index:
             raise ParameterError(
                 f"no index given: add it to the end of the engine address, as in {self.name}+http://host/movies"
@@ -108,6 +117,7 @@ class LuceneEngine(Engine):
         self.feature_set = features
         self.feature_names = () if features is None else features.names
         self.timeout = timeout
+        self.ids = ids
         self._fields_lock = threading.Lock()
         self._fields_checked = False
         self.client = self._make_client(connections, client)
@@ -146,21 +156,21 @@ class LuceneEngine(Engine):
         *,
         size: int,
         vector: ArrayLike | None = None,
-        filter_clause: Clause | None = None,
+        options: SearchOptions = PLAIN,
         timeout: float | None = None,
     ) -> Hits:
         """See `Engine.search`."""
-        return self._search(self._search_body(query, size, vector, filter_clause), timeout)
+        return self._search(self._search_body(query, size, vector, options), timeout)
 
     def search_complete(
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
         """See `Engine.search_complete`."""
         params = {**GLOBAL_STATISTICS, "allow_partial_search_results": "false"}
-        body = self._search_body(query, size, vector)
+        body = self._search_body(query, size, vector, PLAIN)
         response = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
         check_complete(response, self.name)
-        return parse_hits(response)
+        return self._parse_hits(response)
 
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
@@ -187,19 +197,27 @@ class LuceneEngine(Engine):
         vector: ArrayLike | None = None,
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
+        options: SearchOptions | None = None,
     ) -> dict[str, Any]:
         """See `Engine.apply_request`."""
         builder = self._builder(query, vector)
-        candidates = builder.candidate_query() if doc_ids is None else ids_filter(doc_ids)
+        wanted = options or PLAIN
+        response = {"size": size, **returned(wanted)}
+        if doc_ids is not None and options is not None:
+            # Everything that matches is counted. Scores are positive, so that documents without one come last.
+            ranked = builder.weighted_query(weights, self._ids_filter(doc_ids), positive=True)
+            found = builder.candidate_query(options.filter_clause)
+            return {"query": {"bool": {"filter": [found], "should": [ranked]}}, **response}
+        candidates = builder.candidate_query(wanted.filter_clause) if doc_ids is None else self._ids_filter(doc_ids)
         if window is None:
-            return {"query": builder.weighted_query(weights, candidates), "size": size, "_source": False}
+            return {"query": builder.weighted_query(weights, candidates), **response}
         rescore_query = {
             "rescore_query": builder.weighted_query(weights, {"match_all": {}}),
             "query_weight": 0.0,
             "rescore_query_weight": 1.0,
         }
         rescore = {"window_size": window, "query": rescore_query}
-        return {"query": candidates, "rescore": rescore, "size": min(size, window), "_source": False}
+        return {"query": candidates, "rescore": rescore, **response, "size": min(size, window)}
 
     def apply(
         self,
@@ -210,10 +228,13 @@ class LuceneEngine(Engine):
         vector: ArrayLike | None = None,
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
+        options: SearchOptions | None = None,
         timeout: float | None = None,
     ) -> Hits:
         """See `Engine.apply`."""
-        body = self.apply_request(query, weights, size=size, vector=vector, doc_ids=doc_ids, window=window)
+        body = self.apply_request(
+            query, weights, size=size, vector=vector, doc_ids=doc_ids, window=window, options=options
+        )
         self._check_fields(timeout)
         return self._search(body, timeout)
 
@@ -300,13 +321,43 @@ class LuceneEngine(Engine):
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"
 
-    def _search_body(
-        self, query: str, size: int, vector: ArrayLike | None, filter_clause: Clause | None = None
-    ) -> dict[str, Any]:
-        return {"query": self._builder(query, vector).candidate_query(filter_clause), "size": size, "_source": False}
+    def _search_body(self, query: str, size: int, vector: ArrayLike | None, options: SearchOptions) -> dict[str, Any]:
+        found = self._builder(query, vector).candidate_query(options.filter_clause)
+        return {"query": found, "size": size, **returned(options)}
 
     def _search(self, body: dict[str, Any], timeout: float | None) -> Hits:
-        return parse_hits(self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout))
+        return self._parse_hits(
+            self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout)
+        )
+
+    def _parse_hits(self, response: Mapping[str, Any]) -> Hits:
+        """Return the hits of a search response, with what was requested besides."""
+        hits = response["hits"]["hits"]
+        return Hits(
+            np.array([self._doc_id(hit) for hit in hits], dtype=np.str_),
+            np.array([hit["_score"] for hit in hits], dtype=np.float64),
+            response["hits"].get("total"),
+            [hit["_source"] for hit in hits if "_source" in hit],  # in all hits, or in none
+            response.get("aggregations", {}),
+        )
+
+    def _doc_id(self, hit: Mapping[str, Any]) -> str:
+        return f"{hit['_index']}/{hit['_id']}" if self.ids == "index/id" else str(hit["_id"])
+
+    def _by_id(self, hits: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """Return hits by document. Raise `EngineRefusedError` if an id stands for several documents."""
+        documents = {self._doc_id(hit): hit for hit in hits}
+        if len(documents) < len(hits):
+            several = next(hit for hit in hits if documents[self._doc_id(hit)] is not hit)
+            raise EngineRefusedError(
+                f"{self.name} index {self.index_name!r} has several documents with the id {several['_id']!r}, in "
+                f"{several['_index']!r} and {documents[self._doc_id(several)]['_index']!r}: connect with "
+                "ids='index/id' (--set ids=index/id), and write document ids in this form"
+            )
+        return documents
+
+    def _ids_filter(self, doc_ids: Sequence[str]) -> Clause:
+        return ids_filter(doc_ids, with_index=self.ids == "index/id")
 
     def _exists(self) -> bool:
         try:
@@ -328,13 +379,10 @@ class LuceneEngine(Engine):
             self._fields_checked = True
 
 
-def parse_hits(response: Mapping[str, Any]) -> Hits:
-    """Return the hits of a search response."""
-    hits = response["hits"]["hits"]
-    return Hits(
-        np.array([hit["_id"] for hit in hits], dtype=np.str_),
-        np.array([hit["_score"] for hit in hits], dtype=np.float64),
-    )
+def returned(options: SearchOptions) -> dict[str, Any]:
+    """Return the parts of a request that define what is returned with the hits."""
+    body: dict[str, Any] = {"_source": list(options.fields) or False}
+    return {**body, "aggs": dict(options.facets)} if options.facets else body
 
 
 def check_complete(response: Mapping[str, Any], where: str) -> None:

@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from kinrank.engines.features import Clause
 from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, HitValues, LuceneEngine, check_complete
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
+from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import response_error
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
@@ -81,18 +82,18 @@ class OpenSearchEngine(LuceneEngine):
         self._send("DELETE", "/_search/point_in_time", {}, {"pit_id": [snapshot]}, ADMIN_TIMEOUT)
 
     def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
-        names, searches = log_request(builder, doc_ids)
+        names, searches = log_request(builder, self._ids_filter(doc_ids), len(doc_ids))
         text = "".join(f"{_HEADER}\n{json.dumps(search)}\n" for search in searches)
         # Start all searches at once: OpenSearch 2.5 can crash if a client times out and disconnects while searches of
         # its _msearch are queued (opensearch-project/OpenSearch issue 3962).
         params = {"max_concurrent_searches": len(searches)}
         response = self._send("POST", self._path("/_msearch"), params, text, timeout)
         existing, *scored = [self._checked_hits(part) for part in response["responses"]]
-        documents = {hit["_id"]: HitValues.from_hit(hit) for hit in existing}
+        documents = {doc_id: HitValues.from_hit(hit) for doc_id, hit in self._by_id(existing).items()}
         for name, hits in zip(names, scored, strict=True):
-            for hit in hits:
-                if hit["_id"] in documents:  # else it was indexed between two of the searches
-                    documents[hit["_id"]].scores[name] = hit["_score"]
+            for doc_id, hit in self._by_id(hits).items():
+                if doc_id in documents:  # else it was indexed between two of the searches
+                    documents[doc_id].scores[name] = hit["_score"]
         return documents
 
     def _checked_hits(self, response: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -104,13 +105,17 @@ class OpenSearchEngine(LuceneEngine):
         return hits
 
 
-def log_request(builder: QueryBuilder, doc_ids: list[str]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return feature names and the searches of one ``_msearch``: one for existing documents, then one per feature."""
-    common = {"size": len(doc_ids), "_source": False, "track_total_hits": False}
-    ids = ids_filter(doc_ids)
+def log_request(builder: QueryBuilder, documents: Clause, n_documents: int) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return feature names and the searches of one ``_msearch``: one for existing documents, then one per feature.
+
+    Their size is one more than the number of documents, so that ids that stand for several documents are noticed.
+    """
+    common = {"size": n_documents + 1, "_source": False, "track_total_hits": False}
     searches: list[dict[str, Any]] = [
-        {"query": {"bool": {"filter": [ids]}}, "docvalue_fields": builder.docvalue_fields(), **common}
+        {"query": {"bool": {"filter": [documents]}}, "docvalue_fields": builder.docvalue_fields(), **common}
     ]
     clauses = builder.feature_clauses()
-    searches += [{"query": {"bool": {"must": [clause], "filter": [ids]}}, **common} for clause in clauses.values()]
+    searches += [
+        {"query": {"bool": {"must": [clause], "filter": [documents]}}, **common} for clause in clauses.values()
+    ]
     return list(clauses), searches

@@ -124,8 +124,11 @@ class QueryBuilder:
         """Return the fields whose values are features."""
         return sorted({feature.field for feature in self.features.features if isinstance(feature, FieldValue)})
 
-    def weighted_query(self, weights: ArrayLike, candidates: Clause) -> Clause:
-        """Return a query that orders the documents matching `candidates` by the weighted sum of their features."""
+    def weighted_query(self, weights: ArrayLike, candidates: Clause, *, positive: bool = False) -> Clause:
+        """Return a query that orders the documents matching `candidates` by the weighted sum of their features.
+
+        Scores are not negative, and above 0 with `positive`.
+        """
         numbers = np.asarray(weights, dtype=np.float64)
         features = self.features.features
         if numbers.shape != (len(features),) or not np.isfinite(numbers).all():
@@ -142,7 +145,7 @@ class QueryBuilder:
             should.append(self._subtracted_from(bound, boosted))
         summed: Clause = {"bool": {"filter": [candidates], "should": should}}
         values = [(feature, weight) for feature, weight in pairs if isinstance(feature, ValueFeature)]
-        if not any(weight for _, weight in values):
+        if not positive and not any(weight for _, weight in values):
             return summed
         terms = "".join(f" + params.weights[{i}] * ({self._expression(f)})" for i, (f, _) in enumerate(values))
         script = f"double x = _score - params.shift{terms}; {_TO_POSITIVE}"
@@ -169,9 +172,22 @@ class QueryBuilder:
         return {"script_score": {"query": query, "script": {"source": source, "params": {**used, **params}}}}
 
 
-def ids_filter(doc_ids: Sequence[str]) -> Clause:
-    """Return a filter that matches only these documents."""
-    return {"ids": {"values": list(doc_ids)}}
+def ids_filter(doc_ids: Sequence[str], *, with_index: bool = False) -> Clause:
+    """Return a filter that matches only these documents, given by id or by ``index/id``.
+
+    Examples
+    --------
+    >>> ids_filter(["7", "8"])
+    {'ids': {'values': ['7', '8']}}
+    """
+    if not with_index:
+        return {"ids": {"values": list(doc_ids)}}
+    by_index: dict[str, list[str]] = {}
+    for doc_id in doc_ids:
+        index, _, rest = doc_id.partition("/")
+        by_index.setdefault(index, []).append(rest)
+    each = [{"bool": {"filter": [{"term": {"_index": index}}, ids_filter(ids)]}} for index, ids in by_index.items()]
+    return {"bool": {"should": each, "minimum_should_match": 1}}
 
 
 def score_offset(feature: VectorSimilarity) -> float:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from kinrank.arrays import Float32
-from kinrank.engines import Engine
-from kinrank.engines.features import Clause
-from kinrank.engines.filters import check_filter
+from kinrank.engines import Engine, Hits
+from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, FileFormatError, ParameterError
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
@@ -27,15 +26,26 @@ class SearchResult:
     ----------
     ranking : Ranking
         All candidates, ranked.
-    engine_ids : list of str
-        The same documents in the engine's order.
+    hits : Hits
+        The same documents in the engine's order, with the total, fields and facets.
     explanation : QueryExplanation, or None
         Why they are ranked so, if requested and if the model can explain.
     """
 
     ranking: Ranking
-    engine_ids: list[str]
+    hits: Hits
     explanation: QueryExplanation | None = None
+
+    @property
+    def engine_ids(self) -> list[str]:
+        """The documents in the engine's order."""
+        ids: list[str] = self.hits.doc_id.tolist()
+        return ids
+
+    @property
+    def fields(self) -> dict[str, Mapping[str, Any]]:
+        """The requested fields of each document, by id; empty if none were requested."""
+        return dict(zip(self.engine_ids, self.hits.fields, strict=False))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +98,7 @@ class Searcher:
         vector: Float32 | None = None,
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
-        filter_clause: Clause | None = None,
+        options: SearchOptions = PLAIN,
         explain: bool = False,
     ) -> SearchResult:
         """Search and rank.
@@ -103,36 +113,36 @@ class Searcher:
             Embedding and further numbers of the query; see `CandidateSet`.
         model
             Model to rank with; None means the default.
-        filter_clause
-            Clause of the engine's query language that documents must match; see `kinrank.engines.filters`.
+        options
+            What documents must match, and what is returned with them.
         explain
             Add an explanation.
 
         Raises
         ------
         ParameterError
-            The filter is not allowed.
+            The filter or a facet is not allowed.
         EngineError
             The engine did not return candidates, so there is no order to fall back on.
         """
-        if filter_clause is not None:
-            check_filter(filter_clause)
+        options.check()
         try:
-            candidates = self._candidates(query, window, vector, columns, filter_clause)
+            hits, candidates = self._candidates(query, window, vector, columns, options)
         except (EngineError, ParameterError) as error:
             # Without features there may still be an order to show. If the engine is down, this raises.
-            ids = self._find(query, window, vector, filter_clause)
+            hits = self._find(query, window, vector, options)
             # A request that is valid for a search can only lack the vector that a feature compares.
             reason = Fallback.ENGINE_DOWN if isinstance(error, EngineError) else Fallback.NO_VECTOR
+            ids: list[str] = hits.doc_id.tolist()
             ranking = Ranking(ids, model=model or self.service.default, fallback=reason, detail=str(error))
             self.service.count(ranking)
-            return SearchResult(ranking, ids)
+            return SearchResult(ranking, hits)
         if candidates is None:
-            return SearchResult(Ranking([]), [])
+            return SearchResult(Ranking([], model=model or self.service.default), hits)
         ranking = self.service.rank(candidates, model=model)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
         explanation = self.service.explain(candidates, model=model) if explain and scored else None
-        return SearchResult(ranking, candidates.ids, None if explanation is None else self._with_texts(explanation))
+        return SearchResult(ranking, hits, None if explanation is None else self._with_texts(explanation))
 
     def weights(
         self,
@@ -143,19 +153,26 @@ class Searcher:
         vector: Float32 | None = None,
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
+        options: SearchOptions = PLAIN,
     ) -> tuple[QueryWeights, EngineRequest | None]:
-        """Return linear weights of the query, and the engine request that ranks with them."""
-        candidates = self._candidates(query, window, vector, columns)
+        """Return linear weights of the query, and the engine request that ranks with them.
+
+        The response to this request has the total, the fields and the facets of a search with these options.
+        """
+        options.check()
+        filtered = SearchOptions(options.filter_clause)
+        _, candidates = self._candidates(query, window, vector, columns, filtered)
         if candidates is None:
             detail = "the engine found no candidates for this query"
-            return QueryWeights(model=self.service.default, fallback=Fallback.MODEL_ERROR, detail=detail), None
+            return QueryWeights(model=model or self.service.default, fallback=Fallback.MODEL_ERROR, detail=detail), None
         found = self.service.weights(candidates, model=model)
         # Boosts multiply raw scores, so weights for normalized scores have no such request; see engines.targets.
         if found.weights is None or found.normalization is not None:
             return found, None
         weights = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
         # Name the documents instead of a window: engines count a window per shard.
-        body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=candidates.ids)
+        ids = candidates.ids
+        body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=ids, options=options)
         return found, EngineRequest(body, dict(self.engine.apply_params))
 
     def judged(
@@ -184,7 +201,7 @@ class Searcher:
         DataError
             None of the judged documents is among the candidates.
         """
-        candidates = self._candidates(query, window, vector, columns)
+        _, candidates = self._candidates(query, window, vector, columns)
         if candidates is None or not grades.keys() & set(candidates.ids):
             raise DataError(
                 f"query {qid!r}: none of its {len(grades)} judged documents is among the engine's first {window} hits"
@@ -201,27 +218,25 @@ class Searcher:
         window: int,
         vector: Float32 | None,
         columns: Mapping[str, float] | None,
-        filter_clause: Clause | None = None,
-    ) -> CandidateSet | None:
-        """Find candidates with their features, in one request if the engine can; None if there are none."""
+        options: SearchOptions = PLAIN,
+    ) -> tuple[Hits, CandidateSet | None]:
+        """Find candidates, and their features if there are any; in one request if the engine can."""
         start = time.perf_counter()
         seconds = self.service.settings.engine_seconds
-        hits, rows = self.engine.search_features(
-            query, size=window, vector=vector, filter_clause=filter_clause, timeout=seconds
-        )
+        hits, rows = self.engine.search_features(query, size=window, vector=vector, options=options, timeout=seconds)
         self.service.observer.stage("engine", time.perf_counter() - start)
         if not len(hits):
-            return None
-        return CandidateSet(hits.doc_id.tolist(), rows, self.engine.feature_names, vector, columns or {}, query)
+            return hits, None
+        ids, names = hits.doc_id.tolist(), self.engine.feature_names
+        return hits, CandidateSet(ids, rows, names, vector, columns or {}, query)
 
-    def _find(self, query: str, window: int, vector: Float32 | None, filter_clause: Clause | None) -> list[str]:
+    def _find(self, query: str, window: int, vector: Float32 | None, options: SearchOptions) -> Hits:
         """Find candidates without features."""
         start = time.perf_counter()
         seconds = self.service.settings.engine_seconds
-        hits = self.engine.search(query, size=window, vector=vector, filter_clause=filter_clause, timeout=seconds)
+        hits = self.engine.search(query, size=window, vector=vector, options=options, timeout=seconds)
         self.service.observer.stage("engine", time.perf_counter() - start)
-        ids: list[str] = hits.doc_id.tolist()
-        return ids
+        return hits
 
     def _with_texts(self, explanation: QueryExplanation) -> QueryExplanation:
         named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]

@@ -43,6 +43,7 @@ def create_app(
     keys: KeyRing | None = None,
     searcher: Searcher | None = None,
     drain_seconds: float = 5.0,
+    on_start: Callable[[], None] = lambda: None,
     on_shutdown: Callable[[], None] = lambda: None,
 ) -> RequestMiddleware:
     """Create the ASGI application of a service.
@@ -59,6 +60,8 @@ def create_app(
         Search engine for /v1/search and the page; closed with the application.
     drain_seconds
         Seconds to keep serving after SIGTERM, while /readyz tells the load balancer to use another replica.
+    on_start
+        Called when the models are loaded.
     on_shutdown
         Called last.
     """
@@ -69,6 +72,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(service.start, strict=False)
+        on_start()
         _drain_on_sigterm(app, drain_seconds)
         log_event("started", models=list(service.slots), version=kinrank.__version__)
         yield

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from kinrank.arrays import Float32
+from kinrank.engines.search_options import SearchOptions
 from kinrank.errors import DataError
 from kinrank.serve.messages import CandidateSet, JudgedQuery
 
@@ -38,6 +39,10 @@ TwoModels = Annotated[list[ModelName], Meta(min_length=2, max_length=2)]
 Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Size = Annotated[int, Meta(ge=1, le=MAX_CANDIDATES)]
 Start = Annotated[int, Meta(ge=0, lt=MAX_CANDIDATES)]
+Fields = Annotated[list[Name], Meta(max_length=100)]
+Facets = Annotated[dict[Name, dict[str, Any]], Meta(max_length=50)]
+AnyId = Name | int
+AnyIds = Annotated[list[AnyId], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 
 
 class RankBody(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -75,6 +80,9 @@ class WeightsBody(Struct, forbid_unknown_fields=True, kw_only=True):
     text: Text | None = None
     query: Text | None = None
     size: Size = 10
+    filter: dict[str, Any] | None = None
+    fields: Fields = []
+    facets: Facets = {}
 
 
 class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -87,14 +95,16 @@ class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
     vector: Vector | None = None
     columns: Columns = {}
     filter: dict[str, Any] | None = None
+    fields: Fields = []
+    facets: Facets = {}
     explain: bool = False
 
 
 class JudgedBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """A judged query: candidates with features and grades; without features, the attached engine computes them."""
 
-    qid: Name
-    ids: Ids
+    qid: AnyId
+    ids: AnyIds
     features: Rows | None = None
     grades: Annotated[list[Number], Meta(min_length=1, max_length=MAX_CANDIDATES)]
     feature_names: Names | None = None
@@ -180,7 +190,7 @@ def to_candidates(
     """Return the candidates of a body."""
     text = body.text or (body.query if isinstance(body, WeightsBody) else None)
     names = None if body.feature_names is None else tuple(body.feature_names)
-    return CandidateSet(body.ids or [], features, names, vector, body.columns, text)
+    return CandidateSet([str(each) for each in body.ids or ()], features, names, vector, body.columns, text)
 
 
 def to_judged_query(body: JudgedBody) -> JudgedQuery:
@@ -189,7 +199,14 @@ def to_judged_query(body: JudgedBody) -> JudgedQuery:
         raise DataError(f"query {body.qid!r} has {len(body.ids)} ids and {len(body.grades)} grades: send one per id")
     if body.features is None:
         raise DataError(f"query {body.qid!r} has no features: send them, or its text if an engine is attached")
-    return JudgedQuery(body.qid, to_candidates(body, to_matrix(body.features), to_vector(body.vector)), body.grades)
+    return JudgedQuery(
+        str(body.qid), to_candidates(body, to_matrix(body.features), to_vector(body.vector)), body.grades
+    )
+
+
+def to_options(body: WeightsBody | SearchBody) -> SearchOptions:
+    """Return what documents must match, and what is returned with them."""
+    return SearchOptions(body.filter, tuple(body.fields), body.facets)
 
 
 def _unpack_vector(raw: bytes | None) -> Float32 | None:

@@ -75,10 +75,7 @@ class Endpoints:
         finally:
             self._rankings -= 1
         self._service.count(ranking)
-        fields = log_fields(request.scope)
-        fields["model"] = ranking.model
-        if ranking.fallback is not None:
-            fields["fallback"] = ranking.fallback
+        _log_result(request, ranking)
         response = to_response(RankResponse, ranking)
         if request.headers.get("accept") == bodies.MSGPACK:
             return Response(msgspec.msgpack.encode(response), media_type=bodies.MSGPACK)
@@ -104,12 +101,16 @@ class Endpoints:
             if body.query is None:
                 raise DataError("send ids and features, or query")
             text = body.query
+            options = bodies.to_options(body)
             found, engine_request = await self._run(
-                lambda: searcher.weights(text, size=body.size, vector=vector, columns=body.columns, model=model),
+                lambda: searcher.weights(
+                    text, size=body.size, vector=vector, columns=body.columns, model=model, options=options
+                ),
                 late,
                 self._engine_seconds,
             )
         self._service.count(found)
+        _log_result(request, found)
         return _json(to_weights_response(found, engine_request))
 
     async def search(self, request: Request) -> Response:
@@ -125,13 +126,14 @@ class Endpoints:
                     vector=bodies.to_vector(body.vector),
                     columns=body.columns,
                     model=model,
-                    filter_clause=body.filter,
+                    options=bodies.to_options(body),
                     explain=body.explain,
                 ),
                 self._engine_seconds,
             )
         except TimeoutError:
             raise HttpError(503, "engine-down", "the engine did not respond in time: try again") from None
+        _log_result(request, result.ranking)
         response = to_search_response(result, body.start, body.size)
         if body.explain:
             why = result.explanation
@@ -188,11 +190,12 @@ class Endpoints:
         """Return a judged query, with the features of the attached engine if it has none."""
         if body.features is not None or body.text is None:
             return bodies.to_judged_query(body)
-        grades = dict(zip(body.ids, body.grades, strict=True)) if len(body.ids) == len(body.grades) else {}
+        ids = [str(each) for each in body.ids]
+        grades = dict(zip(ids, body.grades, strict=True)) if len(ids) == len(body.grades) else {}
         if len(grades) < len(body.ids):
             raise DataError(f"query {body.qid!r}: send one grade per id, and every id once")
         vector = bodies.to_vector(body.vector)
-        return self._require_engine().judged(body.qid, body.text, grades, vector=vector, columns=body.columns)
+        return self._require_engine().judged(str(body.qid), body.text, grades, vector=vector, columns=body.columns)
 
     async def _rank(
         self, request: Request, candidates: CandidateSet, models: tuple[str, str] | None, expires: float
@@ -252,6 +255,14 @@ class Endpoints:
     def _engine_seconds(self) -> float:
         # Two engine calls and a ranking.
         return 2 * self._settings.engine_seconds + self._settings.deadline + 0.1
+
+
+def _log_result(request: Request, result: Ranking | QueryWeights) -> None:
+    """Add the model, and the reason if it did not rank, to the log line of the request."""
+    fields = log_fields(request.scope)
+    fields["model"] = result.model
+    if result.fallback is not None:
+        fields["fallback"] = result.fallback
 
 
 def _json(response: msgspec.Struct) -> Response:

@@ -31,6 +31,11 @@ Unseen = Annotated[
     Meta(description="Judged queries that a part of the model, such as its trees, learns from only with the next fit."),
 ]
 Teams = Annotated[list[str], Meta(description="For an interleaved ranking, the model that placed each document.")]
+Total = Annotated[
+    dict[str, Any],
+    Meta(description='How many documents match: {"value": 10000, "relation": "gte"} means at least 10,000.'),
+]
+DocumentFields = Annotated[dict[str, dict[str, Any]], Meta(description="The requested fields of each document, by id.")]
 R = TypeVar("R", bound=Struct)
 
 
@@ -83,6 +88,9 @@ class SearchResponse(RankResponse, kw_only=True):
     """Documents in our order and in the engine's."""
 
     engine_ids: list[str]
+    total: Total | None
+    fields: DocumentFields | UnsetType = UNSET
+    facets: dict[str, Any] | UnsetType = UNSET
     explanation: ExplanationResponse | UnsetType | None = UNSET
     titles: dict[str, str] | UnsetType = UNSET
 
@@ -159,7 +167,17 @@ def to_search_response(result: SearchResult, start: int, size: int) -> SearchRes
     ranking = msgspec.structs.asdict(to_response(RankResponse, result.ranking))
     ranking["ids"] = ranking["ids"][page]
     ranking["scores"] = ranking["scores"] and ranking["scores"][page]
-    return SearchResponse(**ranking, engine_ids=result.engine_ids[page])
+    response = SearchResponse(
+        **ranking,
+        engine_ids=result.engine_ids[page],
+        total=None if result.hits.total is None else dict(result.hits.total),
+    )
+    if result.hits.facets:
+        response.facets = dict(result.hits.facets)
+    if result.fields:
+        shown = dict.fromkeys(response.ids + response.engine_ids)
+        response.fields = {doc_id: dict(result.fields[doc_id]) for doc_id in shown}
+    return response
 
 
 def to_weights_response(result: QueryWeights, request: EngineRequest | None) -> WeightsResponse:

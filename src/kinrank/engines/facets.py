@@ -1,0 +1,73 @@
+"""Facets that callers of a service may request: aggregations of the engine, limited in kind and size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kinrank.engines.features import Clause
+from kinrank.engines.filters import check_filter
+from kinrank.errors import ParameterError
+
+BUCKETS = ("terms", "range", "date_range", "histogram", "date_histogram", "missing", "filter")
+"""Aggregations that may have others inside."""
+METRICS = ("min", "max", "avg", "sum", "stats", "value_count", "cardinality")
+_NESTED = ("aggs", "aggregations")
+_MAX_DEPTH = 3
+_MAX_FACETS = 50
+_MAX_BUCKETS = 1000
+
+
+def check_facets(facets: Mapping[str, Clause]) -> None:
+    """Raise `ParameterError` unless all facets are aggregations of allowed kinds and size.
+
+    Examples
+    --------
+    >>> check_facets({"genres": {"terms": {"field": "genres"}, "aggs": {"first": {"min": {"field": "year"}}}}})
+    >>> check_facets({"first": {"top_hits": {"size": 1}}})
+    Traceback (most recent call last):
+    ...
+    kinrank.errors.ParameterError: facets: 'top_hits' is not allowed: use terms, range, date_range, histogram, \
+date_histogram, missing, filter, min, max, avg, sum, stats, value_count, cardinality
+    """
+    if (count := sum(1 for _ in _every(facets, 1))) > _MAX_FACETS:
+        raise ParameterError(f"facets: {count:,} aggregations, but at most {_MAX_FACETS:,} are allowed")
+
+
+def _every(facets: Any, depth: int) -> Iterator[str]:
+    """Check facets and those inside them, and yield their kinds."""
+    if depth > _MAX_DEPTH:
+        raise ParameterError(f"facets: nested more than {_MAX_DEPTH} levels deep")
+    for name, facet in _mapping(facets, "facets").items():
+        kinds = [key for key in _mapping(facet, f"facet {name!r}") if key not in _NESTED]
+        if len(kinds) != 1:
+            raise ParameterError(
+                f'facet {name!r}: expected one aggregation, such as {{"terms": {{"field": "genres"}}}}'
+            )
+        kind, inside = kinds[0], [facet[key] for key in _NESTED if key in facet]
+        if kind not in (*BUCKETS, *METRICS):
+            raise ParameterError(f"facets: {kind!r} is not allowed: use {', '.join((*BUCKETS, *METRICS))}")
+        _check_body(kind, facet[kind])
+        yield kind
+        for each in inside:
+            yield from _every(each, depth + 1)
+
+
+def _check_body(kind: str, body: Any) -> None:
+    if kind == "filter":
+        check_filter(body)
+        return
+    settings = _mapping(body, f"facets: {kind!r}")
+    if "script" in settings:
+        raise ParameterError("facets: 'script' is not allowed: aggregate a field")
+    if any(isinstance(settings.get(name), str) for name in ("include", "exclude")):
+        raise ParameterError("facets: 'include' and 'exclude' with a pattern are not allowed: list the values")
+    size = settings.get("size", 1)
+    if not isinstance(size, int) or size > _MAX_BUCKETS:
+        raise ParameterError(f"facets: {kind!r} returns at most {_MAX_BUCKETS:,} buckets, got size {size!r}")
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{what} must be an object, got {type(value).__name__}")
+    return value
