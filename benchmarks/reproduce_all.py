@@ -1,4 +1,4 @@
-"""All figures of the papers take under 25 minutes on 2 cores, even if killed once; every claim is as expected.
+"""All figures of the papers take under 15 minutes on 2 cores, even if killed once; every claim is as expected.
 
 The program runs as a user runs it, with one process per core. It is killed when a third of its tasks are finished, and
 started again. The minutes are those of both runs, including the work that was lost.

@@ -95,12 +95,26 @@ def _show(results: Results) -> None:
         holding = sum(verdict.holds for verdict in verdicts)
         console.print_result(f"{holding} of {len(verdicts)} claims reproduced\n")
         surprises += [verdict for verdict in verdicts if not verdict.as_expected]
+    console.print_result(_theses(results))
     cpu = sum(seconds["cpu"] for seconds in results.seconds.values())
     console.info(f"{cpu / 60:.1f} minutes of CPU time, including the runs that this one resumed")
     if surprises:
         for verdict in surprises:
             console.error(f"{verdict.claim.source}: {verdict.claim.statement}: {verdict.value:g}, {verdict}")
         raise typer.Exit(NOT_AS_EXPECTED)
+
+
+def _theses(results: Results) -> Table:
+    from reproduction.claims import DATA, expectations
+    from reproduction.page import thesis_verdict
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("paper", "thesis", *(f"on {data} data" for data in DATA)):
+        table.add_column(heading)
+    for paper, verdicts in results.verdicts().items():
+        words = (thesis_verdict(verdicts, data).replace("*", "") for data in DATA)
+        table.add_row(PAPERS[paper].partition(",")[0], expectations(paper).thesis, *words)
+    return table
 
 
 def _table(verdicts: list[Verdict]) -> Table:

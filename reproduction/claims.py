@@ -26,6 +26,10 @@ class Claim:
     ----------
     source : str
         The table, figure or section of the paper.
+    kind : {"thesis", "detail", "setup"}
+        Whether it is what the paper is about, one of its details, or a check that our setup is sound.
+    data : {"real", "generated"}
+        Whether it is measured on real collections or in a generated world, which may be built to have the effect.
     statement : str
         What the paper claims.
     experiment : str
@@ -47,6 +51,8 @@ class Claim:
     """
 
     source: str
+    kind: str
+    data: str
     statement: str
     experiment: str
     figure: tuple[str | int, ...]
@@ -108,9 +114,25 @@ class Omission:
 
 @dataclass(frozen=True)
 class Expectations:
-    """The claims of one paper, and what is not measured."""
+    """The claims of one paper, and what is not measured.
+
+    Attributes
+    ----------
+    command : str
+        Measures them.
+    thesis : str
+        What the paper is about, in one sentence.
+    why : str
+        Why the thesis holds or does not, in one sentence.
+    claims : tuple of Claim
+        The claims.
+    omitted : tuple of Omission
+        What is not measured.
+    """
 
     command: str
+    thesis: str
+    why: str
     claims: tuple[Claim, ...]
     omitted: tuple[Omission, ...]
 
@@ -140,6 +162,8 @@ def read_expectations(text: str) -> Expectations:
     read = tomllib.loads(text)
     return Expectations(
         command=read["command"],
+        thesis=read["thesis"],
+        why=read["why"],
         claims=tuple(_claim(entry) for entry in read["claim"]),
         omitted=tuple(Omission(**entry) for entry in read.get("omitted", [])),
     )
@@ -150,8 +174,22 @@ def judge(claims: Iterable[Claim], figures: Mapping[str, Any]) -> list[Verdict]:
     return [Verdict(claim, _number(claim, figures)) for claim in claims]
 
 
+KINDS = ("thesis", "detail", "setup")
+DATA = ("real", "generated")
 _KNOWN = {
-    *("source", "statement", "experiment", "figure", "minus", "reproduces", "reason", "recorded", "max_drift"),
+    *(
+        "source",
+        "kind",
+        "data",
+        "statement",
+        "experiment",
+        "figure",
+        "minus",
+        "reproduces",
+        "reason",
+        "recorded",
+        "max_drift",
+    ),
     *("expected", "tolerance", "at_least", "at_most"),
 }
 
@@ -166,12 +204,16 @@ def _claim(entry: dict[str, Any]) -> Claim:
         low, high = entry.get("at_least", -math.inf), entry.get("at_most", math.inf)
     if math.isinf(low) and math.isinf(high):
         raise ParameterError(f"{what} holds for every number: give expected and tolerance, at_least or at_most")
+    if entry.get("kind") not in KINDS or entry.get("data") not in DATA:
+        raise ParameterError(f"{what} needs a kind ({', '.join(KINDS)}) and data ({', '.join(DATA)})")
     if not entry["reproduces"] and not entry.get("reason"):
         raise ParameterError(f"{what} is not expected to reproduce: give a reason")
     if ("recorded" in entry) != ("max_drift" in entry):
         raise ParameterError(f"{what}: give recorded and max_drift together, or neither")
     return Claim(
         source=entry["source"],
+        kind=entry["kind"],
+        data=entry["data"],
         statement=entry["statement"],
         experiment=entry["experiment"],
         figure=tuple(entry["figure"]),

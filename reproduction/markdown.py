@@ -42,6 +42,22 @@ def mapping_table(corner: str, rows: Mapping[str, Mapping[str, Any]], columns: S
     return table([corner, *columns], [[name, *(cell(row, column) for column in columns)] for name, row in rows.items()])
 
 
+def details(summary: str, *blocks: str) -> str:
+    """Return blocks folded away under a summary line.
+
+    Examples
+    --------
+    >>> print(details("More", "text"))
+    <details markdown="1">
+    <summary>More</summary>
+    <BLANKLINE>
+    text
+    <BLANKLINE>
+    </details>
+    """
+    return "\n\n".join([f'<details markdown="1">\n<summary>{summary}</summary>', *blocks, "</details>"])
+
+
 def number(value: float) -> str:
     """Format a number: integers with commas, fractions with the digits they were rounded to.
 

@@ -25,6 +25,8 @@ SMALL, LARGE = SIZES
 SEED = 1
 SHARES = (0.01, 0.03, 0.07, 0.13, 0.2, 0.27, 0.4, 0.53, 0.67, 0.8, 0.93, 1.0)
 RATIO_SHARES = (0.07, 0.27, 0.53, 0.8, 1.0)
+SHOWN = ("NDCG@5", "NDCG@10")
+"""The measures of Figure 8."""
 OFFLINE = MODES[1:]
 
 
@@ -84,7 +86,7 @@ def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
     figures: dict[str, Any] = {
         SMALL: {
             "quality by k": {k: modes["KNN Online"][MEAN] for k, modes in by_k.items()},
-            "all modes by k": by_k,
+            "all modes by k": {str(k): modes for k, modes in by_k.items()},
         },
         LARGE: {"quality by k": results[f"{LARGE}, online"].figures},
     }
@@ -94,24 +96,46 @@ def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
 
 
 def shape(figures: dict[str, Any]) -> dict[str, float]:
-    """Return the properties of the curves that the paper describes, as numbers."""
-    curve = {int(k): value for k, value in figures[SMALL]["quality by k"].items()}
-    m = max(curve)
-    flat = [value for k, value in curve.items() if 300 <= k <= 800]
-    small, large = figures[SMALL]["change ratio by k"], figures[LARGE]["change ratio by k"]
-    at = str(counts(SMALL, (0.27,))[0]), str(counts(LARGE, (0.27,))[0])
-    return {
-        "best k / m": round(max(curve, key=curve.__getitem__) / m, 2),
-        "rise from the smallest k": round(max(curve.values()) - curve[min(curve)], 4),
-        "fall to k = m": round(max(curve.values()) - curve[m], 4),
-        "loss of k = 300..800 against the best": round(max(curve.values()) - min(flat), 4),
-        "largest change ratio from 0.27 m": max(
-            ratio for mode in OFFLINE for k, ratio in small[mode].items() if int(k) >= int(at[0])
+    """Return the properties of the curves that the paper describes, as numbers; of the three modes, the worst."""
+    by_k = {int(k): modes for k, modes in figures[SMALL]["all modes by k"].items()}
+    m = max(by_k)
+    properties: dict[str, float] = {}
+    for measure in SHOWN:
+        curves = [{k: modes[mode][measure] for k, modes in by_k.items()} for mode in MODES]
+        best = [max(curve.values()) for curve in curves]
+        flat = [min(value for k, value in curve.items() if 300 <= k <= 800) for curve in curves]
+        properties |= {
+            f"{measure}, rise from the smallest k": min(
+                round(top - curve[min(curve)], 4) for top, curve in zip(best, curves, strict=True)
+            ),
+            f"{measure}, fall to k = m": min(round(top - curve[m], 4) for top, curve in zip(best, curves, strict=True)),
+            f"{measure}, best k / m of Online": round(max(curves[0], key=curves[0].__getitem__) / m, 2),
+            f"{measure}, loss of k = 300..800 against the best": max(
+                round(top - low, 4) for top, low in zip(best, flat, strict=True)
+            ),
+        }
+    small, large = (_by_share(figures, size) for size in (SMALL, LARGE))
+    inner = [share for share in RATIO_SHARES if share < 1.0]
+    below = [(ratios[OFFLINE[1]][share] - ratios[OFFLINE[0]][share]) for ratios in (small, large) for share in inner]
+    larger = [small[mode][share] - large[mode][share] for mode in OFFLINE for share in inner]
+    return properties | {
+        "largest change ratio": max(
+            ratios[mode][share] for ratios in (small, large) for mode in OFFLINE for share in inner
         ),
-        "change ratio at k = m": max(small[mode][str(m)] for mode in OFFLINE),
-        "Offline-2 minus Offline-1, 0.27 m": round(small[OFFLINE[1]][at[0]] - small[OFFLINE[0]][at[0]], 4),
-        "smaller minus larger set, 0.27 m": round(small[OFFLINE[0]][at[0]] - large[OFFLINE[0]][at[1]], 4),
+        "largest change ratio from 0.27 m": max(
+            ratios[mode][share] for ratios in (small, large) for mode in OFFLINE for share in inner if share >= 0.27
+        ),
+        "change ratio at k = m": max(small[mode][1.0] for mode in OFFLINE),
+        "Offline-2 minus Offline-1, least of all k": round(min(below), 4),
+        "smaller minus larger set, least of all k": round(min(larger), 4),
     }
+
+
+def _by_share(figures: Mapping[str, Any], size: str) -> dict[str, dict[float, float]]:
+    """Return the change ratios of each mode by k / m."""
+    ratios = figures[size]["change ratio by k"]
+    at = dict(zip(RATIO_SHARES, map(str, counts(size, RATIO_SHARES)), strict=True))
+    return {mode: {share: ratios[mode][k] for share, k in at.items()} for mode in OFFLINE}
 
 
 EXPERIMENT = Experiment(

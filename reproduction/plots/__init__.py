@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kinrank.registry import import_extra
-from reproduction.plots import atvt_gains, curves, ensembles, oracles, query_map
+from reproduction.plots import atvt_gains, curves, ensembles, maps, oracles, query_map
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,8 +40,11 @@ PLOTS: dict[str, tuple[str, tuple[float, float], Draw]] = {
     "movies": ("knn-msrd", (9, 3.0), curves.draw_movies),
     "oracles": ("cluster-oracles", (9, 6.6), oracles.draw),
     "relevant": ("relevant-counts", (9, 2.8), oracles.draw_counts),
-    "atvt": ("atvt", (9, 3.6), atvt_gains.draw),
+    "atvt": ("atvt", (9, 4.2), atvt_gains.draw),
     "ensemble": ("ensemble", (9, 3.6), ensembles.draw),
+    "when-local": ("map-local", (9, 3.8), maps.draw_local),
+    "when-atvt": ("map-atvt", (9, 3.2), maps.draw_atvt),
+    "when-clusters": ("map-clusters", (9, 2.6), maps.draw_clusters),
 }
 
 

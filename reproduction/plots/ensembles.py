@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduction.plots.colors import BLUE, GREEN, INK, ORANGE, PALE, SKY
+from reproduction.plots.colors import BLUE, GREEN, INK, ORANGE, PALE, PURPLE, SKY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 METHODS = {
     "best ranker": ("best ranker", PALE),
-    "RankSVM": ("RankSVM", INK),
+    "RankSVM (minmax)": ("RankSVM, 0..1", INK),
+    "SER (minmax)": ("SER, 0..1", ORANGE),
+    "SSER (minmax)": ("SSER, 0..1", GREEN),
+    "RankSVM (none)": ("RankSVM, raw", PURPLE),
     "SER (none)": ("SER, raw", SKY),
     "SSER (none)": ("SSER, raw", BLUE),
-    "SER": ("SER, 0..1", ORANGE),
-    "SSER": ("SSER, 0..1", GREEN),
 }
 
 

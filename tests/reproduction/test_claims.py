@@ -11,8 +11,12 @@ from reproduction.claims import Claim, Verdict, expectations, judge, read_expect
 
 ENTRY = """
 command = "python -m reproduction toy"
+thesis = "MAP is high"
+why = "It is a toy"
 [[claim]]
 source = "Table 1"
+kind = "thesis"
+data = "real"
 statement = "MAP is 0.46"
 experiment = "toy"
 figure = ["MQ2007", "MAP", 1]
@@ -80,6 +84,12 @@ def test_invalid_entry_raises(more: str, message: str):
 def test_claim_that_does_not_reproduce_needs_a_reason():
     with pytest.raises(ParameterError, match="not expected to reproduce: give a reason"):
         read_expectations((ENTRY + EXPECTED).replace("true", "false"))
+
+
+@pytest.mark.parametrize("wrong", [('kind = "thesis"', 'kind = "theory"'), ('data = "real"', 'data = "toy"')])
+def test_claim_needs_a_kind_and_data(wrong: tuple[str, str]):
+    with pytest.raises(ParameterError, match=r"needs a kind \(thesis, detail, setup\) and data \(real, generated\)"):
+        read_expectations((ENTRY + EXPECTED).replace(*wrong))
 
 
 def test_missing_figure_raises():

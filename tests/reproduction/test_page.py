@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from reproduction import PAPERS, page, plots, results
+from reproduction.claims import DATA, expectations
 from reproduction.results import Results
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -39,6 +40,35 @@ def test_page_gives_a_reason_for_every_claim_that_does_not_reproduce(stored: Res
     assert all(f"**Why:** {reason}" in text for reason in reasons)
 
 
+def test_page_shows_the_verdicts_of_the_run(stored: Results):
+    # Read back from the page, not rendered again: a verdict edited by hand, or left over from another run, fails.
+    shown = page_verdicts((DOCS / page.FILE).read_text())
+    judged = {
+        (each.claim.source, each.claim.statement): str(each) for some in stored.verdicts().values() for each in some
+    }
+    assert shown == judged
+
+
+def test_theses_at_the_top_follow_from_the_claims(stored: Results):
+    text = (DOCS / page.FILE).read_text()
+    for paper, verdicts in stored.verdicts().items():
+        row = next(line for line in text.splitlines() if expectations(paper).thesis in line)
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        for cell, data in zip(cells[2:4], DATA, strict=True):
+            holds = [each.holds for each in verdicts if (each.claim.kind, each.claim.data) == ("thesis", data)]
+            if not holds:
+                assert cell == "not measured"
+                continue
+            assert f"({sum(holds)} of {len(holds)})" in cell
+            assert ("not reproduced" in cell) == (not any(holds))
+
+
+def test_reader_sees_at_most_half_of_the_former_page():
+    text = (DOCS / page.FILE).read_text()
+    shown = re.sub(r"<details.*?</details>", "", text, flags=re.S)
+    assert len(shown.splitlines()) <= 646 / 2
+
+
 def test_results_round_trip_through_json(stored: Results, tmp_path: Path):
     stored.write(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (DOCS / results.FILE).read_bytes()
@@ -53,12 +83,23 @@ def test_page_of_a_single_paper(stored: Results):
 @pytest.mark.slow
 def test_plots_match_the_stored_output(stored: Results, tmp_path: Path):
     drawn = plots.draw(stored.figures, tmp_path)
-    linked = set(re.findall(r"\(figures/(reproduction-\w+\.svg)\)", (DOCS / page.FILE).read_text()))
+    linked = set(re.findall(r"\(figures/(reproduction-[\w-]+\.svg)\)", (DOCS / page.FILE).read_text()))
     assert {file.name for file in drawn} == linked
     for file in drawn:
         assert 5_000 < file.stat().st_size < 250_000
         # Other versions of Matplotlib draw other paths, but the same text.
         assert _text(file) == _text(DOCS / plots.FOLDER / file.name)
+
+
+def page_verdicts(text: str) -> dict[tuple[str, str], str]:
+    """Return the verdict of each claim, by source and statement, from the tables of the page."""
+    found, inside = {}, False
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        inside = cells == page.CLAIMS_HEADER or (inside and line.startswith("|"))
+        if inside and cells != page.CLAIMS_HEADER and set(cells[0]) != {"-"}:
+            found[cells[0], cells[2]] = cells[-1].strip("*")
+    return found
 
 
 def _text(plot: Path) -> list[str]:
