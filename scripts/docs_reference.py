@@ -15,6 +15,33 @@ PACKAGE = ROOT / "src" / "kinrank"
 # Documents in the root of the repository, and their pages.
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 ASSETS = ["LICENSE"]
+# The modules to browse and to search, by title. Pages of all others exist for links.
+BROWSED = {
+    "QuerySet": "kinrank.data.queryset",
+    "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec",
+    "Splits": "kinrank.data.split",
+    "Data sets": "kinrank.datasets.bundled kinrank.datasets.queries kinrank.datasets.click_log",
+    "KinRanker": "kinrank.rankers.kin.ranker",
+    "KnnRanker": "kinrank.rankers.knn.ranker",
+    "CellRanker": "kinrank.rankers.cells.ranker",
+    "Other rankers": "kinrank.rankers.single kinrank.rankers.query_class kinrank.rankers.cluster.ranker "
+    "kinrank.rankers.atvt kinrank.rankers.ensemble",
+    "All rankers": "kinrank.rankers.base kinrank.rankers.capabilities",
+    "Learners": "kinrank.learn.rankrls kinrank.learn.ranksvm kinrank.learn.lambdamart",
+    "Describer": "kinrank.describe.describer",
+    "Encoders": "kinrank.describe.encoders kinrank.describe.encoders.ngrams",
+    "Indexes": "kinrank.neighbors.base",
+    "Measures and tests": "kinrank.measure.base kinrank.measure.discounted kinrank.measure.binary "
+    "kinrank.measure.cascade kinrank.measure.evaluation kinrank.measure.significance kinrank.measure.resampled",
+    "Studies": "kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning kinrank.study.hybrid "
+    "kinrank.study.validation kinrank.study.peers",
+    "Clicks": "kinrank.clicks",
+    "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.feature_set kinrank.engines.targets",
+    "Scale": "kinrank.scale.training kinrank.parallel",
+    "Progress": "kinrank.progress",
+    "Errors": "kinrank.errors",
+}
+NO_SEARCH = "---\nsearch:\n  exclude: true\n---\n\n"
 
 
 def modules() -> list[str]:
@@ -42,15 +69,28 @@ def write_root_documents() -> None:
 
 
 def write_reference() -> list[dict[str, str]]:
-    """Write a page for each module and return the navigation entries."""
+    """Write a page for each title and each module, and return the navigation entries."""
+    known = set(modules())
     entries = []
-    for name in modules():
-        page = f"reference/{name}.md"
+    for title, named in BROWSED.items():
+        unknown = set(named.split()) - known
+        if unknown:
+            raise SystemExit(f"{title}: no module {sorted(unknown)}; correct BROWSED in scripts/docs_reference.py")
+        page = f"reference/{title.lower().replace(' ', '-')}.md"
         with mkdocs_gen_files.open(page, "w") as stream:
-            stream.write(f"# {name}\n\n::: {name}\n")
-        entries.append({name: page})
+            stream.write(f"# {title}\n")
+            # The methods of a ranker are in its base classes.
+            options = "    options:\n      inherited_members: true\n" if title.endswith("Ranker") else ""
+            stream.writelines(f"\n::: {name}\n{options}" for name in named.split())
+        entries.append({title: page})
+    browsed = {name for named in BROWSED.values() for name in named.split()}
+    for name in sorted(known - browsed):
+        with mkdocs_gen_files.open(f"reference/{name}.md", "w") as stream:
+            stream.write(f"{NO_SEARCH}# {name}\n\n::: {name}\n")
     return entries
 
 
 write_root_documents()
-mkdocs_gen_files.FilesEditor.current().config["nav"].append({"Reference": write_reference()})
+next(part["Reference"] for part in mkdocs_gen_files.FilesEditor.current().config["nav"] if "Reference" in part).extend(
+    write_reference()
+)

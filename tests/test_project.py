@@ -102,11 +102,12 @@ def test_version_is_the_same_everywhere():
     newest = re.search(r"^## \[([^\]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert kinrank.__version__ == SETTINGS["project"]["version"] == newest[1]
+    assert f"\nversion: {kinrank.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_ci_steps_are_executable_scripts():
     steps = re.findall(r"^ *step ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert steps == ["install", "lint", "types", "layers", "docs", "test-core", "test-servers", "test"]
+    assert steps == ["install", "lint", "types", "layers", "build", "docs", "test-core", "test-servers", "test"]
     for script in [".ci/run", *(f"scripts/{step}" for step in steps)]:
         assert os.access(ROOT / script, os.X_OK), script
 
