@@ -19,10 +19,10 @@ from benchmarks.common import collections, judged_text, log_progress, msrd
 from kinrank import KinRanker, KnnRanker, QuerySet, fold_queries
 from kinrank.describe import Describer
 from kinrank.describe.encoders.ngrams import NgramEncoder
-from kinrank.measure import NDCG, compare_paired
+from kinrank.measure import compare_paired
 from kinrank.rankers import Ranker
+from kinrank.rankers.local.held_out import MEASURE
 
-MEASURE = NDCG(ties="average") @ 10
 COLLECTIONS = ("msrd", "mwmbl", "icecat")
 OPTIONS = {"only": ("all", *COLLECTIONS), "ranker": ("all", "knn", "kin")}
 NEIGHBORS = {"msrd": 400, "mwmbl": 100, "icecat": 50}

@@ -35,7 +35,8 @@ from kinrank.datasets import make_intents
 from kinrank.describe import Describer
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import PairedComparison, compare_paired, compare_resampled, holm
-from kinrank.study.peers import MEASURE, PEERS, SHAPES
+from kinrank.rankers.local.held_out import MEASURE
+from kinrank.study.peers import PEERS, SHAPES
 
 Split = tuple[QuerySet, QuerySet, QuerySet]
 Job = tuple[str, int, int, str]

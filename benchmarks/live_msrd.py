@@ -25,7 +25,7 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query, split_queries
 from kinrank.data.vectors import VECTORS
 from kinrank.engines import FeatureSet, connect
-from kinrank.engines.logger import FeatureLogger
+from kinrank.engines.logger import CandidateSource, FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
@@ -72,7 +72,7 @@ def run(queries: str, folds: str, live: str) -> dict[str, object]:
         with connect(f"{address}/movies", MOVIES / "features.toml", timeout=60.0) as engine:
             assert isinstance(engine, LuceneEngine)
             index_movies(engine, "elasticsearch", work)
-            logged = log_hits(engine, judged, work)
+            logged = log_candidates(engine, judged, work)
         figures["share of hits that are judged"] = round(float(logged.judged.mean()), 3)
         fold = fold_of_query(logged, int(folds), group=logged.query_columns["movie"])
         sets = feature_sets()
@@ -99,11 +99,13 @@ def sample(work: Path, n_queries: int | None) -> QuerySet:
     return judged[np.argsort([place[name] for name in movie.tolist()], kind="stable")[:n_queries]]
 
 
-def log_hits(engine: LuceneEngine, judged: QuerySet, work: Path) -> QuerySet:
-    """Log the default candidates of all queries, once."""
+def log_candidates(engine: LuceneEngine, judged: QuerySet, work: Path, candidates: CandidateSource = "top") -> QuerySet:
+    """Log the candidates of all queries, once; by default those of ``kinrank log``."""
     out = work / "logged.parquet"
     if not out.exists():
-        ResumableLog(out, judged, FeatureLogger(engine)).write(RetryingPool(WORKERS), lambda _: None)
+        ResumableLog(out, judged, FeatureLogger(engine, candidates=candidates)).write(
+            RetryingPool(WORKERS), lambda _: None
+        )
     return read_parquet(out)
 
 

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from kinrank.cli import app
-from kinrank.cli.train import LARGE_RANKER
+from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
 from kinrank.registry.notation import parse_settings
 
@@ -32,4 +32,4 @@ def test_cluster_example_uses_existing_options_and_parameters():
     assert program == "kinrank"
     assert {word for word in words if word.startswith("--")} <= set(re.findall(r"--[\w-]+", help_page))
     settings = [word for word in words if "=" in word]
-    assert RANKERS[LARGE_RANKER](**parse_settings(RANKERS[LARGE_RANKER], settings)).n_cells == 65_536
+    assert RANKERS[DEFAULT_RANKER](**parse_settings(RANKERS[DEFAULT_RANKER], settings)).n_cells == 65_536
