@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,7 @@ class Client:
         return await self.request_messages(method, path, messages, **headers)
 
     async def request_messages(
-        self, method: str, path: str, messages: list[dict[str, Any]], **headers: str
+        self, method: str, path: str, messages: Iterable[dict[str, Any]], **headers: str
     ) -> Response:
         """Send a request whose body arrives in these ASGI messages, and then nothing more."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,46 @@ def test_body_that_does_not_end_is_rejected(make_client: Callable[..., Client]):
     messages = [{"type": "http.request", "body": b'{"ids":', "more_body": True}]
     response = client.runner.run(client.request_messages("POST", "/v1/rank", messages))
     assert (response.status, response.code) == (408, "slow-body")
+
+
+def test_deadline_starts_when_the_request_comes_in(make_client: Callable[..., Client]):
+    client = make_client(settings=Settings(deadline=0.2))
+    raw = json.dumps(UP).encode()
+
+    def slow_body() -> Iterator[dict[str, Any]]:
+        yield {"type": "http.request", "body": raw[:10], "more_body": True}
+        time.sleep(0.3)
+        yield {"type": "http.request", "body": raw[10:], "more_body": False}
+
+    response = client.runner.run(client.request_messages("POST", "/v1/rank", slow_body()))
+    assert (response.status, response.json["fallback"]) == (200, "late")
+
+
+def test_large_bodies_are_parsed_in_another_thread(client: Client, monkeypatch: pytest.MonkeyPatch):
+    threads = []
+    to_matrix = bodies.to_matrix
+
+    def recording(rows: Any) -> Float32:
+        threads.append(threading.current_thread())
+        return to_matrix(rows)
+
+    monkeypatch.setattr(bodies, "to_matrix", recording)
+    raw = json.dumps(UP).encode()
+    for path in ("/v1/rank", "/v1/weights"):
+        assert client.post(path, raw).json["model"] == "knn"
+        assert client.post(path, raw + b" " * (1 << 20)).json["model"] == "knn"
+    assert [thread is threading.main_thread() for thread in threads] == [True, False] * 2
+
+
+def test_request_that_would_only_wait_is_rejected_before_its_body_is_read(
+    make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+):
+    client = make_client()
+    monkeypatch.setattr(Service, "is_overloaded", lambda service, model: model == "single")
+    answer = client.runner.run(client.request_messages("POST", "/v1/rank", [], x_kinrank_model="single"))
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "overloaded", "1")
+    assert client.post("/v1/rank", UP).json["fallback"] is None
+    assert "kinrank_shed_total 1.0" in client.get("/metrics").body.decode()
 
 
 def test_excess_requests_are_shed_but_health_checks_are_not(make_client: Callable[..., Client]):

@@ -1,4 +1,4 @@
-"""One ranking thread per model, which takes all waiting queries as one batch.
+"""One ranking thread per model, which takes waiting queries in batches.
 
 A single query is ranked at once. Under load, queries wait while the thread works and are then ranked together, at a
 third of the cost per query. The thread also lingers for a moment if more queries are known to be on their way. The
@@ -9,35 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from contextvars import Context, copy_context
-from dataclasses import dataclass, field
 
-from kinrank.serve.messages import CandidateSet, Ranking
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Job:
-    """A query that waits for its ranking.
-
-    Attributes
-    ----------
-    candidates : CandidateSet
-        The query.
-    submitted, expires : float
-        When it was submitted and when its deadline ends, by `time.perf_counter`, which ignores changes of the clock.
-    deliver : callable
-        Called with the ranking, in the model's thread.
-    context : Context
-        Context variables of the caller, so that errors are logged with its request id.
-    """
-
-    candidates: CandidateSet
-    submitted: float
-    expires: float
-    deliver: Callable[[Ranking], None]
-    context: Context = field(default_factory=copy_context)
+from kinrank.serve.schedule import Job, Schedule
 
 
 class Batcher:
@@ -47,12 +21,14 @@ class Batcher:
     ----------
     work
         Ranks a batch of jobs and delivers each ranking.
+    on_drop
+        Called with a job that can no longer be ranked in time.
     on_error
         Called if `work` raises, which it should not. The jobs of that batch run into their deadline.
-    backlog
-        Maximum number of waiting jobs.
+    schedule
+        Decides which jobs are ranked next.
     batch_size
-        Maximum number of jobs passed to `work` at once.
+        Number of jobs for which the thread does not linger.
     linger
         Seconds to wait for jobs that are on their way.
     expected
@@ -65,58 +41,72 @@ class Batcher:
         self,
         work: Callable[[list[Job]], None],
         *,
+        on_drop: Callable[[Job], None],
         on_error: Callable[[Exception], None],
-        backlog: int,
+        schedule: Schedule,
         batch_size: int,
         linger: float,
         expected: Callable[[], int],
         name: str,
     ) -> None:
         self._work = work
+        self._on_drop = on_drop
         self._on_error = on_error
-        self._backlog = backlog
+        self._schedule = schedule
         self._batch_size = batch_size
         self._linger = linger
         self._expected = expected
-        self._waiting: deque[Job] = deque()
-        self._wake = threading.Semaphore(0)
+        self._changed = threading.Condition()  # guards the schedule
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> bool:
-        """Queue a job. Return False if too many are waiting already."""
-        if len(self._waiting) >= self._backlog:
-            return False
-        self._waiting.append(job)
-        self._wake.release()
-        return True
+        """Queue a job. Return False if it could not be ranked in time."""
+        with self._changed:
+            accepted = self._schedule.add(job, time.perf_counter())
+            if accepted:
+                self._changed.notify()
+        return accepted
+
+    def is_full(self, deadline: float) -> bool:
+        """Return whether a further job with this deadline would be refused."""
+        with self._changed:
+            return self._schedule.is_full(time.perf_counter(), deadline)
 
     def close(self) -> None:
         """Stop the thread after the waiting jobs are done."""
-        self._closed = True
-        self._wake.release()
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
         self._thread.join(timeout=5.0)
 
     def _run(self) -> None:
         while True:
-            self._wake.acquire()
-            self._wait_for_more()
-            jobs: list[Job] = []
-            while self._waiting and len(jobs) < self._batch_size:
-                jobs.append(self._waiting.popleft())
-            if jobs:
-                try:
-                    self._work(jobs)
-                except Exception as error:  # the thread must survive for the next jobs
-                    self._on_error(error)
-            elif self._closed:
-                return
+            with self._changed:
+                self._changed.wait_for(lambda: len(self._schedule) or self._closed)
+                if not len(self._schedule):
+                    return
+                self._wait_for_more()
+                batch, dropped = self._schedule.take(time.perf_counter())
+            for job in dropped:
+                self._on_drop(job)
+            if batch:
+                self._rank(batch)
+
+    def _rank(self, batch: list[Job]) -> None:
+        start = time.perf_counter()
+        try:
+            self._work(batch)
+        except Exception as error:  # the thread must survive for the next jobs
+            self._on_error(error)
+        with self._changed:
+            self._schedule.finish(batch, time.perf_counter() - start)
 
     def _wait_for_more(self) -> None:
         """Linger while more jobs are known to be on their way."""
         until = time.perf_counter() + self._linger
-        while 0 < len(self._waiting) < min(self._batch_size, self._expected()):
+        while len(self._schedule) < min(self._batch_size, self._expected()):
             left = until - time.perf_counter()
-            if left <= 0 or not self._wake.acquire(timeout=left):
+            if left <= 0 or not self._changed.wait(left):
                 return

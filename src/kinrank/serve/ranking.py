@@ -10,10 +10,10 @@ import numpy as np
 
 from kinrank.arrays import Float32, Float64
 from kinrank.errors import DataError, EncoderError, KinrankError
-from kinrank.serve.batches import Job
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, UnknownFeatureError, to_query_set
 from kinrank.serve.models import ModelSlot, ServedModel
 from kinrank.serve.observer import Observer
+from kinrank.serve.schedule import Job
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,13 +49,21 @@ class BatchRanker:
         served = self._slot.current
         for job in jobs:
             self._observer.stage("wait", start - job.submitted)
-        waiting = [job for job in jobs if start <= job.expires]  # the others have been answered at their deadline
         if served is None:
-            for job in waiting:
+            for job in jobs:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.NO_MODEL, "no model is loaded"))
             return
-        for group in self._aligned(served, waiting):
+        for group in self._aligned(served, jobs):
             self._rank(served, group)
+
+    def drop(self, job: Job) -> None:
+        """Deliver the engine's order, unless the deadline has passed: then the caller has answered already."""
+        if time.perf_counter() < job.expires:
+            job.deliver(self.refusal(job.candidates))
+
+    def refusal(self, candidates: CandidateSet) -> Ranking:
+        """Return the result for a query that could not be ranked in time."""
+        return self.in_engine_order(candidates, Fallback.LATE, "too many queries are waiting")
 
     def _aligned(self, served: ServedModel, jobs: list[Job]) -> Iterable[list[_Ready]]:
         """Group jobs that can be ranked together, texts encoded and features in the model's order."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
 from kinrank.rankers.capabilities import can_adapt
-from kinrank.serve.batches import Batcher, Job
+from kinrank.serve.batches import Batcher
 from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
 from kinrank.serve.journal import Journal
@@ -21,6 +21,7 @@ from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExp
 from kinrank.serve.models import ModelSlot, ServedModel
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
+from kinrank.serve.schedule import Job, Schedule
 from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.settings import Settings
 
@@ -126,8 +127,9 @@ class Service:
         self._batchers = {
             name: Batcher(
                 ranker,
+                on_drop=ranker.drop,
                 on_error=lambda error: self.observer.error("rank", error),
-                backlog=self.settings.backlog,
+                schedule=Schedule(backlog=self.settings.backlog, batch_size=self.settings.batch_size),
                 batch_size=self.settings.batch_size,
                 linger=self.settings.linger,
                 expected=lambda: self.expected(),
@@ -181,7 +183,12 @@ class Service:
         now = time.perf_counter()
         job = Job(candidates, now, now + self.settings.deadline if expires is None else expires, deliver)
         if not self._batchers[name].submit(job):
-            deliver(self._rankers[name].in_engine_order(candidates, Fallback.LATE, "too many queries are waiting"))
+            deliver(self._rankers[name].refusal(candidates))
+
+    def is_overloaded(self, model: str | None) -> bool:
+        """Return whether a further query would only wait until its deadline."""
+        batcher = self._batchers.get(self.default if model is None else model)
+        return batcher is not None and batcher.is_full(self.settings.deadline)
 
     def submit_interleaved(
         self,

@@ -14,14 +14,15 @@ class Settings:
     Attributes
     ----------
     deadline : float
-        Seconds to rank a query, counted from when the whole request has arrived. A query that takes longer is
-        answered in the engine's order.
+        Seconds to rank a query, counted from when the request comes in. A query that takes longer is answered in the
+        engine's order.
     max_novelty : float
         A query with a higher novelty (see `kinrank.serve.Ranking`) is answered in the engine's order.
     min_fidelity : float
         Weights that reproduce the model's ranking with a lower Kendall's τ are not given out.
     backlog : int
-        Queries that may wait for one model. Further ones are answered in the engine's order at once.
+        Queries that may wait for one model. Further ones are refused at once, as are those that could not be ranked
+        in time.
     batch_size : int
         Waiting queries that are ranked together.
     linger : float

@@ -96,6 +96,7 @@ def create_app(
         Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, handle_error), lifespan=lifespan),
         endpoints=frozenset(operation.path for operation in operations),
         in_flight=service.settings.in_flight,
+        is_overloaded=endpoints.is_overloaded,
         metrics=metrics,
     )
     endpoints.is_draining = lambda: app.draining

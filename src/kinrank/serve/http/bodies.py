@@ -6,7 +6,7 @@ They are parsed by msgspec, which is much faster than a general validator: a hun
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -33,6 +33,7 @@ Ids = Annotated[list[Name], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 Names = Annotated[list[Name], Meta(min_length=1, max_length=MAX_FEATURES)]
 Row = Annotated[list[Number | None], Meta(min_length=1, max_length=MAX_FEATURES)]
 Rows = Annotated[list[Row], Meta(min_length=1, max_length=MAX_CANDIDATES)]
+RawRows = Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 Vector = Annotated[list[Number], Meta(min_length=1, max_length=MAX_VECTOR)]
 Columns = Annotated[dict[Name, Number], Meta(max_length=100)]
 TwoModels = Annotated[list[ModelName], Meta(min_length=2, max_length=2)]
@@ -126,10 +127,24 @@ class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
     model: ModelName | None = None
 
 
+class _RankBodyWithRawRows(RankBody):
+    features: RawRows  # type: ignore[assignment]
+
+
+class _WeightsBodyWithRawRows(WeightsBody):
+    features: RawRows | None = None  # type: ignore[assignment]
+
+
 B = TypeVar("B")
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
-    body: msgspec.json.Decoder(body) for body in (RankBody, WeightsBody, SearchBody, JudgmentsBody, ReloadBody)
+    SearchBody: msgspec.json.Decoder(SearchBody),
+    JudgmentsBody: msgspec.json.Decoder(JudgmentsBody),
+    ReloadBody: msgspec.json.Decoder(ReloadBody),
+    # Rows are decoded one by one: another thread can run between two of them, and not within one call of the decoder.
+    RankBody: msgspec.json.Decoder(_RankBodyWithRawRows),
+    WeightsBody: msgspec.json.Decoder(_WeightsBodyWithRawRows),
 }
+_ROW_DECODER = msgspec.json.Decoder(Row)
 _PACKED_DECODER = msgspec.msgpack.Decoder(PackedRankBody)
 _INVALID = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
@@ -167,16 +182,28 @@ def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None
     return to_candidates(body, features, _unpack_vector(body.vector)), _pair(body.interleave)
 
 
-def to_matrix(rows: list[list[float | None]]) -> Float32:
-    """Return rows of numbers as an array; null becomes NaN."""
-    width = len(rows[0])
-    if any(len(row) != width for row in rows):
-        raise DataError("rows of features have different lengths: send the same features for every candidate")
+def to_matrix(rows: Sequence[list[float | None] | msgspec.Raw]) -> Float32:
+    """Return rows of numbers, parsed or not, as an array; null becomes NaN."""
+    matrix = np.empty((len(rows), 0), dtype=np.float32)
+    for number, given in enumerate(rows):
+        row = _parse_row(given, number) if isinstance(given, msgspec.Raw) else given
+        if number == 0:
+            matrix = np.empty((len(rows), len(row)), dtype=np.float32)
+        if len(row) != matrix.shape[1]:
+            raise DataError("rows of features have different lengths: send the same features for every candidate")
+        try:
+            matrix[number] = np.fromiter(row, dtype=np.float32, count=len(row))  # type: ignore[arg-type]
+        except TypeError:  # fromiter is faster but does not accept None
+            matrix[number] = row
+    return matrix
+
+
+def _parse_row(raw: msgspec.Raw, number: int) -> list[float | None]:
     try:
-        flat = np.fromiter(chain.from_iterable(rows), dtype=np.float32, count=width * len(rows))
-    except TypeError:  # fromiter is faster but does not accept None
-        return np.array(rows, dtype=np.float32)
-    return flat.reshape(len(rows), width)
+        row: list[float | None] = _ROW_DECODER.decode(raw)
+    except _INVALID as error:
+        raise DataError(str(error).replace("`$", f"`$.features[{number}]")) from None
+    return row
 
 
 def to_vector(numbers: list[float] | None) -> Float32 | None:

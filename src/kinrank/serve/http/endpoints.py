@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from kinrank.errors import DataError
 from kinrank.serve.http import bodies
@@ -17,6 +19,7 @@ from kinrank.serve.http.errors import HttpError
 from kinrank.serve.http.executor import BoundedExecutor
 from kinrank.serve.http.logs import REQUEST_ID, log_fields
 from kinrank.serve.http.metrics import Metrics
+from kinrank.serve.http.middleware import STARTED
 from kinrank.serve.http.responses import (
     ExplanationResponse,
     JudgmentsResponse,
@@ -35,6 +38,8 @@ from kinrank.serve.service import Service
 
 MODEL_HEADER = "x-kinrank-model"
 _RELOAD_SECONDS = 60.0
+_LARGE_BODY = 256 << 10  # bytes; parsing them takes a few milliseconds
+T = TypeVar("T")
 
 
 class Endpoints:
@@ -60,6 +65,10 @@ class Endpoints:
         self.executor = BoundedExecutor()
         self.is_draining: Callable[[], bool] = lambda: False
 
+    def is_overloaded(self, scope: Scope) -> bool:
+        """Return whether a ranking that starts now would only wait until its deadline."""
+        return scope["path"] == "/v1/rank" and self._service.is_overloaded(Headers(scope=scope).get(MODEL_HEADER))
+
     # --- queries --------------------------------------------------------------------------------------------------
 
     async def rank(self, request: Request) -> Response:
@@ -69,9 +78,9 @@ class Endpoints:
         try:
             raw = await self._read_body(request)
             start = time.perf_counter()
-            candidates, models = bodies.parse_rank(raw, packed=packed)
+            candidates, models = await self._parse(raw, lambda: bodies.parse_rank(raw, packed=packed))
             self._metrics.stage("parse", time.perf_counter() - start)
-            ranking = await self._rank(request, candidates, models, start + self._settings.deadline)
+            ranking = await self._rank(request, candidates, models, self._expires(request))
         finally:
             self._rankings -= 1
         self._service.count(ranking)
@@ -84,13 +93,15 @@ class Endpoints:
     async def weights(self, request: Request) -> Response:
         """Return the weights of the query's local model, and the engine request that ranks with them."""
         raw = await self._read_body(request)
-        expires = time.perf_counter() + self._settings.deadline
-        body = bodies.parse(raw, bodies.WeightsBody)
+        expires = self._expires(request)
+        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.WeightsBody))
         model = request.headers.get(MODEL_HEADER)
         vector = bodies.to_vector(body.vector)
         late = QueryWeights(model=model, fallback=Fallback.LATE, detail="not learned within the deadline"), None
         if body.ids is not None and body.features is not None:
-            candidates = bodies.to_candidates(body, bodies.to_matrix(body.features), vector)
+            rows = body.features
+            features = await self._parse(raw, lambda: bodies.to_matrix(rows))
+            candidates = bodies.to_candidates(body, features, vector)
             found, engine_request = await self._run(
                 lambda: (self._service.weights(candidates, model=model), None),
                 late,
@@ -115,7 +126,8 @@ class Endpoints:
 
     async def search(self, request: Request) -> Response:
         """Return candidates of the engine, ranked."""
-        body = bodies.parse(await self._read_body(request), bodies.SearchBody)
+        raw = await self._read_body(request)
+        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.SearchBody))
         searcher = self._require_engine()
         model = request.headers.get(MODEL_HEADER)
         try:
@@ -161,7 +173,8 @@ class Endpoints:
 
     async def judgments(self, request: Request) -> Response:
         """Store judged queries for the model to learn from. They are on disk when the response is sent."""
-        body = bodies.parse(await self._read_body(request), bodies.JudgmentsBody)
+        raw = await self._read_body(request)
+        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.JudgmentsBody))
         # No timeout: after one, the caller would not know whether they are stored.
         await self.executor.run(
             lambda: self._service.judge([self._judged_query(query) for query in body.queries], model=body.model), None
@@ -228,6 +241,14 @@ class Endpoints:
             return await self.executor.run(call, seconds)
         except TimeoutError:
             return late
+
+    async def _parse(self, raw: bytes, parse: Callable[[], T]) -> T:
+        """Parse a body; a large one in another thread, so that other requests do not wait for it."""
+        return parse() if len(raw) <= _LARGE_BODY else await self.executor.run(parse, None)
+
+    def _expires(self, request: Request) -> float:
+        started: float = request.scope[STARTED]
+        return started + self._settings.deadline
 
     async def _read_body(self, request: Request) -> bytes:
         limit = self._settings.body_bytes

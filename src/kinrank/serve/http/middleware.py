@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,6 +15,9 @@ from kinrank.serve.http.metrics import Metrics
 
 UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are served under any load, and not logged."""
+
+STARTED = "kinrank.started"
+"""Key of the scope: when the request came in, by `time.perf_counter`."""
 
 _ID_HEADER = b"x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}\Z")
@@ -34,15 +38,26 @@ class RequestMiddleware:
         Paths to count separately; all others are counted as ``other``.
     in_flight
         Requests that are handled at a time.
+    is_overloaded
+        Returns whether a request would only wait until its deadline.
     metrics
         Receives counts, times and errors.
     """
 
-    def __init__(self, app: ASGIApp, *, endpoints: frozenset[str], in_flight: int, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        endpoints: frozenset[str],
+        in_flight: int,
+        is_overloaded: Callable[[Scope], bool],
+        metrics: Metrics,
+    ) -> None:
         self.app = app
         self.draining = False
         self._endpoints = endpoints
         self._limit = in_flight
+        self._is_overloaded = is_overloaded
         self._metrics = metrics
         self._in_flight = 0
 
@@ -51,7 +66,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start = time.perf_counter()
+        start = scope[STARTED] = time.perf_counter()
         path = scope["path"]
         endpoint = path if path in self._endpoints else "other"
         request_id = _request_id(scope)
@@ -72,7 +87,7 @@ class RequestMiddleware:
         self._in_flight += 1
         self._metrics.in_flight(self._in_flight)
         try:
-            if self._in_flight > self._limit and path not in UNLIMITED:
+            if path not in UNLIMITED and (self._in_flight > self._limit or self._is_overloaded(scope)):
                 self._metrics.shed()
                 overloaded = HttpError(503, "overloaded", "too many requests at once: try again in a moment")
                 await error_response(overloaded)(scope, receive, send_with_headers)
