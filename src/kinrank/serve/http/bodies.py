@@ -192,7 +192,7 @@ def to_matrix(rows: Sequence[list[float | None] | msgspec.Raw]) -> Float32:
         if len(row) != matrix.shape[1]:
             raise DataError("rows of features have different lengths: send the same features for every candidate")
         try:
-            matrix[number] = np.fromiter(row, dtype=np.float32, count=len(row))  # type: ignore[arg-type]
+            matrix[number] = np.fromiter(row, dtype=np.float32, count=len(row))
         except TypeError:  # fromiter is faster but does not accept None
             matrix[number] = row
     return matrix
