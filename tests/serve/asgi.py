@@ -56,7 +56,7 @@ class Client:
         self, method: str, path: str, messages: Iterable[dict[str, Any]], **headers: str
     ) -> Response:
         """Send a request whose body arrives in these ASGI messages, and then nothing more."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        named = {"host": "test"} | {name.replace("_", "-"): value for name, value in headers.items()}
         if self.key is not None:
             named.setdefault("authorization", f"Bearer {self.key}")
         scope = {
@@ -69,7 +69,7 @@ class Client:
             "query_string": b"",
             "root_path": "",
             "scheme": "http",
-            "headers": [(name.encode(), value.encode()) for name, value in named.items()],
+            "headers": [(name.lower().encode(), value.encode()) for name, value in named.items() if value],
         }
         waiting = iter(messages)
         sent: list[dict[str, Any]] = []

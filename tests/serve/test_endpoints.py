@@ -122,8 +122,21 @@ def test_invalid_messagepack_request_is_an_error(client: Client, raw: bytes):
     assert (answer.status, answer.code) == (422, "invalid")
 
 
-def test_unsupported_media_type_is_rejected(client: Client):
-    assert client.post("/v1/rank", UP, content_type="text/csv").status == 415
+@pytest.mark.parametrize("path", ["/v1/rank", "/v1/weights", "/v1/search", "/v1/judgments", "/v1/model/reload"])
+def test_unsupported_media_type_is_rejected(make_client: Callable[..., Client], secrets: dict[str, str], path: str):
+    client = make_client(keys=True, key=secrets["admin" if path in ("/v1/judgments", "/v1/model/reload") else "query"])
+    kinds = ["text/csv", "text/plain", "application/x-www-form-urlencoded"]
+    for kind in kinds if path == "/v1/rank" else [*kinds, PACKED]:
+        answer = client.post(path, UP, content_type=kind)
+        assert (answer.status, answer.code) == (415, "media-type")
+    assert client.post(path, UP, content_type="application/json; charset=utf-8").status != 415
+
+
+def test_request_must_name_one_host(client: Client):
+    missing = client.get("/healthz", host="")
+    assert (missing.status, missing.code) == (400, "host")
+    twice = client.runner.run(client.request("GET", "/healthz", b"", host="a", Host="b"))
+    assert (twice.status, twice.code) == (400, "host")
 
 
 def test_body_that_does_not_end_is_rejected(make_client: Callable[..., Client]):
@@ -482,6 +495,8 @@ def test_readiness_depends_on_models_and_draining(make_client: Callable[..., Cli
 def test_page_is_self_contained(client: Client):
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    assert "default-src 'none'" in page.headers["content-security-policy"]
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy
     assert b"http://" not in page.body.replace(b"http://www.w3.org/2000/svg", b"")
     assert b"https://" not in page.body

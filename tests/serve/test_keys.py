@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.errors import FileFormatError, ParameterError
+from kinrank.errors import ParameterError
 from kinrank.serve.keys import KeyRing, Role, add_key
 
 
@@ -36,9 +36,40 @@ def test_keys_are_added_and_revoked_without_a_restart(tmp_path: Path):
     assert ring.find(second) is not None
 
 
-def test_invalid_files_and_names_raise(tmp_path: Path):
-    (tmp_path / "keys").write_text("web query notadigest\n")
-    with pytest.raises(FileFormatError, match="line 1: expected NAME ROLE SHA256"):
+def test_invalid_lines_are_skipped_and_reported(tmp_path: Path):
+    file = tmp_path / "keys"
+    secrets = [add_key(file, name, Role.QUERY) for name in ("one", "two", "three")]
+    problems: list[Exception] = []
+    ring = KeyRing(file, problems.append)
+    lines = file.read_text().splitlines()
+    file.write_bytes(
+        f"{lines[0]}\n{lines[1][:-1]}\n".encode() + b"\xff\n"
+    )  # the second has a typo, the third is revoked
+    for _ in range(2):
+        ring.refresh()
+    assert [ring.find(secret) is not None for secret in secrets] == [True, False, False]
+    assert [str(each).partition(": skipped")[0] for each in problems] == [f"{file}, line 2", f"{file}, line 3"]
+    assert KeyRing(file).find(secrets[0]) is not None  # also after a restart
+
+
+def test_deleted_file_revokes_all_keys(tmp_path: Path):
+    file = tmp_path / "keys"
+    secret = add_key(file, "one", Role.QUERY)
+    problems: list[Exception] = []
+    ring = KeyRing(file, problems.append)
+    stored = file.read_text()
+    file.unlink()
+    for _ in range(2):
+        ring.refresh()
+    assert ring.find(secret) is None
+    assert len(problems) == 1
+    file.write_text(stored)
+    ring.refresh()
+    assert ring.find(secret) is not None
+
+
+def test_missing_files_and_invalid_names_raise(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="keys"):
         KeyRing(tmp_path / "keys")
     with pytest.raises(ParameterError, match="letters, digits"):
         add_key(tmp_path / "others", "a b", Role.QUERY)

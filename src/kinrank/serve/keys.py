@@ -7,6 +7,7 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -47,6 +48,14 @@ class Key:
 class KeyRing:
     """The keys of a file with lines ``NAME ROLE SHA256`` and ``#`` comments.
 
+    Parameters
+    ----------
+    path
+        The file. It must exist at the start.
+    on_problem
+        Called with an error if the file has invalid lines, which are skipped, or has been deleted, which revokes all
+        keys.
+
     Examples
     --------
     >>> import tempfile
@@ -58,18 +67,32 @@ class KeyRing:
     ('web', None)
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], on_problem: Callable[[Exception], None] = lambda error: None
+    ) -> None:
         self.path = Path(path)
+        self._on_problem = on_problem
         self._seen: tuple[int, ...] | None = None
-        self.refresh()
+        self._keys: list[Key] = []
+        self._read(self.path.stat())
 
     def refresh(self) -> None:
         """Read the file again if it has changed, so that keys are added and revoked without a restart."""
-        stat = self.path.stat()
+        try:
+            self._read(self.path.stat())
+        except FileNotFoundError as error:
+            self._keys = []
+            if self._seen is not None:
+                self._on_problem(error)
+            self._seen = None
+
+    def _read(self, stat: os.stat_result) -> None:
         seen = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         if seen != self._seen:
-            self._keys = _read(self.path)
+            self._keys, problems = _parse(self.path)
             self._seen = seen
+            for problem in problems:
+                self._on_problem(problem)
 
     def find(self, secret: str) -> Key | None:
         """Return the stored key for a secret, or None. The time taken does not depend on the secret."""
@@ -86,7 +109,7 @@ def add_key(path: str | os.PathLike[str], name: str, role: Role) -> str:
     file = Path(path)
     if not _NAME.match(name):
         raise ParameterError(f"a key name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
-    if file.exists() and any(key.name == name for key in _read(file)):
+    if file.exists() and any(key.name == name for key in _parse(file)[0]):
         raise ParameterError(f"{file} already has a key {name!r}: delete its line first, or choose another name")
     secret = _PREFIX + secrets.token_urlsafe(32)
     descriptor = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -100,15 +123,15 @@ def digest_of(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _read(path: Path) -> list[Key]:
-    keys = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+def _parse(path: Path) -> tuple[list[Key], list[FileFormatError]]:
+    """Return the keys of a file, and an error for each invalid line."""
+    keys, problems = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         text = line.partition("#")[0].strip()
-        if not text:
-            continue
         match = _LINE.match(text)
-        if match is None:
-            problem = "expected NAME ROLE SHA256 with role query or admin, as written by kinrank key"
-            raise FileFormatError(path, number, problem)
-        keys.append(Key(match["name"], Role(match["role"]), match["digest"]))
-    return keys
+        if match is not None:
+            keys.append(Key(match["name"], Role(match["role"]), match["digest"]))
+        elif text:
+            problem = "skipped: expected NAME ROLE SHA256 with role query or admin, as written by kinrank key"
+            problems.append(FileFormatError(path, number, problem))
+    return keys, problems

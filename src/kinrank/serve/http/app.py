@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -19,7 +21,7 @@ from starlette.routing import Route
 import kinrank
 from kinrank.serve.http import bodies, responses
 from kinrank.serve.http.auth import Authorizer
-from kinrank.serve.http.endpoints import Endpoints
+from kinrank.serve.http.endpoints import Endpoints, check_media_type
 from kinrank.serve.http.errors import STATUS, HttpError, error_response, to_http_error
 from kinrank.serve.http.logs import log_event
 from kinrank.serve.http.metrics import Metrics
@@ -28,12 +30,6 @@ from kinrank.serve.http.openapi import Operation, openapi_document
 from kinrank.serve.keys import KeyRing, Role
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
-
-# The page contains its style and script, and connects only to this service.
-_PAGE_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 
 
 def create_app(
@@ -119,21 +115,36 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation("GET", "/metrics", endpoints.metrics, either),
     ]
     document = msgspec.json.encode(openapi_document(operations))
-    page = files("kinrank.serve.http").joinpath("page.html").read_bytes()
+    page = files("kinrank.serve.http").joinpath("page.html").read_text(encoding="utf-8")
+    policy = _page_policy(page)
 
     async def openapi(_: Request) -> Response:
         return Response(document, media_type=bodies.JSON)
 
     async def show_page(_: Request) -> Response:
-        return Response(page, media_type="text/html", headers={"Content-Security-Policy": _PAGE_POLICY})
+        return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
 
     return [*operations, Operation("GET", "/openapi.json", openapi), Operation("GET", "/", show_page)]
+
+
+def _page_policy(page: str) -> str:
+    """Return a policy that permits the style and the script of the page, and connections to this service only."""
+    style, script = (
+        b64encode(sha256(page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0].encode()).digest()).decode()
+        for tag in ("style", "script")
+    )
+    return (
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
 
 
 def _authorized(operation: Operation, authorizer: Authorizer) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         if operation.roles:
             authorizer.authorize(request, operation.roles)
+        if operation.body is not None:
+            check_media_type(request, packed=operation.body is bodies.RankBody)
         return await operation.handler(request)
 
     return handle

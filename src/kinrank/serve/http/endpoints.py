@@ -290,8 +290,13 @@ def _json(response: msgspec.Struct) -> Response:
     return Response(msgspec.json.encode(response), media_type=bodies.JSON)
 
 
+def check_media_type(request: Request, *, packed: bool) -> None:
+    """Raise an `HttpError` unless the body is JSON or, if `packed`, MessagePack. Without a header it is JSON."""
+    kind = _media_type(request)
+    accepted = (bodies.JSON, bodies.MSGPACK) if packed else (bodies.JSON,)
+    if kind not in accepted:
+        raise HttpError(415, "media-type", f"the body must be {' or '.join(accepted)}, got {kind[:100]!r}")
+
+
 def _media_type(request: Request) -> str:
-    kind = request.headers.get("content-type", bodies.JSON).partition(";")[0].strip().lower()
-    if kind not in (bodies.JSON, bodies.MSGPACK):
-        raise HttpError(415, "media-type", f"the body must be {bodies.JSON} or {bodies.MSGPACK}, got {kind[:100]!r}")
-    return kind
+    return request.headers.get("content-type", bodies.JSON).partition(";")[0].strip().lower()

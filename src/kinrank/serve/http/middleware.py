@@ -91,6 +91,9 @@ class RequestMiddleware:
                 self._metrics.shed()
                 overloaded = HttpError(503, "overloaded", "too many requests at once: try again in a moment")
                 await error_response(overloaded)(scope, receive, send_with_headers)
+            elif not _has_host(scope):
+                ambiguous = HttpError(400, "host", "a request needs one Host header: send it once")
+                await error_response(ambiguous)(scope, receive, send_with_headers)
             else:
                 await self.app(scope, receive, send_with_headers)
         except Exception as error:
@@ -114,3 +117,9 @@ def _request_id(scope: Scope) -> bytes:
             given: bytes = value
             return given
     return uuid4().hex.encode()
+
+
+def _has_host(scope: Scope) -> bool:
+    """Return whether the request names one host. HTTP/1.0 permits none; two are read differently by proxies."""
+    hosts = [name for name, _ in scope["headers"]].count(b"host")
+    return hosts == 1 or (hosts == 0 and str(scope["http_version"]) == "1.0")

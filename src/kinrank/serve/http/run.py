@@ -6,6 +6,7 @@ import gc
 import os
 import tempfile
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -18,6 +19,7 @@ from kinrank.serve.http.app import create_app
 from kinrank.serve.http.logs import JsonLog
 from kinrank.serve.http.metrics import MULTIPROCESS, Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
+from kinrank.serve.http.protocol import BoundedProtocol
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher, read_labels
 from kinrank.serve.selftest import SearchInputs
@@ -109,6 +111,8 @@ def run(options: Options) -> None:
             host=options.host,
             port=options.port,
             workers=options.workers,
+            http=BoundedProtocol,
+            ws="none",
             access_log=False,
             log_config=None,
             server_header=False,
@@ -124,7 +128,7 @@ def create_worker_app() -> RequestMiddleware:
     options = msgspec.json.decode(os.environ[_OPTIONS], type=Options)
     log = JsonLog().start()
     metrics = Metrics()
-    keys = None if options.keys is None else KeyRing(options.keys)
+    keys = None if options.keys is None else KeyRing(options.keys, partial(metrics.error, "keys"))
     service = Service(
         options.models,
         settings=options.settings,

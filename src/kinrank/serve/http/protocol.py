@@ -1,0 +1,133 @@
+"""The HTTP protocol of uvicorn with limits, so that clients without a key cannot exhaust the process.
+
+uvicorn bounds the size of a request's head only with its slower parser, and nothing ends a connection that never sends
+a complete request. Here the head and the trailers are bounded, a client must finish what it has begun to send or read,
+and if there are too many connections, the one that has been idle for longest makes room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from kinrank.serve.http.responses import ErrorDetail, ErrorResponse
+
+HEAD_BYTES = 64 << 10
+_PIECE = HEAD_BYTES // 8
+PATIENCE = 10.0
+"""Seconds for a client to send a complete head or the rest of a body, or to read a response."""
+MAX_CONNECTIONS = 512  # below the usual limit of 1,024 open files
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection. uvicorn creates it with its own arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._outside_body = 0  # bytes since the last piece of a body
+        self._in_head = True
+        self._active_at = time.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Accept a connection, and close the one that has been idle for longest if there are too many."""
+        super().connection_made(transport)
+        self._expect_progress()
+        if len(self.connections) > MAX_CONNECTIONS:
+            idle = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_idle]
+            oldest = min(idle, key=lambda each: each._active_at, default=self)
+            oldest.transport.abort()
+            self.connections.discard(oldest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._progressed()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being handled."""
+        return self.cycle is None or self.cycle.response_complete
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what the client sends; refuse a head that is too long."""
+        self._active_at = time.monotonic()
+        if self._in_head:
+            self._expect_progress()
+        while data and not self.transport.is_closing():
+            piece, data = (data[:_PIECE], data[_PIECE:]) if self._in_head else (data, b"")
+            self._outside_body += len(piece)
+            super().data_received(piece)
+            if self._outside_body > HEAD_BYTES:
+                self._refuse(431, "head-too-large", f"a request has at most {HEAD_BYTES} bytes besides its body")
+
+    def on_message_begin(self) -> None:
+        """Start a request."""
+        super().on_message_begin()
+        self._expect_progress()
+
+    def on_headers_complete(self) -> None:
+        """Handle the request, whose body may follow."""
+        self._progressed()
+        self._in_head, self._outside_body = False, 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Pass a piece of the body on."""
+        self._outside_body = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request; the next head may follow."""
+        self._progressed()
+        self._in_head, self._outside_body = True, 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Keep the connection; a rest of the body, which nobody reads, must end soon."""
+        super().on_response_complete()
+        if not self._in_head:
+            self._expect_progress()
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not read."""
+        self._expect_progress()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on, as the client reads."""
+        self._progressed()
+        super().resume_writing()
+
+    # --- limits -----------------------------------------------------------------------------------------------------
+
+    def _expect_progress(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(PATIENCE, self._give_up)
+
+    def _progressed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if self._in_head and self.is_idle and not self.transport.get_write_buffer_size():
+            self._refuse(408, "slow-head", f"a request must begin and its head end within {PATIENCE:g} seconds")
+        else:
+            self.transport.abort()
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        if self.is_idle:
+            body = msgspec.json.encode(ErrorResponse(ErrorDetail(code, message)))
+            head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[status] + head + body)
+        self.transport.close()

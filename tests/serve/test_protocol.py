@@ -1,0 +1,149 @@
+"""Clients that send too much, too slowly or nothing, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import uvicorn
+
+from kinrank.serve.http import protocol
+from kinrank.serve.http.protocol import BoundedProtocol
+from tests.processes import wait_until
+
+LARGE = b"x" * (64 << 20)
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Read the body only of a PUT; the response is large for /large."""
+    if scope["method"] == "PUT":
+        while (await receive()).get("more_body"):
+            pass
+    body = LARGE if scope["path"] == "/large" else b"ok"
+    length = str(len(body)).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Server]:
+    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 20)
+    config = uvicorn.Config(
+        app, http=BoundedProtocol, port=0, lifespan="off", log_config=None, ws="none", timeout_keep_alive=600
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    wait_until(lambda: server.started)
+    yield server
+    server.force_exit = server.should_exit = True
+    thread.join(60)
+
+
+def connect(server: uvicorn.Server) -> socket.socket:
+    connection = socket.create_connection(server.servers[0].sockets[0].getsockname())
+    connection.settimeout(60)
+    return connection
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Return what the server sends until it closes the connection."""
+    received = b""
+    with suppress(ConnectionError):
+        while piece := connection.recv(1 << 20):
+            received += piece
+    return received
+
+
+def flood(connection: socket.socket, start: bytes, piece: bytes, size: int = 32 << 20) -> int:
+    """Send pieces until the server closes the connection. Return how many bytes it took."""
+    sent = 0
+    with suppress(ConnectionError):
+        connection.sendall(start)
+        while sent < size:
+            sent += connection.send(piece)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n", b"x-flood: " + b"y" * 8000 + b"\r\n"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nx-flood: ", b"y" * 8000),
+        (b"GET /", b"y" * 8000),
+        (
+            b"PUT / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n",
+            b"x-trailer: " + b"y" * 8000 + b"\r\n",
+        ),
+        (b"PUT / HTTP/1.1\r\nHost: a\r\ntransfer-encoding: chunked\r\n\r\n1;", b"y" * 8000),
+    ],
+    ids=["headers", "header", "url", "trailers", "chunk extension"],
+)
+def test_endless_heads_are_refused(server: uvicorn.Server, start: bytes, piece: bytes):
+    with connect(server) as connection:
+        # The buffers of both sockets take a few megabytes.
+        assert flood(connection, start, piece) < 32 << 20
+    wait_until(lambda: not server.server_state.connections)
+
+
+def test_head_of_64_kilobytes_is_accepted_and_a_longer_one_refused(server: uvicorn.Server):
+    for size, status in ((60_000, b"200"), (80_000, b"431")):
+        with connect(server) as connection:
+            connection.sendall(GET[:-2] + b"x-long: " + b"y" * size + b"\r\nconnection: close\r\n\r\n")
+            assert read_all(connection)[9:12] == status
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ([], b"408"),
+        ([b"GET / HT"], b"408"),
+        ([GET, b"\r\n"], b"200"),
+        ([GET, b"GET"], b"200"),
+        ([b"GET / HTTP/1.1\r\nHost: a\r\ncontent-length: 100\r\n\r\n12"], b"200"),
+    ],
+    ids=["nothing", "half a head", "an empty line", "half a second head", "half a body that is not read"],
+)
+def test_client_that_stops_sending_is_disconnected(server: uvicorn.Server, sent: list[bytes], status: bytes):
+    with connect(server) as connection:
+        for piece in sent:
+            connection.sendall(piece)
+            time.sleep(0.05)
+        assert read_all(connection)[9:12] == status  # uvicorn alone would never close it
+
+
+def test_client_that_does_not_read_is_disconnected(server: uvicorn.Server):
+    with connect(server) as connection:
+        connection.sendall(GET.replace(b"/ ", b"/large "))
+        wait_until(lambda: server.server_state.connections)
+        wait_until(lambda: not server.server_state.connections and not server.server_state.tasks, 30)
+
+
+def test_new_connection_replaces_the_longest_idle_one(server: uvicorn.Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(protocol, "PATIENCE", 60.0)
+    idle = [connect(server) for _ in range(20)]
+    wait_until(lambda: len(server.server_state.connections) == 20)
+    with connect(server) as connection:
+        connection.sendall(GET)
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+    assert read_all(idle[0]) == b""
+    assert len(server.server_state.connections) <= 20
+    for each in idle:
+        each.close()
+
+
+def test_connection_is_kept_for_further_requests(server: uvicorn.Server):
+    with connect(server) as connection:
+        for count in (1, 1, 2):  # the last two are pipelined
+            connection.sendall(count * GET)
+            received = b""
+            while received.count(b"\r\n\r\nok") < count:
+                received += connection.recv(1000)
