@@ -68,7 +68,7 @@ class KeyRing:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], on_problem: Callable[[Exception], None] = lambda error: None
+        self, path: str | os.PathLike[str], on_problem: Callable[[Exception], None] = lambda _: None
     ) -> None:
         self.path = Path(path)
         self._on_problem = on_problem
