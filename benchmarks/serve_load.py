@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -49,7 +50,7 @@ M, K, CANDIDATES, FEATURES = 10_000, 400, 100, 46
 CONNECTIONS, SECONDS = 16, 5
 CLAIMED = 0.6
 MAX_FALLBACKS = 0.001
-OPTIONS = {"soak": ("300", "0"), "workers": ("1,2", "1", "2"), "rounds": ("3", "1")}
+OPTIONS = {"soak": ("300", "0"), "rounds": ("3", "1")}
 MODELS = {"knn": lambda: KnnRanker(K, reference=0), "kin": lambda: KinRanker(K, reference=0)}
 FITTED = {"knn": M, "kin": 2_000}  # the other judged queries are added
 PERCENTILES = ("50", "99", "99.9")
@@ -91,8 +92,8 @@ def baseline() -> Starlette:
     return Starlette(routes=[Route("/v1/rank", rank, methods=["POST"]), Route("/healthz", healthz)])
 
 
-def run(soak: str, workers: str, rounds: str) -> dict[str, object]:
-    """Measure both servers by model, number of workers, body format and load."""
+def run(soak: str, rounds: str) -> dict[str, object]:
+    """Measure both servers by model, body format and load."""
     if shutil.which("wrk") is None:
         raise SystemExit("wrk is not installed: apt-get install wrk")
     place = CHECKOUT / "benchmarks" / "results" / "serve_load"
@@ -100,8 +101,7 @@ def run(soak: str, workers: str, rounds: str) -> dict[str, object]:
     compared = {}
     for name in MODELS:
         fit_once(name, place / name)
-        for n in workers.split(","):
-            compared[f"{name}, {n} workers"] = compare(place, name, int(n), int(rounds))
+        compared[name] = compare(place, name, int(rounds))
     figures: dict[str, object] = {**compared, "holds": holds(compared)}
     return {**figures, "soak": soak_test(place, int(soak))} if int(soak) else figures
 
@@ -118,7 +118,7 @@ def fit_once(name: str, out: Path) -> None:
 
 
 def holds(compared: dict[str, dict[str, dict[str, object]]]) -> bool:
-    """Return whether KNN's share is as claimed for every body format and number of workers."""
+    """Return whether KNN's share is as claimed for every body format."""
     shares = [
         figures["share of the baseline's requests"]
         for name, loads in compared.items()
@@ -128,10 +128,10 @@ def holds(compared: dict[str, dict[str, dict[str, object]]]) -> bool:
     return min(shares) >= CLAIMED
 
 
-def compare(place: Path, name: str, workers: int, rounds: int) -> dict[str, dict[str, object]]:
+def compare(place: Path, name: str, rounds: int) -> dict[str, dict[str, object]]:
     """Measure both servers in turns, at saturation and at half of it."""
     figures: dict[str, dict[str, object]] = {}
-    with serving(place, name, workers) as ours, serving_baseline(workers) as plain:
+    with serving(place, name) as ours, serving_baseline() as plain:
         for format_ in ("json", "msgpack"):
             pauses = [0.0, 0.0]
             for share in ("saturation", "half"):
@@ -147,7 +147,7 @@ def compare(place: Path, name: str, workers: int, rounds: int) -> dict[str, dict
                     "baseline": baseline,
                     "share of the baseline's requests": round(ratio, 2),
                 }
-                log_progress(f"{name}, {workers} workers, {format_}, {share}: {figures[f'{format_}, {share}']}")
+                log_progress(f"{name}, {format_}, {share}: {figures[f'{format_}, {share}']}")
                 # Half as many requests: a connection takes twice as long for one, by pausing.
                 pauses = [
                     max(0.0, 2000 * CONNECTIONS / each["rps"] - each["p50 ms"] / 2) for each in (kinrank, baseline)
@@ -163,8 +163,8 @@ def count_fallbacks(server: Server) -> int:
 
 
 def soak_test(place: Path, seconds: int) -> dict[str, object]:
-    """Measure failures under continuous load, and the memory of the workers before and after."""
-    with serving(place, "knn", 2) as server:
+    """Measure failures under continuous load, and the memory of the process before and after."""
+    with serving(place, "knn") as server:
         load(place, "json", server, seconds=10)
         memory_before, before_load = memory_mb(server.pid), count_fallbacks(server)
         result = load(place, "json", server, seconds=seconds)
@@ -183,20 +183,20 @@ class Server:
 
 
 @contextmanager
-def serving(place: Path, name: str, workers: int) -> Iterator[Server]:
+def serving(place: Path, name: str) -> Iterator[Server]:
     """Run ``kinrank serve`` with its defaults, logging to a file."""
     code = "from kinrank.cli import main; main()"
     port = free_port()
     command = [sys.executable, "-c", code, "serve", str(place / name), "--port", str(port), "--drain", "0.1"]
-    yield from started([*command, "--workers", str(workers)], port, place / "serve.log")
+    yield from started(command, port, place / "serve.log")
 
 
 @contextmanager
-def serving_baseline(workers: int) -> Iterator[Server]:
+def serving_baseline() -> Iterator[Server]:
     """Run the baseline on the same server."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "benchmarks.serve_load:baseline", "--factory", "--port", str(port)]
-    command += ["--workers", str(workers), "--no-access-log", "--log-level", "warning"]
+    command += ["--no-access-log", "--log-level", "warning"]
     yield from started(command, port, Path(os.devnull))
 
 
@@ -210,7 +210,6 @@ def started(command: list[str], port: int, log: Path) -> Iterator[Server]:
             if process.poll() is not None or time.monotonic() > until:
                 raise SystemExit(f"{' '.join(command)}: did not start")
             time.sleep(0.2)
-        time.sleep(3)  # for the other workers
         yield Server(port, process.pid)
     finally:
         process.terminate()
@@ -218,10 +217,12 @@ def started(command: list[str], port: int, log: Path) -> Iterator[Server]:
 
 
 def is_listening(port: int) -> bool:
-    """Return whether a server responds on a port."""
+    """Return whether a server responds on a port; for ours, whether it is ready. The baseline knows no such path."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1):
             return True
+    except urllib.error.HTTPError as error:
+        return error.code == 404
     except OSError:
         return False
 

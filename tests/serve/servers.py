@@ -31,9 +31,13 @@ def free_port() -> int:
 class Server:
     """``kinrank serve`` in a separate process."""
 
-    def __init__(self, log: Path, *args: str, **popen: Any) -> None:
-        self.port = free_port()
+    def __init__(self, log: Path, *args: str, listener: socket.socket | None = None, **popen: Any) -> None:
+        self.port = free_port() if listener is None else int(listener.getsockname()[1])
         self.log = log
+        self.peers: list[Server] = []  # that share the socket
+        if listener is not None:
+            args = (*args, "--fd", str(listener.fileno()))
+            popen["pass_fds"] = [listener.fileno()]
         code = "from kinrank.cli import main; main()"
         command = [sys.executable, "-c", code, "serve", *args, "--port", str(self.port)]
         with log.open("a") as stream:
@@ -72,17 +76,8 @@ class Server:
 
     @property
     def workers(self) -> list[int]:
-        """The ids of the worker processes."""
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                command = (folder / "cmdline").read_bytes()
-            except OSError:  # it has exited meanwhile
-                continue
-            if parent == self.process.pid and b"spawn_main" in command:
-                found.append(int(folder.name))
-        return sorted(found)
+        """The ids of the processes that share the socket."""
+        return sorted(each.process.pid for each in (self, *self.peers) if each.process.poll() is None)
 
     def model_events(self) -> dict[int, dict[str, Any]]:
         """Return the last logged model event of every worker."""

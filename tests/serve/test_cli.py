@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
-import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -54,9 +52,7 @@ def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.Monk
     address = "elasticsearch+http://127.0.0.1:9/movies"
     done = run("serve", models / "knn", "--engine", address, "--set", "api_key=abc", "--set", "max_retries=0")
     assert (done.exit_code, passed[0].client) == (0, {"api_key": "abc", "max_retries": 0})
-    # Worker processes read them from JSON.
-    options = msgspec.json.decode(msgspec.json.encode(asdict(passed[0])), type=Options)
-    searcher = server.make_searcher(Service(options.models), options)
+    searcher = server.make_searcher(Service(passed[0].models), passed[0])
     assert searcher is not None
     assert searcher.engine.client._headers["authorization"] == "ApiKey abc"
     searcher.close()

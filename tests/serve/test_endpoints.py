@@ -447,6 +447,7 @@ FIELDS = {
     "ReloadResponse": "model version",
     "JudgmentsResponse": "kept",
     "StatusResponse": "status",
+    "ReadyResponse": "status versions",
     "ErrorResponse": "error",
 }
 
@@ -469,7 +470,7 @@ def test_responses_have_documented_fields_and_match_their_schema(
         ("ReloadResponse", client.post("/v1/model/reload", b"", **admin)),
         ("JudgmentsResponse", client.post("/v1/judgments", judged, **admin)),
         ("StatusResponse", client.get("/healthz")),
-        ("StatusResponse", client.get("/readyz")),
+        ("ReadyResponse", client.get("/readyz")),
         ("ErrorResponse", client.post("/v1/rank", b"{", **query)),
     ]
     components = client.get("/openapi.json").json["components"]
@@ -485,11 +486,31 @@ def test_responses_have_documented_fields_and_match_their_schema(
 
 def test_readiness_depends_on_models_and_draining(make_client: Callable[..., Client]):
     client = make_client(settings=PATIENT)
-    assert client.get("/readyz").json == {"status": "ready"}
+    versions = [each["loaded"]["version"] for each in client.get("/v1/model").json["models"].values()]
+    assert client.get("/readyz").json == {"versions": versions, "status": "ready"}
     client.app.draining = True
     draining = client.get("/readyz")
     assert (draining.status, draining.code, draining.headers["connection"]) == (503, "draining", "close")
     assert client.post("/v1/rank", UP).status == 200
+
+
+def test_process_with_a_damaged_model_starts_unready_and_says_why(models: Path, tmp_path: Path):
+    from kinrank.serve.http.app import create_app
+    from kinrank.serve.http.metrics import Metrics
+
+    (models / "knn" / "manifest.json").write_text("{")
+    service = Service({"good": models / "single", "bad": models / "knn"}, settings=PATIENT)
+    client = Client(create_app(service, metrics=Metrics()))
+    loading = client.get("/readyz")
+    assert (loading.status, loading.code) == (503, "no-model")
+    assert "good is being loaded, bad is being loaded" in loading.json["error"]["message"]
+    assert client.post("/v1/rank", UP).json["fallback"] == "no-model"
+    service.start(strict=False)
+    assert "bad was refused: GET /v1/model" in client.get("/readyz").json["error"]["message"]
+    assert "cannot be read as JSON" in client.get("/v1/model").json["models"]["bad"]["refused"]
+    assert client.post("/v1/rank", UP).json["model"] == "good"
+    service.close()
+    client.runner.close()
 
 
 def test_page_is_self_contained(client: Client):

@@ -328,28 +328,31 @@ def test_single_ranker_is_served_without_novelty(service: Service, up: Candidate
     assert ranking.novelty is None
 
 
-def test_application_starts_when_models_are_loaded(models: Path):
+def test_application_starts_before_its_models_are_loaded(models: Path):
     from kinrank.serve.http.app import create_app
     from kinrank.serve.http.metrics import Metrics
 
+    release, loaded = threading.Event(), threading.Event()
     service = Service({"knn": models / "knn"}, settings=PATIENT)
+    refresh = service.slots["knn"].refresh
+    service.slots["knn"].refresh = lambda **options: release.wait(PATIENCE) and refresh(**options)  # type: ignore[method-assign]
+    app = create_app(service, metrics=Metrics(), on_load=loaded.set, on_shutdown=lambda: events.append("shutdown"))
     events: list[object] = []
-    app = create_app(
-        service,
-        metrics=Metrics(),
-        on_start=lambda: events.append(("start", service.ready)),
-        on_shutdown=lambda: events.append("shutdown"),
-    )
-    messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
 
     async def receive() -> dict[str, str]:
-        return next(messages)
+        if not events:
+            return {"type": "lifespan.startup"}
+        events.append(service.ready)
+        release.set()
+        assert loaded.wait(PATIENCE)
+        events.append(service.ready)
+        return {"type": "lifespan.shutdown"}
 
     async def send(message: MutableMapping[str, object]) -> None:
         events.append(message["type"])
 
     asyncio.run(app({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send))
-    assert events == [("start", True), "lifespan.startup.complete", "shutdown", "lifespan.shutdown.complete"]
+    assert events == ["lifespan.startup.complete", False, True, "shutdown", "lifespan.shutdown.complete"]
 
 
 def test_frozen_objects_are_left_out_of_collections():

@@ -16,7 +16,10 @@ def serve(
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
-    workers: Annotated[int, typer.Option(min=1, help="Number of processes; they share the memory of the models.")] = 1,
+    fd: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="File descriptor of a socket to listen on, which several processes can share."),
+    ] = None,
     keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys created by kinrank key.")] = None,
     judgments: Annotated[
         str | None,
@@ -63,7 +66,7 @@ def serve(
             models=_named(models),
             host=host,
             port=port,
-            workers=workers,
+            fd=fd,
             keys=keys,
             judgments=judgments,
             engine=engine,

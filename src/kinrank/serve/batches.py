@@ -21,6 +21,8 @@ class Batcher:
     ----------
     work
         Ranks a batch of jobs and delivers each ranking.
+    on_batch
+        Called with the size of each batch and the number of jobs that still wait.
     on_drop
         Called with a job that can no longer be ranked in time.
     on_error
@@ -41,6 +43,7 @@ class Batcher:
         self,
         work: Callable[[list[Job]], None],
         *,
+        on_batch: Callable[[int, int], None],
         on_drop: Callable[[Job], None],
         on_error: Callable[[Exception], None],
         schedule: Schedule,
@@ -50,6 +53,7 @@ class Batcher:
         name: str,
     ) -> None:
         self._work = work
+        self._on_batch = on_batch
         self._on_drop = on_drop
         self._on_error = on_error
         self._schedule = schedule
@@ -92,6 +96,7 @@ class Batcher:
             for job in dropped:
                 self._on_drop(job)
             if batch:
+                self._on_batch(len(batch), len(self._schedule))
                 self._rank(batch)
 
     def _rank(self, batch: list[Job]) -> None:

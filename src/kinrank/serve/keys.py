@@ -67,9 +67,7 @@ class KeyRing:
     ('web', None)
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], on_problem: Callable[[Exception], None] = lambda _: None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], on_problem: Callable[[Exception], None] = lambda _: None) -> None:
         self.path = Path(path)
         self._on_problem = on_problem
         self._seen: tuple[int, ...] | None = None

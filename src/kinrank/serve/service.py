@@ -106,7 +106,7 @@ class Service:
     # --- lifecycle ------------------------------------------------------------------------------------------------
 
     def start(self, *, strict: bool = True) -> None:
-        """Load the models and start to watch them.
+        """Load the models and start to watch them. Meanwhile queries are answered in the engine's order.
 
         Parameters
         ----------
@@ -114,19 +114,10 @@ class Service:
             Raise if a model cannot be loaded. Otherwise wait for it, and answer its queries in the engine's order
             until it is there.
         """
-        for slot in self.slots.values():
-            try:
-                if not slot.refresh():
-                    missing = f"{slot.path} does not exist: expected a folder written by kinrank train"
-                    self.observer.model(slot.name, None, "missing", missing)
-                    raise RejectedModelError(missing)
-            except Exception as error:
-                if strict:
-                    raise
-                self._report("start", error)
         self._batchers = {
             name: Batcher(
                 ranker,
+                on_batch=partial(self.observer.batch, name),
                 on_drop=ranker.drop,
                 on_error=lambda error: self.observer.error("rank", error),
                 schedule=Schedule(backlog=self.settings.backlog, batch_size=self.settings.batch_size),
@@ -137,6 +128,16 @@ class Service:
             )
             for name, ranker in self._rankers.items()
         }
+        for slot in self.slots.values():
+            try:
+                if not slot.refresh():
+                    missing = f"{slot.path} does not exist: expected a folder written by kinrank train"
+                    self.observer.model(slot.name, None, "missing", missing)
+                    raise RejectedModelError(missing)
+            except Exception as error:
+                if strict:
+                    raise
+                self._report("start", error)
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._watcher.start()
 
@@ -182,7 +183,9 @@ class Service:
             return
         now = time.perf_counter()
         job = Job(candidates, now, now + self.settings.deadline if expires is None else expires, deliver)
-        if not self._batchers[name].submit(job):
+        if name not in self._batchers:
+            deliver(self._rankers[name].in_engine_order(candidates, Fallback.NO_MODEL, "the service is starting"))
+        elif not self._batchers[name].submit(job):
             deliver(self._rankers[name].refusal(candidates))
 
     def is_overloaded(self, model: str | None) -> bool:

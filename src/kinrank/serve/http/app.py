@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -31,6 +33,9 @@ from kinrank.serve.keys import KeyRing, Role
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
+EXIT_SECONDS = 20.0
+"""Seconds after the drain until the process ends, whatever it does."""
+
 
 def create_app(
     service: Service,
@@ -39,7 +44,7 @@ def create_app(
     keys: KeyRing | None = None,
     searcher: Searcher | None = None,
     drain_seconds: float = 5.0,
-    on_start: Callable[[], None] = lambda: None,
+    on_load: Callable[[], None] = lambda: None,
     on_shutdown: Callable[[], None] = lambda: None,
 ) -> RequestMiddleware:
     """Create the ASGI application of a service.
@@ -56,8 +61,8 @@ def create_app(
         Search engine for /v1/search and the page; closed with the application.
     drain_seconds
         Seconds to keep serving after SIGTERM, while /readyz tells the load balancer to use another replica.
-    on_start
-        Called when the models are loaded.
+    on_load
+        Called when the models are loaded or refused.
     on_shutdown
         Called last.
     """
@@ -65,10 +70,14 @@ def create_app(
     operations = _operations(endpoints)
     authorizer = Authorizer(keys)
 
+    def load() -> None:
+        service.start(strict=False)
+        on_load()
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await asyncio.to_thread(service.start, strict=False)
-        on_start()
+        # Not awaited, so that /healthz responds and /readyz says why this process is not ready.
+        threading.Thread(target=load, name="load", daemon=True).start()
         _drain_on_sigterm(app, drain_seconds)
         log_event("started", models=list(service.slots), version=kinrank.__version__)
         yield
@@ -111,7 +120,7 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, either, response=responses.ModelsResponse),
         Operation("GET", "/healthz", endpoints.healthz, response=responses.StatusResponse),
-        Operation("GET", "/readyz", endpoints.readyz, response=responses.StatusResponse),
+        Operation("GET", "/readyz", endpoints.readyz, response=responses.ReadyResponse),
         Operation("GET", "/metrics", endpoints.metrics, either),
     ]
     document = msgspec.json.encode(openapi_document(operations))
@@ -163,6 +172,10 @@ def _drain_on_sigterm(app: RequestMiddleware, seconds: float) -> None:
             return
         app.draining = True
         log_event("draining", seconds=seconds)
+        # A call that hangs must not keep the process from exiting.
+        exit_late = threading.Timer(seconds + EXIT_SECONDS, os._exit, (1,))
+        exit_late.daemon = True
+        exit_late.start()
         loop.call_soon_threadsafe(loop.call_later, seconds, exit_server, number, None)
 
     signal.signal(signal.SIGTERM, drain)

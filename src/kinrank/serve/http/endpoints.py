@@ -25,6 +25,7 @@ from kinrank.serve.http.responses import (
     JudgmentsResponse,
     ModelsResponse,
     RankResponse,
+    ReadyResponse,
     ReloadResponse,
     StatusResponse,
     to_model_status,
@@ -193,9 +194,15 @@ class Endpoints:
         """Report whether every model is loaded and the process is not shutting down."""
         if self.is_draining():
             raise HttpError(503, "draining", "this process is shutting down: use another one")
-        if not self._service.ready:
-            raise HttpError(503, "no-model", "a model is not loaded: results are in the engine's order")
-        return _json(StatusResponse("ready"))
+        missing = {name: slot.refusal for name, slot in self._service.slots.items() if slot.current is None}
+        if missing:
+            # The reason may name a path, and this endpoint needs no key.
+            why = [
+                f"{name} {'is being loaded' if reason is None else 'was refused'}" for name, reason in missing.items()
+            ]
+            raise HttpError(503, "no-model", f"{', '.join(why)}: GET /v1/model and the log have the reason")
+        versions = [slot.current.version for slot in self._service.slots.values() if slot.current is not None]
+        return _json(ReadyResponse("ready", versions))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

@@ -1,20 +1,26 @@
-"""Prometheus metrics, summed over all worker processes."""
+"""Prometheus metrics of the process."""
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 from kinrank.serve.http.logs import log_event
 from kinrank.serve.messages import Fallback
 from kinrank.serve.observer import Observer
 
-MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _NOVELTY = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
+_BATCHES = (1, 2, 4, 8, 16, 32)
 _NOVELTY_HELP = (
     "Distance from live queries to the nearest judged query, as a multiple of the distance within which 99% of the "
     "judged queries have their nearest other one. Rises when live queries drift away from the judged ones."
@@ -26,6 +32,8 @@ class Metrics(Observer):
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
         self._requests = Counter("kinrank_requests", "Responses by status.", ["endpoint", "status"], registry=registry)
         self._seconds = Histogram(
             "kinrank_request_seconds", "Time to respond.", ["endpoint"], buckets=_SECONDS, registry=registry
@@ -44,14 +52,22 @@ class Metrics(Observer):
             "kinrank_model_events", "Models loaded, refused or updated.", ["model", "event"], registry=registry
         )
         self._errors = Counter("kinrank_errors", "Failures that no input should cause.", ["where"], registry=registry)
-        self._in_flight = Gauge(
-            "kinrank_in_flight", "Requests being handled.", multiprocess_mode="livesum", registry=registry
+        self._in_flight = Gauge("kinrank_in_flight", "Requests being handled.", registry=registry)
+        self._waiting = Gauge("kinrank_waiting", "Queries that wait for a model.", ["model"], registry=registry)
+        self._batches = Histogram(
+            "kinrank_batch_size", "Queries ranked together.", ["model"], buckets=_BATCHES, registry=registry
+        )
+        self._versions = Gauge(
+            "kinrank_model_info", "Version of the model in use; always 1.", ["model", "version"], registry=registry
         )
         # Finding a series costs more than updating it, and every request updates a few of them.
         self._requests_of = cache(self._requests.labels)
         self._seconds_of = cache(self._seconds.labels)
         self._stages_of = cache(self._stages.labels)
         self._novelty_of = cache(self._novelty.labels)
+        self._waiting_of = cache(self._waiting.labels)
+        self._batches_of = cache(self._batches.labels)
+        self._version_of: dict[str, str] = {}
 
     def request(self, endpoint: str, status: int, seconds: float) -> None:
         """Record a response."""
@@ -78,9 +94,19 @@ class Metrics(Observer):
         """Record the novelty of a live query."""
         self._novelty_of(model).observe(novelty)
 
+    def batch(self, model: str, size: int, waiting: int) -> None:
+        """Record a batch and the queries that wait after it."""
+        self._batches_of(model).observe(size)
+        self._waiting_of(model).set(waiting)
+
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record and log an event of a model."""
         self._models.labels(model, event).inc()
+        if event == "loaded" and version is not None:
+            if model in self._version_of:
+                self._versions.remove(model, self._version_of[model])
+            self._version_of[model] = version
+            self._versions.labels(model, version).set(1)
         log_event("model", model=model, version=version, what=event, detail=detail)
 
     def error(self, where: str, error: BaseException) -> None:
@@ -90,8 +116,4 @@ class Metrics(Observer):
 
     def page(self) -> bytes:
         """Return the metrics in the Prometheus text format."""
-        if MULTIPROCESS not in os.environ:
-            return generate_latest(self.registry)
-        combined = CollectorRegistry()
-        MultiProcessCollector(combined)  # type: ignore[no-untyped-call]
-        return generate_latest(combined)
+        return generate_latest(self.registry)

@@ -153,7 +153,14 @@ class JudgmentsResponse(Struct):
 class StatusResponse(Struct):
     """State of the process."""
 
-    status: Literal["alive", "ready"]
+    status: Literal["alive"]
+
+
+class ReadyResponse(Struct):
+    """The version of each model, in the order of the command line: replicas that differ rank differently."""
+
+    status: Literal["ready"]
+    versions: list[str]
 
 
 def to_response(kind: type[R], result: object) -> R:

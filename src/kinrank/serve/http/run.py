@@ -1,23 +1,23 @@
-"""The server: one process, or several that share the memory-mapped models."""
+"""The server: one process. What runs it starts several and replaces one that dies (decision 54)."""
 
 from __future__ import annotations
 
 import gc
 import os
-import tempfile
-from dataclasses import asdict, dataclass, field
+import socket
+from dataclasses import dataclass, field
 from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
-import msgspec
 import uvicorn
 
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.logs import JsonLog
-from kinrank.serve.http.metrics import MULTIPROCESS, Metrics
+from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
 from kinrank.serve.keys import KeyRing
@@ -26,9 +26,8 @@ from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 
-_OPTIONS = "KINRANK_SERVE"  # environment variable that passes the options to worker processes
 _KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep connections, so that they close them
-_UNRESPONSIVE_SECONDS = 60  # until a silent worker is restarted; long, because an overloaded machine needs its workers
+_SHUTDOWN_SECONDS = 10  # for requests in progress, after the drain
 
 
 @dataclass(frozen=True)
@@ -41,8 +40,8 @@ class Options:
         Model folder by name.
     host, port
         Address to listen on.
-    workers
-        Number of processes.
+    fd
+        File descriptor of a listening socket, in place of an address; several processes can share one.
     keys
         File of API keys.
     judgments
@@ -64,7 +63,7 @@ class Options:
     models: dict[str, str]
     host: str = "127.0.0.1"
     port: int = 8080
-    workers: int = 1
+    fd: int | None = None
     keys: str | None = None
     judgments: str | None = None
     engine: str | None = None
@@ -77,56 +76,50 @@ class Options:
     settings: Settings = field(default_factory=Settings)
 
     def check(self) -> None:
-        """Raise `ParameterError` if the service would be open to other machines by accident."""
-        if self.keys is None and not self.open_to_all and not _is_loopback(self.host):
+        """Raise if the service would be open to other machines by accident, or a model folder does not exist.
+
+        A model that is there but cannot be used is no reason to exit: the service starts unready, so that a busy
+        machine gets the time it needs.
+        """
+        if self.keys is None and not self.open_to_all and not _is_loopback(self._listens_on):
             raise ParameterError(
-                f"{self.host} can be reached from other machines, but there are no keys: create some with kinrank key "
-                "and pass --keys, or pass --open"
+                f"{self._listens_on} can be reached from other machines, but there are no keys: create some with "
+                "kinrank key and pass --keys, or pass --open"
             )
-        if self.workers < 1:
-            raise ParameterError(f"workers must be at least 1, got {self.workers}")
+        for folder in self.models.values():
+            if not Path(folder).exists():
+                raise ParameterError(f"{folder} does not exist: expected a folder written by kinrank train")
+
+    @property
+    def _listens_on(self) -> str:
+        if self.fd is None:
+            return self.host
+        with socket.socket(fileno=os.dup(self.fd)) as listener:
+            address = listener.getsockname()
+            return "localhost" if listener.family == socket.AF_UNIX else str(address[0])
 
 
 def run(options: Options) -> None:
     """Serve until the process is stopped."""
     options.check()
-    # Load everything once, so that mistakes are reported before the port is opened.
-    service = Service(
-        options.models, settings=options.settings, judgments=options.judgments, search=search_inputs(options)
+    config = uvicorn.Config(
+        build_app(options),
+        host=options.host,
+        port=options.port,
+        http=BoundedProtocol,
+        ws="none",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
     )
-    service.start()
-    service.close()
-    if options.keys is not None:
-        KeyRing(options.keys)
-    searcher = make_searcher(service, options)
-    if searcher is not None:
-        searcher.close()
-    with tempfile.TemporaryDirectory(prefix="kinrank-metrics-") as metrics:
-        if options.workers > 1:
-            os.environ[MULTIPROCESS] = metrics
-        os.environ[_OPTIONS] = msgspec.json.encode(asdict(options)).decode()
-        uvicorn.run(
-            "kinrank.serve.http.run:create_worker_app",
-            factory=True,
-            host=options.host,
-            port=options.port,
-            workers=options.workers,
-            http=BoundedProtocol,
-            ws="none",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_worker_healthcheck=_UNRESPONSIVE_SECONDS,
-            timeout_graceful_shutdown=10,
-        )
+    uvicorn.Server(config).run(None if options.fd is None else [socket.socket(fileno=options.fd)])
 
 
-def create_worker_app() -> RequestMiddleware:
-    """Create the application of a worker process from the options in its environment."""
-    options = msgspec.json.decode(os.environ[_OPTIONS], type=Options)
-    log = JsonLog().start()
+def build_app(options: Options) -> RequestMiddleware:
+    """Build the application from the options. Its models are loaded when it starts."""
     metrics = Metrics()
     keys = None if options.keys is None else KeyRing(options.keys, partial(metrics.error, "keys"))
     service = Service(
@@ -137,13 +130,15 @@ def create_worker_app() -> RequestMiddleware:
         search=search_inputs(options),
         watch=[] if keys is None else [keys.refresh],
     )
+    searcher = make_searcher(service, options)
+    log = JsonLog().start()
     return create_app(
         service,
         metrics=metrics,
         keys=keys,
-        searcher=make_searcher(service, options),
+        searcher=searcher,
         drain_seconds=options.drain_seconds,
-        on_start=freeze_loaded,
+        on_load=freeze_loaded,
         on_shutdown=log.close,
     )
 
