@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import MutableMapping
 from dataclasses import replace
@@ -319,6 +321,33 @@ def test_kin_ranker_is_served_with_novelty_and_explanation(tmp_path: Path, camps
         assert len(explanation.neighbors) == 10
         assert sum(explanation.shares.values()) == pytest.approx(1)
         assert service.weights(up).fidelity == 1.0
+
+
+def test_no_request_compiles_code_after_the_model_is_loaded(tmp_path: Path, camps: QuerySet, up: CandidateSet):
+    trees = LambdaMART(n_trees=5, n_leaves=3, n_threads=1)
+    KinRanker(5, trees=trees).fit(camps).save(tmp_path / "kin", examples=camps[:2])
+    # In a new process, which has compiled nothing for another test.
+    code = f"""
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from kinrank.serve import CandidateSet, Service, Settings
+compiled = []
+compile = Dispatcher.compile
+Dispatcher.compile = lambda self, signature: (compiled.append((self, signature)), compile(self, signature))[1]
+plain = CandidateSet(["a", "b"], np.array([[0.2, 1], [0.9, 1]], dtype=np.float32))
+packed = CandidateSet(["a", "b"], np.frombuffer(plain.features.tobytes(), dtype=np.float32).reshape(2, 2))
+with Service({{"kin": {str(tmp_path / "kin")!r}}}, settings=Settings(deadline=60.0)) as service:
+    assert compiled
+    compiled.clear()
+    for candidates in (packed, plain):
+        assert service.rank(candidates).fallback is None
+        assert service.weights(candidates).fallback is None
+        assert service.explain(candidates) is not None
+    service.submit(packed, None, lambda ranking: None)
+    assert service.rank(plain).fallback is None
+    assert not compiled, compiled
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 def test_single_ranker_is_served_without_novelty(service: Service, up: CandidateSet, models: Path):

@@ -20,7 +20,7 @@ from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.journal import Journal
 from kinrank.serve.live_judgments import Entry, learn
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import SearchInputs, SlowModelError, search_test, self_test
+from kinrank.serve.selftest import SearchInputs, SlowModelError, search_test, self_test, warm_up
 from kinrank.store import read_model_and_examples
 
 FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
@@ -165,6 +165,7 @@ class ModelSlot:
             version = self._version()
             record, examples = read_model_and_examples(self.path)
             ranker = from_record(record)
+            warm_up(ranker, examples)
             tested = self_test(ranker, examples, self.deadline)
             encoder = QueryEncoder(ranker)
             if self._search is not None:

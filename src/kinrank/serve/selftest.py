@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import statistics
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import TEXT
+from kinrank.data.vectors import VECTORS
 from kinrank.errors import KinrankError, RejectedModelError
 from kinrank.rankers.base import Ranker
+from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.messages import CandidateSet, to_query_set
 from kinrank.serve.observer import Observer
@@ -29,8 +33,6 @@ class SlowModelError(RejectedModelError):
 
 def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> bool:
     """Rank the stored examples. Return False if there are none.
-
-    This also warms the model up: code is compiled and pages are read before the first request.
 
     Parameters
     ----------
@@ -110,6 +112,33 @@ def search_test(ranker: Ranker, encoder: QueryEncoder, inputs: SearchInputs) -> 
         ranker.predict(to_query_set([encoded], [encoded.align(ranker.feature_names_)], ranker.feature_names_))
     except KinrankError as error:
         raise RejectedModelError(f"the model cannot rank what the attached engine finds: {error}") from error
+
+
+def warm_up(ranker: Ranker, examples: Examples | None) -> None:
+    """Rank, weigh and explain a query as requests pass it, so that the first request finds all code compiled.
+
+    Compiled code differs for arrays that can be written to, as JSON gives them, and those that cannot, as MessagePack
+    does. A model that needs more than the examples have, such as a vector, is left as it is.
+    """
+    names = ranker.feature_names_
+    if examples is None:
+        rows, given = np.zeros((2, len(names)), dtype=np.float32), {}
+    else:
+        first = examples[0][:1]
+        rows, given = np.array(first.X), {name: column[0] for name, column in first.query_columns.items()}
+    text, vector = given.pop(TEXT, None), given.pop(VECTORS, None)
+    columns = {name: float(value) for name, value in given.items() if np.asarray(value).dtype.kind in "iuf"}
+    frozen = np.frombuffer(rows.tobytes(), dtype=np.float32).reshape(rows.shape)
+    for features in (rows, frozen):
+        ids = [str(row) for row in range(len(features))]
+        query = CandidateSet(ids, features, names, vector, columns, None if text is None else str(text))
+        queries = to_query_set([query], [features], names)
+        with suppress(KinrankError):
+            ranker.predict_with_novelty(queries)
+            if has_weights(ranker):
+                ranker.weights_with_fidelity(queries)
+            if can_explain(ranker):
+                ranker.explain(queries)
 
 
 def _time(ranker: Ranker, query: QuerySet) -> float:
