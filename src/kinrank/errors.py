@@ -13,7 +13,9 @@
     │   ├── UnknownModelError                no model of this name
     │   ├── UnsupportedByModelError          the model does not support the request
     │   ├── RejectedModelError               a new model was rejected; the old one stays in use
-    │   └── NotStoredError                   judgments could not be written to disk
+    │   ├── NotStoredError                   the judgment store did not confirm a change
+    │   ├── StoreUnavailableError            the judgment store cannot be read
+    │   └── StaleReplicaError                judgments that a request asks for are not learned yet
     ├── EngineError                          a failed request to a search engine
     │   ├── EngineUnreachableError           no node can be reached
     │   ├── EngineTimeoutError               no answer in time
@@ -125,7 +127,15 @@ class RejectedModelError(ServiceError):
 
 
 class NotStoredError(ServiceError):
-    """Judgments could not be written to disk; a retry may succeed."""
+    """The judgment store did not confirm a change; a retry may succeed, and is safe."""
+
+
+class StoreUnavailableError(ServiceError):
+    """The judgment store cannot be read now; a retry may succeed."""
+
+
+class StaleReplicaError(ServiceError):
+    """This process has not learned the judgments that a request asks for; a retry may succeed."""
 
 
 class JobError(KinrankError):

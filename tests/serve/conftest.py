@@ -18,6 +18,7 @@ from kinrank.datasets import make_two_camps
 from kinrank.serve import CandidateSet, Service, Settings
 from kinrank.serve.keys import KeyRing, Role, add_key
 from tests.processes import wait_until
+from tests.serve.databases import sqlite_address, stop_server
 
 if TYPE_CHECKING:
     from tests.serve.asgi import Client
@@ -50,7 +51,7 @@ def models(_models: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def service(models: Path, tmp_path: Path) -> Iterator[Service]:
     with Service(
-        {"knn": models / "knn", "single": models / "single"}, settings=PATIENT, judgments=tmp_path / "judgments"
+        {"knn": models / "knn", "single": models / "single"}, settings=PATIENT, judgments=sqlite_address(tmp_path)
     ) as service:
         yield service
 
@@ -120,7 +121,7 @@ def make_client(models: Path, tmp_path: Path) -> Iterator[Callable[..., Client]]
             {"knn": models / "knn", "single": models / "single"},
             settings=settings,
             observer=metrics,
-            judgments=tmp_path / "judgments",
+            judgments=sqlite_address(tmp_path),
         )
         service.start()
         ring = KeyRing(tmp_path / "keys") if keys else None
@@ -137,3 +138,10 @@ def make_client(models: Path, tmp_path: Path) -> Iterator[Callable[..., Client]]
 @pytest.fixture
 def client(make_client: Callable[..., Client]) -> Client:
     return make_client()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stop_database() -> Iterator[None]:
+    """Stop the PostgreSQL that a test has started."""
+    yield
+    stop_server()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.serve.journal import Journal
 from kinrank.serve.keys import Role, add_key
 from tests.processes import wait_until
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
+from tests.serve.databases import sqlite_address, stored_queries
 
 ROUNDS = 100
 BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "grades": [0, 2, 1]}
@@ -26,7 +26,8 @@ BODY = {"ids": ["x", "y", "z"], "features": [[0.1, 1], [0.9, 1], [0.4, 1]], "gra
 @pytest.mark.alone
 def test_acknowledged_judgments_survive_sigkill(models: Path, tmp_path: Path):
     key = add_key(tmp_path / "keys", "ops", Role.ADMIN)
-    command = [sys.executable, "-m", "tests.serve.forking_server", models / "knn", tmp_path / "keys", tmp_path / "j"]
+    address = sqlite_address(tmp_path)
+    command = [sys.executable, "-m", "tests.serve.forking_server", models / "knn", tmp_path / "keys", address]
     root = Path(__file__).parents[2]
     acknowledged: list[str] = []
     learned = 0
@@ -41,10 +42,8 @@ def test_acknowledged_judgments_survive_sigkill(models: Path, tmp_path: Path):
             assert learned >= len(acknowledged)
             acknowledged += judge_until_killed(port, key, number, child)
         parent.stdin.close()
-    texts, _ = Journal(tmp_path / "j" / "default.log").read()
-    stored = {json.loads(text)["qid"] for text in texts}
     assert len(acknowledged) >= ROUNDS
-    assert set(acknowledged) <= stored
+    assert set(acknowledged) <= set(stored_queries(address, "default"))
 
 
 def judge_until_killed(port: int, key: str, number: int, child: int) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,24 @@ def test_judgments_are_stored(make_client: Callable[..., Client], secrets):
     assert (refused.status, refused.code) == (409, "unable-model")
 
 
+def test_request_waits_for_the_revision_it_asks_for(make_client: Callable[..., Client], secrets):
+    client = make_client(keys=True, key=secrets["admin"], settings=replace(PATIENT, revision_seconds=0.2))
+    stored = client.post("/v1/judgments", {"queries": [{"qid": "900", **UP, "grades": [0, 2, 1]}], "source": "panel"})
+    revision = int(stored.headers["x-kinrank-revision"])
+    query = {"authorization": f"Bearer {secrets['query']}"}
+    ranked = client.post("/v1/rank", UP, x_kinrank_revision=str(revision), **query)
+    assert ranked.json["version"].endswith(f"+{revision}")
+    late = client.post("/v1/rank", UP, x_kinrank_revision=str(revision + 1), **query)
+    assert (late.status, late.code, late.headers["retry-after"]) == (503, "stale", "1")
+    assert f"up to revision {revision}, not {revision + 1}" in str(late.json)
+    assert client.post("/v1/rank", UP, x_kinrank_revision="latest", **query).status == 422
+    unable = client.post("/v1/rank", UP, x_kinrank_revision="1", x_kinrank_model="single", **query)
+    assert (unable.status, unable.code) == (409, "unable-model")
+    gone = client.post("/v1/judgments/withdraw", {"source": "panel"})
+    assert (gone.json, gone.headers["x-kinrank-revision"]) == ({"withdrawn": 1}, str(revision + 1))
+    assert client.post("/v1/judgments/withdraw", {}).status == 422
+
+
 @pytest.mark.parametrize(
     ("path", "body"), [("/v1/rank", UP), ("/v1/rank", {**UP, "interleave": ["knn", "single"]}), ("/v1/weights", UP)]
 )
@@ -427,6 +446,7 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
         "/v1/weights",
         "/v1/search",
         "/v1/judgments",
+        "/v1/judgments/withdraw",
         "/v1/model",
         "/v1/model/reload",
         "/healthz",
@@ -446,6 +466,7 @@ FIELDS = {
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
     "JudgmentsResponse": "kept",
+    "WithdrawResponse": "withdrawn",
     "StatusResponse": "status",
     "ReadyResponse": "status versions",
     "ErrorResponse": "error",
@@ -469,6 +490,7 @@ def test_responses_have_documented_fields_and_match_their_schema(
         ("ModelsResponse", client.get("/v1/model", **query)),
         ("ReloadResponse", client.post("/v1/model/reload", b"", **admin)),
         ("JudgmentsResponse", client.post("/v1/judgments", judged, **admin)),
+        ("WithdrawResponse", client.post("/v1/judgments/withdraw", {"qid": "900"}, **admin)),
         ("StatusResponse", client.get("/healthz")),
         ("ReadyResponse", client.get("/readyz")),
         ("ErrorResponse", client.post("/v1/rank", b"{", **query)),

@@ -16,9 +16,9 @@ import pytest
 
 from kinrank import KnnRanker, QuerySet
 from kinrank.folder import MANIFEST
-from kinrank.serve.journal import Journal
 from kinrank.serve.keys import Role, add_key
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
+from tests.serve.databases import sqlite_address, stored_queries
 from tests.serve.servers import Load, Server, one_thread, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
@@ -53,7 +53,7 @@ def query(place: Path) -> str:
 
 @pytest.fixture(scope="module")
 def two_workers(place: Path) -> Iterator[Server]:
-    args = [str(place / "model"), "--keys", str(place / "keys"), *PATIENT, "--judgments", str(place / "judgments")]
+    args = [str(place / "model"), "--keys", str(place / "keys"), *PATIENT, "--judgments", sqlite_address(place)]
     log, env = place / "log", one_thread()
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -157,7 +157,7 @@ def test_drain_loses_no_request(place: Path):
 def test_full_disk_under_load(place: Path, query: str, admin: str, tmp_path: Path):
     # Maximum file size of the process: beyond it, writes fail as on a full disk.
     limit = 1 << 20
-    args = [str(place / "model"), "--keys", str(place / "keys"), "--judgments", str(tmp_path / "j"), *PATIENT]
+    args = [str(place / "model"), "--keys", str(place / "keys"), "--judgments", sqlite_address(tmp_path), *PATIENT]
 
     def limited() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -179,8 +179,7 @@ def test_full_disk_under_load(place: Path, query: str, admin: str, tmp_path: Pat
             assert (status, body["error"]["code"]) == (503, "not-kept")
             load.wait_for(50)
         check(load)
-    texts, _ = Journal(tmp_path / "j" / "default.log").read()
-    assert [json.loads(text)["qid"] for text in texts] == kept
+    assert stored_queries(sqlite_address(tmp_path), "default") == kept
     with serving(tmp_path / "log", *args, env=one_thread()) as restarted:
         loaded = restarted.request("GET", "/v1/model", key=query)[1]["models"]["default"]["loaded"]
         assert loaded["judgments_learned"] == len(kept)

@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 from kinrank.serve import Service, Settings
-from kinrank.serve.journal import Journal
 from kinrank.serve.keys import Role, add_key
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
+from tests.serve.databases import sqlite_address, stored_queries
 from tests.serve.servers import one_thread, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 CASES = 10_000
 MUTANTS = 100_000
-ADMIN = ("/v1/judgments", "/v1/model/reload")
+ADMIN = ("/v1/judgments", "/v1/judgments/withdraw", "/v1/model/reload")
 STATUSES = {200, 400, 401, 404, 405, 408, 409, 413, 415, 422, 502, 503}
 
 # Number of generated requests by path, the slowest to generate first: lists of matrices take half a second each.
@@ -106,12 +106,12 @@ def test_mutated_bodies_get_a_documented_status(
     page = client.get("/metrics", authorization=f"Bearer {secrets['query']}").body.decode()
     assert "kinrank_errors_total{" not in page
     assert 'reason="late"' not in page
-    check_learned_after_restart(models, tmp_path / "judgments")
+    check_learned_after_restart(models, sqlite_address(tmp_path))
 
 
-def check_learned_after_restart(models: Path, judgments: Path) -> None:
-    """Every stored judgment is learned by a service that starts with the same journal."""
-    kept = {json.loads(text)["qid"] for text in Journal(judgments / "knn.log").read()[0]}
+def check_learned_after_restart(models: Path, judgments: str) -> None:
+    """Every stored judgment is learned by a service that starts with the same store."""
+    kept = set(stored_queries(judgments, "knn"))
     assert len(kept) > 1  # some mutants have a new query id
     for _ in range(2):
         with Service({"knn": models / "knn"}, settings=Settings(deadline=30.0), judgments=judgments) as service:
@@ -123,7 +123,7 @@ def check_learned_after_restart(models: Path, judgments: Path) -> None:
 def test_generated_requests_get_a_documented_status(models: Path, tmp_path: Path):
     keys = {role: add_key(tmp_path / "keys", role.value, role) for role in Role}
     args = [f"knn={models / 'knn'}", f"single={models / 'single'}", "--keys", str(tmp_path / "keys")]
-    args += ["--judgments", str(tmp_path / "j"), "--deadline", "5000", "--in-flight", "1000", "--drain", "0.1"]
+    args += ["--judgments", sqlite_address(tmp_path), "--deadline", "5000", "--in-flight", "1000", "--drain", "0.1"]
     with serving(tmp_path / "log", *args, env=one_thread()) as server:
         with ThreadPoolExecutor(2) as pool:  # generating takes most of the time, on one core each
             started = [

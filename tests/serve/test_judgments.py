@@ -9,13 +9,14 @@ import pytest
 
 import kinrank
 from kinrank import CellRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
-from kinrank.errors import DataError, UnsupportedByModelError
+from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service
-from kinrank.serve.journal import Journal
+from kinrank.serve.judgment_store import JudgmentRow, open_store
 from kinrank.serve.live_judgments import Entry, learn
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
+from tests.serve.databases import sqlite_address, stored_queries
 from tests.serve.observers import RecordingObserver
 
 
@@ -28,7 +29,7 @@ def judged(qid: str, values: list[float], camp: int, *, reverse: bool = False) -
 
 def test_judgments_are_learned_and_kept_over_a_restart(models: Path, tmp_path: Path, camps: QuerySet):
     def start() -> Service:
-        service = Service({"knn": models / "knn"}, settings=PATIENT, judgments=tmp_path / "j")
+        service = Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path))
         service.start()
         return service
 
@@ -60,7 +61,7 @@ def test_judgments_are_learned_and_kept_over_a_restart(models: Path, tmp_path: P
 def test_kin_ranker_learns_judgments_and_recommends_a_fit(tmp_path: Path, camps: QuerySet):
     trees = LambdaMART(n_trees=5, n_leaves=3, n_threads=1)
     KinRanker(5, trees=trees).fit(camps).save(tmp_path / "kin", examples=camps[:5])
-    with Service({"kin": tmp_path / "kin"}, settings=PATIENT, judgments=tmp_path / "j") as service:
+    with Service({"kin": tmp_path / "kin"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as service:
         slot = service.slots["kin"]
         assert (slot.current.unseen_judgments, slot.current.fit_recommended) == (0, False)
         service.judge([judged(str(1000 + i), [0.1, 0.4, 0.8], 3) for i in range(10)])
@@ -74,7 +75,7 @@ def test_kin_ranker_learns_judgments_and_recommends_a_fit(tmp_path: Path, camps:
 
 
 def test_query_judged_again_is_replaced_unless_the_model_is_newer(models: Path, tmp_path: Path, camps: QuerySet):
-    service = Service({"knn": models / "knn"}, settings=PATIENT, judgments=tmp_path / "j")
+    service = Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path))
     service.start()
     again = judged(str(camps.qid[0]), [0.1, 0.4, 0.8], 1, reverse=True)
     service.judge([again])
@@ -104,53 +105,125 @@ def test_query_judged_again_is_replaced_unless_the_model_is_newer(models: Path, 
         (JudgedQuery("7000", CandidateSet(["a", "b"], np.float32([[1, np.nan], [2, 1]])), [0, 1]), "missing"),
     ],
 )
-def test_no_judgment_is_kept_if_one_does_not_fit(service: Service, wrong: JudgedQuery, message: str):
+def test_no_judgment_is_kept_if_one_does_not_fit(service: Service, wrong: JudgedQuery, message: str, tmp_path: Path):
     with pytest.raises(DataError, match=message):
         service.judge([judged("5000", [0.1, 0.2], 1), wrong])
-    assert service.slots["knn"].journal.read()[0] == []
+    assert stored_queries(sqlite_address(tmp_path), "knn") == []
 
 
-def test_journal_with_unusual_query_ids_is_learned(models: Path, tmp_path: Path):
-    def entry(qid: str) -> Entry:
-        query = judged(qid, [0.1, 0.4], 1)
-        named = CandidateSet(query.candidates.ids, query.candidates.features, ("value", "camp"))
-        return Entry("an-older-model", JudgedQuery(qid, named, query.grades))
+def row(query: JudgedQuery, base: str = "an-older-model") -> JudgmentRow:
+    named = CandidateSet(query.candidates.ids, query.candidates.features, ("value", "camp"))
+    return JudgmentRow(query.qid, "", Entry(base, JudgedQuery(query.qid, named, query.grades)).dump())
 
-    texts = [entry(qid).dump() for qid in ("1000", "01000", " 1000", str(2**63), "1000", "1001")]
-    Journal(tmp_path / "j" / "knn.log").append(texts)
-    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=tmp_path / "j") as service:
+
+def test_store_with_unusual_query_ids_is_learned(models: Path, tmp_path: Path):
+    store = open_store(sqlite_address(tmp_path))
+    store.append("knn", [row(judged(qid, [0.1, 0.4], 1)) for qid in ("1000", "01000", " 1000", str(2**63), "1001")])
+    store.close()
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as service:
         known = service.slots["knn"].current.ranker.qid_.tolist()
         assert known[-2:] == [1000, 1001]
         assert len(known) == 62
 
 
-def test_bad_journal_entry_is_skipped(models: Path):
+def test_bad_record_is_skipped(models: Path):
     ranker = kinrank.load(models / "knn")
     queries = [judged(qid, [0.1, 0.4], 1) for qid in ("1000", "1001", "1002")]
     queries[1].candidates.features[0, 0] = np.nan
-    updated, skipped = learn(ranker, [Entry("base", query) for query in queries], "base", ranker.qid_)
+    updated, learned, skipped = learn(ranker, {query.qid: [row(query)] for query in queries}, ranker, "base")
     assert updated.qid_.tolist()[-2:] == [1000, 1002]
-    assert skipped == 1
+    assert (learned, skipped) == (2, 1)
+
+
+def test_document_judged_again_is_replaced_and_others_stay(service: Service):
+    def learned(query: JudgedQuery, source: str) -> dict[str, float]:
+        revision = service.judge([query], source=source)
+        wait_until(lambda: service.slots["knn"].current.revision == revision)
+        rows = service.slots["knn"].learner._store.read("knn").queries[query.qid]
+        entries = [Entry.parse(each.record).judged for each in rows if each.record]
+        return {doc_id: grade for each in entries for doc_id, grade in zip(each.candidates.ids, each.grades, strict=True)}
+
+    def query(**grades: float) -> JudgedQuery:
+        rows = np.float32([[0.1 * len(name), 1] for name in grades])
+        return JudgedQuery("900", CandidateSet(list(grades), rows), list(grades.values()))
+
+    assert learned(query(a=0, bb=2), "panel") == {"a": 0, "bb": 2}
+    assert learned(query(bb=1, ccc=2), "panel") == {"a": 0, "bb": 1, "ccc": 2}
+    assert learned(query(a=2), "clicks") == {"a": 2, "bb": 1, "ccc": 2}
+    before = service.slots["knn"].current.revision
+    assert service.judge([query(a=2)], source="clicks") == before  # the same again is no change
+    assert service.withdraw(source="clicks") == (1, before + 1)
+    assert service.withdraw(qid="900") == (1, before + 2)
+    wait_until(lambda: service.slots["knn"].current.revision == before + 2)
+    assert not service.slots["knn"].current.ranker.has_judged([900])[0]
+
+
+def test_refitted_model_learns_only_later_judgments(models: Path, tmp_path: Path, camps: QuerySet):
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as service:
+        slot = service.slots["knn"]
+        through = service.judge([judged(qid, [0.1, 0.4], 1) for qid in ("1000", "1001")])
+        wait_until(lambda: slot.current.revision == through)
+        # The new fit leaves 1000 out on purpose, and was given the judgments of 1001 with the other data.
+        fitted = KnnRanker(5).fit(camps)
+        fitted.save(models / "knn", examples=camps[:5], judgments_through=through)
+        service.reload()
+        assert not slot.current.ranker.has_judged([1000, 1001]).any()
+        assert slot.current.version == f"{slot.current.fitted}+{through}"
+        later = service.judge([judged("1002", [0.1, 0.4], 1)])
+        wait_until(lambda: slot.current.revision == later)
+        assert slot.current.ranker.has_judged([1000, 1001, 1002]).tolist() == [False, False, True]
+
+
+def test_withdrawn_query_is_forgotten_by_every_later_start(models: Path, tmp_path: Path, camps: QuerySet):
+    known = int(camps.qid[0])
+    store = open_store(sqlite_address(tmp_path))
+    store.append("knn", [row(judged(str(known), [0.1, 0.4], 1))])
+    store.delete("knn", query=str(known))
+    store.close()
+    for _ in range(2):
+        with Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as service:
+            assert not service.slots["knn"].current.ranker.has_judged([known])[0]
+
+
+def test_replicas_with_equal_versions_rank_alike(models: Path, tmp_path: Path):
+    address = sqlite_address(tmp_path)
+    services = [Service({"knn": models / "knn"}, settings=PATIENT, judgments=address) for _ in range(3)]
+    for service in services:
+        service.start()
+    for number, service in enumerate(services):
+        revision = service.judge([judged(str(1000 + i), [0.1, 0.4, 0.8], number - 1 or 3) for i in range(3)])
+    for service in services:
+        wait_until(lambda service=service: service.slots["knn"].current.revision == revision)
+    candidates = CandidateSet(["a", "b"], np.float32([[0.2, 3], [0.7, 3]]))
+    rankings = [service.rank(candidates) for service in services]
+    assert len({ranking.version for ranking in rankings}) == 1
+    np.testing.assert_allclose([ranking.scores for ranking in rankings], [rankings[0].scores] * 3, rtol=1e-9)
+    for service in services:
+        service.close()
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_damaged_journal_does_not_stop_any_model(models: Path, tmp_path: Path, camps: QuerySet, up, strict: bool):
-    journal = Journal(tmp_path / "j" / "knn.log")
-    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=tmp_path / "j") as first:
+def test_store_that_cannot_be_read_does_not_stop_any_model(
+    models: Path, tmp_path: Path, camps: QuerySet, up, strict: bool
+):
+    file = tmp_path / "judgments.db"
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as first:
         first.judge([judged("1000", [0.1, 0.4], 1)])
-    intact = journal.path.read_bytes()
-    journal.path.write_bytes(b"0" * 8 + intact[8:])
+    intact = file.read_bytes()
+    file.write_bytes(b"0" * len(intact))
     observer = RecordingObserver()
     folders = {"knn": models / "knn", "single": models / "single", "later": models / "later"}
     service = Service(
         folders if not strict else {"knn": folders["knn"], "single": folders["single"]},
         settings=PATIENT,
-        judgments=tmp_path / "j",
+        judgments=sqlite_address(tmp_path),
         observer=observer,
     )
     service.start(strict=strict)
     assert service.rank(up).ids == ["b", "c", "a"]
-    assert "has changed since it was written" in str(service.slots["knn"].refusal)
+    assert "not a database" in str(service.slots["knn"].refusal)
+    with pytest.raises(NotStoredError, match="not a database"):
+        service.judge([judged("1001", [0.1, 0.4], 1)])
     versions = {name: slot.current.version for name, slot in service.slots.items() if slot.current}
     KnnRanker(7).fit(camps).save(models / "knn", examples=camps[:5])
     SingleRanker("rankrls", scale="none").fit(camps).save(models / "single", examples=camps[:5])
@@ -158,7 +231,7 @@ def test_damaged_journal_does_not_stop_any_model(models: Path, tmp_path: Path, c
         wait_until(lambda name=name, version=version: service.slots[name].current.version != version)
     assert observer.models.count(("knn", "learn-failed")) == 1  # not at every check
     assert (("later", "missing") in observer.models) is not strict
-    journal.path.write_bytes(intact)
+    file.write_bytes(intact)
     wait_until(lambda: service.slots["knn"].refusal is None)
     assert service.slots["knn"].current.judgments == 1
     assert observer.errors == []
@@ -169,7 +242,7 @@ def test_model_that_cannot_learn_raises(service: Service, models: Path, tmp_path
     with pytest.raises(UnsupportedByModelError, match="cannot learn without refitting"):
         service.judge([judged("5000", [0.1, 0.2], 1)], model="single")
     CellRanker(5, n_cells=10).fit(camps).save(models / "cells", examples=camps[:5])
-    with Service({"cells": models / "cells"}, settings=PATIENT, judgments=tmp_path / "c") as celled:
+    with Service({"cells": models / "cells"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as celled:
         with pytest.raises(UnsupportedByModelError, match="cannot learn without refitting"):
             celled.judge([judged("5000", [0.1, 0.2], 1)])
         assert celled.slots["cells"].current.judged_queries is None

@@ -16,6 +16,7 @@ from kinrank.serve.observer import Observer
 from tests.processes import wait_until
 from tests.rankers.test_texts import Camps, camps_by_text
 from tests.serve.conftest import PATIENT
+from tests.serve.databases import sqlite_address
 
 FEATURES = np.array([[0.2, 0], [0.9, 0], [0.5, 0]], dtype=np.float32)
 
@@ -51,7 +52,7 @@ def observer() -> Stages:
 @pytest.fixture
 def service(models: Path, tmp_path: Path, observer: Stages) -> Iterator[Service]:
     folders = {name: models / name for name in ("ngrams", "custom")}
-    with Service(folders, settings=PATIENT, observer=observer, judgments=tmp_path / "judgments") as service:
+    with Service(folders, settings=PATIENT, observer=observer, judgments=sqlite_address(tmp_path)) as service:
         yield service
 
 
@@ -108,7 +109,7 @@ def test_judgments_keep_their_text_over_a_restart(models: Path, tmp_path: Path):
     judged = [JudgedQuery(f"new {i}", candidates(text), [0.0, 1.0, 0.5]) for i, text in enumerate(texts)]
 
     def start() -> Service:
-        return Service({"ngrams": models / "ngrams"}, settings=PATIENT, judgments=tmp_path / "judgments")
+        return Service({"ngrams": models / "ngrams"}, settings=PATIENT, judgments=sqlite_address(tmp_path))
 
     with start() as service:
         before = service.slots["ngrams"].current

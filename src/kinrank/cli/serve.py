@@ -23,7 +23,10 @@ def serve(
     keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys created by kinrank key.")] = None,
     judgments: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Folder for new judgments; without it the service accepts none."),
+        typer.Option(
+            metavar="ADDRESS",
+            help="Database for new judgments, sqlite:///PATH or postgresql://...; without it the service accepts none.",
+        ),
     ] = None,
     engine: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Search engine for /v1/search, as in kinrank log.")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Protocol, Self, TypeGuard
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64
@@ -120,11 +121,21 @@ class Adaptive(Protocol):
         ...
 
     @property
+    def n_judged_(self) -> int:
+        """The number of judged queries."""
+        ...
+
+    @property
     def n_unseen_(self) -> int:
         """The number of judged queries that a part of the ranker learns from only with the next fit."""
         ...
 
     feature_names_: tuple[str, ...]
+    judgments_through_: int | None
+
+    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
+        """Return which of these ids are those of judged queries."""
+        ...
 
     def add(self, X: QuerySet) -> Self:
         """Learn from further judged queries."""

@@ -31,6 +31,7 @@ class Persistent(BaseEstimator):
     feature_names_: tuple[str, ...]
     n_features_in_: int
     learned_from_: IdHashes | None = None  # of the training queries
+    judgments_through_: int | None = None  # revision of the live judgments that were learned
 
     @abstractmethod
     def get_state(self) -> State:
@@ -44,7 +45,13 @@ class Persistent(BaseEstimator):
     def predict(self, X: QuerySet) -> Float64:
         """Score candidates."""
 
-    def save(self, path: str | os.PathLike[str], *, examples: QuerySet | None = None) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        examples: QuerySet | None = None,
+        judgments_through: int | None = None,
+    ) -> None:
         """Write the fitted ranker as a folder that `kinrank.load` reads.
 
         Parameters
@@ -54,11 +61,17 @@ class Persistent(BaseEstimator):
         examples
             A few queries to keep in the folder with their scores. Before a service uses the model, it ranks them and
             rejects the model if the scores differ.
+        judgments_through
+            The revision of the service's judgments that the training queries contain. A service learns only later
+            ones, so nothing is learned twice, and judgments that you left out stay out.
         """
         check_is_fitted(self)
+        through = self.judgments_through_ if judgments_through is None else judgments_through
         params = encode(self.storable_params(), _PARTS)
         name = RANKERS.name_of(type(self))
-        record = ModelRecord(name, params, self.feature_names_, __version__, self.get_state(), self.learned_from_)
+        record = ModelRecord(
+            name, params, self.feature_names_, __version__, self.get_state(), self.learned_from_, through
+        )
         write_model(path, record, None if examples is None else (examples, self.predict(examples)))
 
     @classmethod
@@ -67,7 +80,7 @@ class Persistent(BaseEstimator):
         ranker = cls(**{**decode(record.params, _PARTS), **changed})
         ranker.feature_names_ = record.feature_names
         ranker.n_features_in_ = len(record.feature_names)
-        ranker.learned_from_ = record.learned_from
+        ranker.learned_from_, ranker.judgments_through_ = record.learned_from, record.judgments_through
         return ranker.set_state(record.arrays)
 
     def copy(self) -> Self:
@@ -75,7 +88,7 @@ class Persistent(BaseEstimator):
         check_is_fitted(self)
         other: Self = clone(self)
         other.feature_names_, other.n_features_in_ = self.feature_names_, self.n_features_in_
-        other.learned_from_ = self.learned_from_
+        other.learned_from_, other.judgments_through_ = self.learned_from_, self.judgments_through_
         return other.set_state(self.get_state())
 
     def storable_params(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kinrank.serve.service import Service as Service
     from kinrank.serve.settings import Settings as Settings
 
-# Imported on first use: managing keys and journals does not load a ranker.
+# Imported on first use: managing keys and judgments does not load a ranker.
 _PUBLIC = {
     "CandidateSet": "kinrank.serve.messages",
     "QueryExplanation": "kinrank.serve.messages",

@@ -13,8 +13,8 @@ from kinrank.serve.messages import (
     UnknownFeatureError,
     to_query_set,
 )
-from kinrank.serve.models import ServedModel
 from kinrank.serve.observer import Observer
+from kinrank.serve.served_model import ServedModel
 
 
 def weights_of(

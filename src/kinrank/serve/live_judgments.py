@@ -1,23 +1,26 @@
-"""Judgments for a model in use: kept in a journal and learned without refitting."""
+"""Judgments for a model in use: how they are stored, and how a model learns them without refitting."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
+from kinrank.serve.judgment_store import JudgmentRow
 from kinrank.serve.messages import CandidateSet, JudgedQuery, to_query_set
 
+MOST_DOCUMENTS = 1_000
+"""Judged documents that are kept of one query by one source."""
 
 @dataclass(frozen=True)
 class Entry:
-    """A judged query in the journal.
+    """A judged query as it is stored.
 
     Attributes
     ----------
@@ -31,7 +34,7 @@ class Entry:
     judged: JudgedQuery
 
     def dump(self) -> str:
-        """Return the entry as a line of JSON."""
+        """Return the entry as JSON."""
         candidates = self.judged.candidates
         record = {
             "base": self.base,
@@ -45,7 +48,7 @@ class Entry:
             "columns": dict(candidates.columns),
             "text": candidates.text,
         }
-        return json.dumps(record, allow_nan=False, separators=(",", ":"))
+        return _dump(record)
 
     @classmethod
     def parse(cls, text: str) -> Entry:
@@ -63,12 +66,38 @@ class Entry:
         return cls(record["base"], JudgedQuery(record["qid"], candidates, record["grades"]))
 
 
-def make_entries(ranker: Any, version: str, queries: Sequence[JudgedQuery]) -> list[Entry]:
-    """Return journal entries for judged queries. Raise `DataError` if one of them does not fit the model."""
-    names = ranker.feature_names_
+def merge_records(old: str, new: str) -> str:
+    """Return a stored record with the judgments of a new one: a document judged again is replaced, others stay.
+
+    The new record replaces the old one altogether if they have different features. A query keeps its latest 1,000
+    documents.
+    """
+    before, after = json.loads(old), json.loads(new)
+    if before["feature_names"] != after["feature_names"]:
+        return new
+    rows = {doc_id: row for record in (before, after) for doc_id, *row in _rows(record)}
+    kept = dict(list(rows.items())[-MOST_DOCUMENTS:])
+    features, grades = zip(*kept.values(), strict=True)
+    return _dump({**after, "ids": list(kept), "features": features, "grades": grades})
+
+
+def _rows(record: dict[str, Any]) -> Iterable[tuple[Any, ...]]:
+    return zip(record["ids"], record["features"], record["grades"], strict=True)
+
+
+def _dump(record: dict[str, Any]) -> str:
+    return json.dumps(record, allow_nan=False, separators=(",", ":"))
+
+
+def make_entries(ranker: Any, base: Any, version: str, queries: Sequence[JudgedQuery]) -> list[Entry]:
+    """Return entries for judged queries. Raise `DataError` if one of them does not fit the model.
+
+    See `learn` for `base` and `version`.
+    """
+    names, dtype = ranker.feature_names_, base.qid_.dtype
     entries = []
     for query in queries:
-        checked = _to_judged_set(query, names, ranker.qid_)
+        checked = _to_judged_set(query, names, dtype)
         ranker.predict_with_novelty(checked)  # a query that cannot be ranked cannot be learned from
         given = query.candidates
         named = CandidateSet(given.ids, checked.X, names, given.vector, given.columns, given.text)
@@ -76,68 +105,84 @@ def make_entries(ranker: Any, version: str, queries: Sequence[JudgedQuery]) -> l
     return entries
 
 
-def learn(ranker: Any, entries: Iterable[Entry], version: str, base_qid: NDArray[Any]) -> tuple[Any, int]:
-    """Return a copy of a ranker that has learned from the journal, and the number of entries that were skipped.
-
-    The latest entry of a query counts. An entry written for an older model does not replace a query that this model
-    was fitted on, because the model is newer.
+def learn(ranker: Any, changed: Mapping[str, Sequence[JudgmentRow]], base: Any, version: str) -> tuple[Any, int, int]:
+    """Return a copy of a ranker that has learned changed queries, and how many it has learned and skipped.
 
     Parameters
     ----------
     ranker
         An adaptive ranker; it is not changed.
-    entries
-        Entries in the order of the journal.
-    version, base_qid
-        Version of the fitted model, and the queries it was fitted on.
+    changed
+        The stored rows of each changed query. A query without a record is forgotten.
+    base, version
+        The model as it was fitted, and its version. If the model does not say which judgments it was fitted on
+        (`judgments_through_`), it is taken to be newer than the judgments of other versions for the queries it has.
     """
-    fitted = set(base_qid.tolist())
-    latest: dict[str | int, tuple[Entry, QuerySet]] = {}
-    skipped = 0
-    for entry in entries:
-        try:
-            qid = _convert_qid(entry.judged.qid, base_qid)
-            if entry.base != version and qid in fitted:
-                continue
-            latest[qid] = entry, _to_judged_set(entry.judged, ranker.feature_names_, base_qid)
-        except DataError:  # written for a model with other features or ids
-            skipped += 1
     groups: dict[tuple[object, ...], list[QuerySet]] = {}
-    for entry, queries in latest.values():
-        groups.setdefault(entry.judged.candidates.batch_key, []).append(queries)
-    for group in groups.values():
+    withdrawn: list[str | int] = []
+    skipped = 0
+    dtype = base.qid_.dtype
+    for query, rows in changed.items():
         try:
-            ranker = _extend(ranker, group)
-        except DataError:  # skip only the queries that do not fit
-            for queries in group:
-                try:
-                    ranker = _extend(ranker, [queries])
-                except DataError:
-                    skipped += 1
-    return ranker, skipped
+            qid = _convert_qid(query, dtype)
+            records = [row.record for row in rows if row.record is not None]
+            if not records:
+                withdrawn.append(qid)
+                continue
+            entry = Entry.parse(reduce(merge_records, records))
+            if base.judgments_through_ is None and entry.base != version and base.has_judged([qid])[0]:
+                continue
+            queries = _to_judged_set(entry.judged, ranker.feature_names_, dtype)
+            groups.setdefault(entry.judged.candidates.batch_key, []).append(queries)
+        except DataError:  # stored for a model with other features or ids
+            skipped += 1
+    learned = 0
+    for group in groups.values():
+        ranker, count = _extend(ranker, group)
+        learned += count
+    n_queries = sum(map(len, groups.values()))
+    return _forget(ranker, withdrawn), learned, skipped + n_queries - learned
 
 
-def _extend(ranker: Any, group: Sequence[QuerySet]) -> Any:
-    """Return a copy of a ranker with further queries; queries that it has already are replaced."""
+def _extend(ranker: Any, group: list[QuerySet]) -> tuple[Any, int]:
+    """Return a copy of a ranker with further queries, in place of those that it has already, and their number.
+
+    If they cannot be learned together, those that cannot be learned alone are left out.
+    """
     queries = QuerySet.concat(group)
     extended = ranker.copy()
-    known = queries.qid[np.isin(queries.qid, extended.qid_)]
-    if len(known):
-        extended.remove(known)
-    return extended.add(queries)
+    known = queries.qid[extended.has_judged(queries.qid)]
+    try:
+        if len(known):
+            extended.remove(known)
+        return extended.add(queries), len(group)
+    except DataError:
+        if len(group) == 1:
+            return ranker, 0
+    learned = 0
+    for each in group:
+        ranker, count = _extend(ranker, [each])
+        learned += count
+    return ranker, learned
 
 
-def _to_judged_set(query: JudgedQuery, names: tuple[str, ...], model_qid: NDArray[Any]) -> QuerySet:
+def _forget(ranker: Any, qids: list[str | int]) -> Any:
+    """Return a copy of a ranker without queries, as far as it has them; it keeps at least one."""
+    known = [qid for qid in qids if ranker.has_judged([qid])[0]]
+    return ranker.copy().remove(known) if 0 < len(known) < ranker.n_judged_ else ranker
+
+
+def _to_judged_set(query: JudgedQuery, names: tuple[str, ...], dtype: np.dtype[Any]) -> QuerySet:
     """Return a judged query as a QuerySet with the model's features and type of query ids."""
     queries = to_query_set([query.candidates], [query.candidates.align(names)], names)
-    dtype = model_qid.dtype if model_qid.dtype.kind == "u" else None
-    qid = np.array([_convert_qid(query.qid, model_qid)], dtype=dtype)
+    kept = dtype if dtype.kind == "u" else None
+    qid = np.array([_convert_qid(query.qid, dtype)], dtype=kept)
     return queries.replace(y=np.array(query.grades, dtype=np.float32), qid=qid)
 
 
-def _convert_qid(qid: str, model_qid: NDArray[Any]) -> str | int:
+def _convert_qid(qid: str, dtype: np.dtype[Any]) -> str | int:
     """Return a query id in the type of the model's query ids."""
-    if model_qid.dtype.kind == "U":
+    if dtype.kind == "U":
         if qid.endswith("\0"):  # NumPy drops it, so two ids would become one
             raise DataError(f"query ids must not end in a NUL character, got {qid!r}")
         return qid
@@ -145,7 +190,7 @@ def _convert_qid(qid: str, model_qid: NDArray[Any]) -> str | int:
         number = int(qid)
     except ValueError:
         raise DataError(f"the model's query ids are integers, got {qid[:100]!r}") from None
-    bounds = np.iinfo(model_qid.dtype if model_qid.dtype.kind == "u" else np.int64)
+    bounds = np.iinfo(dtype if dtype.kind == "u" else np.int64)
     if str(number) != qid or not bounds.min <= number <= bounds.max:
         raise DataError(
             f"the model's query ids are integers from {bounds.min} to {bounds.max}, written without plus sign, spaces "

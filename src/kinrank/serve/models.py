@@ -7,73 +7,21 @@ import math
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kinrank.errors import KinrankError, RejectedModelError
+from kinrank.errors import KinrankError, RejectedModelError, StaleReplicaError, UnsupportedByModelError
 from kinrank.folder import MANIFEST
-from kinrank.rankers import RANKERS
-from kinrank.rankers.base import Ranker, from_record
-from kinrank.rankers.capabilities import can_adapt
+from kinrank.rankers.base import from_record
 from kinrank.serve.encoding import QueryEncoder
-from kinrank.serve.journal import Journal
-from kinrank.serve.live_judgments import Entry, learn
+from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import SearchInputs, SlowModelError, search_test, self_test, warm_up
+from kinrank.serve.served_model import ServedModel
 from kinrank.store import read_model_and_examples
 
-FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
 SLOW_PAUSE = 10.0
 """Seconds before a model that was too slow is tried again: the machine may have been busy."""
-
-
-@dataclass(frozen=True, eq=False)
-class ServedModel:
-    """A model in use. It never changes, so a request keeps the model it started with.
-
-    Attributes
-    ----------
-    version : str
-        The first digits of the manifest's SHA-256; identical folders have identical versions.
-    ranker : Ranker
-        The model with the judgments learned since it was fitted.
-    base : Ranker
-        The model as it was fitted.
-    tested : bool
-        Whether its folder had examples for the self-test.
-    encoder : QueryEncoder
-        Adds the vector of a query's text. It stays the same when judgments are learned, with what it remembers.
-    judgments : int
-        Judged queries learned since it was fitted.
-    """
-
-    version: str
-    ranker: Ranker
-    base: Ranker
-    tested: bool
-    encoder: QueryEncoder
-    judgments: int = 0
-
-    @property
-    def ranker_name(self) -> str:
-        """The registered name of the ranker."""
-        return RANKERS.name_of(type(self.ranker))
-
-    @property
-    def judged_queries(self) -> int | None:
-        """The number of judged queries that the model holds; None if it does not keep them."""
-        return len(self.ranker.qid_) if can_adapt(self.ranker) else None
-
-    @property
-    def unseen_judgments(self) -> int:
-        """The number of judged queries that a part of the model learns from only with the next fit."""
-        return self.ranker.n_unseen_ if can_adapt(self.ranker) else 0
-
-    @property
-    def fit_recommended(self) -> bool:
-        """Whether enough judged queries await a new fit."""
-        return self.unseen_judgments >= FIT_SHARE * (self.judged_queries or math.inf)
 
 
 class ModelSlot:
@@ -89,8 +37,8 @@ class ModelSlot:
         Seconds that a query may take in the self-test.
     observer
         Notified of every swap and refusal.
-    journal
-        Judgments to learn from, if the service accepts them.
+    learner
+        Learns judgments, if the service accepts them.
     search
         What searches pass to the model, if an engine is attached.
     """
@@ -102,27 +50,25 @@ class ModelSlot:
         *,
         deadline: float,
         observer: Observer,
-        journal: Journal | None,
+        learner: JudgmentLearner | None,
         search: SearchInputs | None = None,
     ) -> None:
         self.name = name
         self.path = Path(path)
         self.deadline = deadline
         self.current: ServedModel | None = None
-        self.journal = journal
+        self.learner = learner
         self._search = search
         self._observer = observer
         self._lock = threading.Lock()
         self._seen: tuple[Any, ...] | None = None
         self._load_failure: str | None = None
-        self._learn_failure: str | None = None
         self._retry_at = math.inf
-        self._position = 0
 
     @property
     def refusal(self) -> str | None:
         """Why the latest model or its judgments were not put into use; None if they were."""
-        return self._load_failure or self._learn_failure
+        return self._load_failure or (self.learner and self.learner.failure)
 
     def refresh(self, *, force: bool = False) -> bool:
         """Load the model if its folder has changed. Return whether it was loaded.
@@ -148,17 +94,35 @@ class ModelSlot:
                 raise RejectedModelError(f"{self.name}: {error}") from error
             self._load_failure = None
             self._retry_at = math.inf
-            self._position = 0
-            self.current = self._updated(served)
+            self.current = served if self.learner is None else self.learner.update(served)
             self._seen = seen
-            self._observer.model(self.name, served.version, "loaded")
+            self._observer.model(self.name, served.fitted, "loaded")
             return True
 
     def replay(self) -> None:
-        """Learn from new judgments in the journal, written by this or another process."""
+        """Learn new judgments, stored by this or another process."""
+        served = self.current
+        if self.learner is None or served is None:
+            return
+        updated = self.learner.update(served)  # may wait for the store, so a new model can be loaded meanwhile
         with self._lock:
-            if self.current is not None:
-                self.current = self._updated(self.current)
+            if self.current is served:
+                self.current = updated
+
+    def learning(self) -> tuple[ServedModel, JudgmentLearner]:
+        """Return the model and what learns its judgments. Raise `UnsupportedByModelError` if it cannot learn."""
+        if self.learner is None:
+            raise UnsupportedByModelError("this service does not accept judgments: start it with --judgments")
+        if self.current is None or self.current.revision is None:
+            raise UnsupportedByModelError(f"model {self.name!r} cannot learn without refitting")
+        return self.current, self.learner
+
+    def check_learned(self, revision: int) -> None:
+        """Raise `StaleReplicaError` unless the model has learned the judgments up to a revision."""
+        learned = self.learning()[0].revision or 0
+        if learned < revision:
+            why = self.refusal or "try again, or ask another replica"
+            raise StaleReplicaError(f"{self.name} has learned judgments up to revision {learned}, not {revision}: {why}")
 
     def _load(self) -> ServedModel:
         for _ in range(3):
@@ -171,35 +135,9 @@ class ModelSlot:
             if self._search is not None:
                 search_test(ranker, encoder, self._search)
             if version == self._version():  # otherwise the folder was replaced while it was read
-                return ServedModel(version, ranker, ranker, tested, encoder)
+                revision = None if self.learner is None else self.learner.starting_revision(ranker)
+                return ServedModel(version, ranker, ranker, tested, encoder, revision=revision)
         raise RejectedModelError(f"{self.path} changed three times while it was read: write it less often")
-
-    def _updated(self, served: ServedModel) -> ServedModel:
-        """Return the model with new judgments applied, or unchanged if that fails; the next call retries."""
-        try:
-            updated = self._learn(served)
-        except Exception as error:  # a damaged journal must not stop a good model, nor the watch over other models
-            failure = f"judgments were not learned: {error}"
-            if failure != self._learn_failure:
-                self._observer.model(self.name, served.version, "learn-failed", failure)
-                self._report_unexpected("learn", error)
-            self._learn_failure = failure
-            return served
-        self._learn_failure = None
-        return updated
-
-    def _learn(self, served: ServedModel) -> ServedModel:
-        if self.journal is None or not can_adapt(served.base):
-            return served
-        texts, end = self.journal.read(self._position)
-        if not texts:
-            return served
-        entries = [Entry.parse(text) for text in texts]
-        ranker, skipped = learn(served.ranker, entries, served.version, served.base.qid_)
-        self._position = end
-        detail = f"{len(entries)} judged queries" + (f", {skipped} skipped" if skipped else "")
-        self._observer.model(self.name, served.version, "learned", detail)
-        return replace(served, ranker=ranker, judgments=served.judgments + len(entries) - skipped)
 
     def _report_unexpected(self, where: str, error: Exception) -> None:
         if not isinstance(error, KinrankError | OSError):

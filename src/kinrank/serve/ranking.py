@@ -11,9 +11,10 @@ import numpy as np
 from kinrank.arrays import Float32, Float64
 from kinrank.errors import DataError, EncoderError, KinrankError
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, UnknownFeatureError, to_query_set
-from kinrank.serve.models import ModelSlot, ServedModel
+from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
 from kinrank.serve.schedule import Job
+from kinrank.serve.served_model import ServedModel
 
 
 @dataclass(frozen=True, slots=True, eq=False)

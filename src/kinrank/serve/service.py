@@ -8,21 +8,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
-from kinrank.rankers.capabilities import can_adapt
+from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve.batches import Batcher
 from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
-from kinrank.serve.journal import Journal
-from kinrank.serve.live_judgments import make_entries
+from kinrank.serve.judgment_store import open_store
+from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.models import ModelSlot, ServedModel
+from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
 from kinrank.serve.schedule import Job, Schedule
 from kinrank.serve.selftest import SearchInputs
+from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -41,7 +40,8 @@ class Service:
     observer
         Receives everything worth counting.
     judgments
-        Folder for the journals of new judgments, one per model. Without it, judgments are not accepted.
+        Where new judgments are stored, ``sqlite:///PATH`` or ``postgresql://...``; see
+        `kinrank.serve.judgment_store.open_store`. Without it, judgments are not accepted.
     search
         What searches pass to the models, if an engine is attached. Models that cannot rank it are refused.
     watch
@@ -68,7 +68,7 @@ class Service:
         *,
         settings: Settings | None = None,
         observer: Observer = _NO_OBSERVER,
-        judgments: str | os.PathLike[str] | None = None,
+        judgments: str | None = None,
         search: SearchInputs | None = None,
         watch: Iterable[Callable[[], None]] = (),
         expected: Callable[[], int] = lambda: 0,
@@ -80,13 +80,14 @@ class Service:
                 raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
         self.settings = settings or Settings()
         self.observer = observer
+        self._store = None if judgments is None else open_store(judgments)
         self.slots = {
             name: ModelSlot(
                 name,
                 path,
                 deadline=self.settings.deadline,
                 observer=observer,
-                journal=None if judgments is None else Journal(Path(judgments) / f"{name}.log"),
+                learner=None if self._store is None else JudgmentLearner(name, self._store, observer),
                 search=search,
             )
             for name, path in models.items()
@@ -101,7 +102,8 @@ class Service:
         self._batchers: dict[str, Batcher] = {}
         self._watched = [self._refresh, *watch]
         self._stop = threading.Event()
-        self._watcher: threading.Thread | None = None
+        self._news = threading.Event()
+        self._threads: list[threading.Thread] = []
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
 
@@ -138,16 +140,22 @@ class Service:
                 if strict:
                     raise
                 self._report("start", error)
-        self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
-        self._watcher.start()
+        # A database that does not respond must not hold up the watch over models and keys.
+        loops = [self._watch] if self._store is None else [self._watch, self._learn]
+        self._threads = [threading.Thread(target=loop, name=loop.__name__, daemon=True) for loop in loops]
+        for thread in self._threads:
+            thread.start()
 
     def close(self) -> None:
         """Finish the work in progress and stop the threads."""
         self._stop.set()
-        if self._watcher is not None:
-            self._watcher.join(timeout=5.0)
+        self._news.set()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
         for batcher in self._batchers.values():
             batcher.close()
+        if self._store is not None:
+            self._store.close()
 
     def __enter__(self) -> Service:
         self.start()
@@ -280,8 +288,10 @@ class Service:
             raise RejectedModelError(f"{slot.name}: its folder does not exist")
         return slot.current
 
-    def judge(self, queries: Sequence[JudgedQuery], *, model: str | None = None) -> None:
-        """Store judged queries. They are on disk when this returns; the model learns from them shortly after.
+    def judge(self, queries: Sequence[JudgedQuery], *, model: str | None = None, source: str = "") -> int:
+        """Store judged queries durably and return the revision that has them; every replica learns them shortly after.
+
+        A judgment with the query, document and source of a stored one replaces it.
 
         Raises
         ------
@@ -290,16 +300,30 @@ class Service:
         DataError
             A judged query does not fit the model; none of them is kept.
         NotStoredError
-            The disk does not accept them.
+            The store did not confirm them. Judge them again: that is safe, whether or not it has them.
         """
-        slot = self._slot(model)
-        served = slot.current
-        if slot.journal is None:
-            raise UnsupportedByModelError("this service does not accept judgments: start it with a folder for them")
-        if served is None or not can_adapt(served.base):
-            raise UnsupportedByModelError(f"model {slot.name!r} cannot learn without refitting")
-        entries = make_entries(served.ranker, served.version, queries)
-        slot.journal.append([entry.dump() for entry in entries])
+        served, learner = self._slot(model).learning()
+        revision = learner.store(served, queries, source)
+        self._news.set()
+        return revision
+
+    def withdraw(
+        self, *, qid: str | None = None, source: str | None = None, model: str | None = None
+    ) -> tuple[int, int]:
+        """Withdraw the judgments of a query, of a source, or of a query by a source; all replicas forget them.
+
+        Returns
+        -------
+        tuple of int
+            The number of queries and sources whose judgments were withdrawn, and the revision without them.
+        """
+        withdrawn = self._slot(model).learning()[1].withdraw(qid, source)
+        self._news.set()
+        return withdrawn
+
+    def check_learned(self, revision: int, *, model: str | None = None) -> None:
+        """Raise `StaleReplicaError` unless this process ranks with the judgments up to a revision."""
+        self._slot(model).check_learned(revision)
 
     def _slot(self, model: str | None) -> ModelSlot:
         name = self.default if model is None else model
@@ -315,13 +339,21 @@ class Service:
                 except Exception as error:  # the next check may succeed; nothing may end the watch
                     self._report("watch", error)
 
+    def _learn(self) -> None:
+        while not self._stop.is_set():
+            self._news.wait(self.settings.watch_interval)
+            self._news.clear()
+            self._check_slots(ModelSlot.replay)
+
     def _refresh(self) -> None:
+        self._check_slots(ModelSlot.refresh)
+
+    def _check_slots(self, check: Callable[[ModelSlot], object]) -> None:
         for slot in self.slots.values():
-            for check in (slot.refresh, slot.replay):
-                try:
-                    check()
-                except Exception as error:  # one model must not keep the others from being checked
-                    self._report("watch", error)
+            try:
+                check(slot)
+            except Exception as error:  # one model must not keep the others from being checked
+                self._report("watch", error)
 
     def _report(self, where: str, error: Exception) -> None:
         if not isinstance(error, RejectedModelError):  # the slot has reported those

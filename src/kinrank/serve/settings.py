@@ -35,6 +35,8 @@ class Settings:
         Maximum size of a request body, and maximum time for it to arrive.
     engine_seconds : float
         Timeout of one call to the attached search engine.
+    revision_seconds : float
+        How long a request may wait for judgments that it asks for to be learned.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class Settings:
     body_bytes: int = 8 << 20
     body_seconds: float = 5.0
     engine_seconds: float = 1.0
+    revision_seconds: float = 2.0
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -40,6 +40,8 @@ class ModelRecord:
         The learned arrays.
     learned_from
         Hashes of the ids of the training queries (`kinrank.data.id_hashes.hash_ids`), or None.
+    judgments_through
+        The revision of the live judgments that it has learned, or None; see `kinrank.serve.judgment_store`.
     """
 
     ranker: str
@@ -48,6 +50,7 @@ class ModelRecord:
     version: str
     arrays: dict[str, NDArray[Any]]
     learned_from: IdHashes | None = None
+    judgments_through: int | None = None
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
@@ -58,6 +61,8 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
         "feature_names": list(record.feature_names),
         "version": record.version,
     }
+    if record.judgments_through is not None:
+        meta["judgments_through"] = record.judgments_through
     stored = nest(examples=_arrays_of(examples))
     if record.learned_from is not None:
         stored[_LEARNED_FROM] = record.learned_from
@@ -77,7 +82,13 @@ def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, 
     learned = {name: array for name, array in arrays.items() if not name.startswith("examples.")}
     try:
         record = ModelRecord(
-            meta["ranker"], meta["params"], tuple(meta["feature_names"]), meta["version"], learned, hashes
+            meta["ranker"],
+            meta["params"],
+            tuple(meta["feature_names"]),
+            meta["version"],
+            learned,
+            hashes,
+            meta.get("judgments_through"),
         )
         return record, _examples_of(examples, record.feature_names)
     except (KeyError, TypeError) as error:

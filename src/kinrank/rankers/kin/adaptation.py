@@ -35,6 +35,15 @@ class AdaptiveLocalPart(TextRanker):
         return self.local_.qid_
 
     @property
+    def n_judged_(self) -> int:
+        """The number of judged queries that the local part learns from; with cells, the number of cells."""
+        return self.local_.n_judged_
+
+    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
+        """Return which of these ids are those of judged queries that the local part keeps."""
+        return self.local_.has_judged(qid)
+
+    @property
     def n_unseen_(self) -> int:
         """The number of judged queries that await a new fit."""
         return len(self.unseen_qid_)

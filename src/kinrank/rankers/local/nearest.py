@@ -91,6 +91,15 @@ class NeighborRanker(LocalRanker):
         return self.n_neighbors_ if self.n_neighbors == "auto" else int(self.n_neighbors)
 
     @property
+    def n_judged_(self) -> int:
+        """The number of ids in `qid_`."""
+        return len(self.qid_)
+
+    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
+        """Return which of these ids are in `qid_`."""
+        return np.isin(qid, self.qid_)
+
+    @property
     def learns_online(self) -> bool:
         """Whether the model of a query is learned when the query arrives."""
         return True

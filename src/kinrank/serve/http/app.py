@@ -94,7 +94,7 @@ def create_app(
     # Starlette raises what reaches the handler of Exception again; the middleware logs it.
     handled = [*STATUS, HttpError, HTTPException, Exception]
     routes = [
-        Route(operation.path, _authorized(operation, authorizer), methods=[operation.method])
+        Route(operation.path, _authorized(operation, authorizer, endpoints), methods=[operation.method])
         for operation in operations
     ]
     app = RequestMiddleware(
@@ -116,6 +116,9 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation("POST", "/v1/search", endpoints.search, query, bodies.SearchBody, responses.SearchResponse),
         Operation(
             "POST", "/v1/judgments", endpoints.judgments, admin, bodies.JudgmentsBody, responses.JudgmentsResponse
+        ),
+        Operation(
+            "POST", "/v1/judgments/withdraw", endpoints.withdraw, admin, bodies.WithdrawBody, responses.WithdrawResponse
         ),
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, either, response=responses.ModelsResponse),
@@ -148,12 +151,16 @@ def _page_policy(page: str) -> str:
     )
 
 
-def _authorized(operation: Operation, authorizer: Authorizer) -> Callable[[Request], Awaitable[Response]]:
+def _authorized(
+    operation: Operation, authorizer: Authorizer, endpoints: Endpoints
+) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         if operation.roles:
             authorizer.authorize(request, operation.roles)
         if operation.body is not None:
             check_media_type(request, packed=operation.body is bodies.RankBody)
+        if operation.ranks:
+            await endpoints.wait_for_revision(request)
         return await operation.handler(request)
 
     return handle

@@ -37,6 +37,9 @@ RawRows = Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=MAX_CANDIDA
 Vector = Annotated[list[Number], Meta(min_length=1, max_length=MAX_VECTOR)]
 Columns = Annotated[dict[Name, Number], Meta(max_length=100)]
 TwoModels = Annotated[list[ModelName], Meta(min_length=2, max_length=2)]
+Source = Annotated[
+    str, Meta(max_length=512, description="Who judged, such as the name of a person, a panel or a click model.")
+]
 Text = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Size = Annotated[int, Meta(ge=1, le=MAX_CANDIDATES)]
 Start = Annotated[int, Meta(ge=0, lt=MAX_CANDIDATES)]
@@ -119,6 +122,15 @@ class JudgmentsBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
     queries: Annotated[list[JudgedBody], Meta(min_length=1, max_length=MAX_JUDGED)]
     model: ModelName | None = None
+    source: Source = ""
+
+
+class WithdrawBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The query, the source, or the query and source whose judgments are withdrawn."""
+
+    qid: AnyId | None = None
+    source: Source | None = None
+    model: ModelName | None = None
 
 
 class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -139,6 +151,7 @@ B = TypeVar("B")
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
     SearchBody: msgspec.json.Decoder(SearchBody),
     JudgmentsBody: msgspec.json.Decoder(JudgmentsBody),
+    WithdrawBody: msgspec.json.Decoder(WithdrawBody),
     ReloadBody: msgspec.json.Decoder(ReloadBody),
     # Rows are decoded one by one: another thread can run between two of them, and not within one call of the decoder.
     RankBody: msgspec.json.Decoder(_RankBodyWithRawRows),

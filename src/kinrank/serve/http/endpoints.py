@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from kinrank.errors import DataError
+from kinrank.errors import DataError, StaleReplicaError
 from kinrank.serve.http import bodies
 from kinrank.serve.http.errors import HttpError
 from kinrank.serve.http.executor import BoundedExecutor
@@ -28,6 +28,7 @@ from kinrank.serve.http.responses import (
     ReadyResponse,
     ReloadResponse,
     StatusResponse,
+    WithdrawResponse,
     to_model_status,
     to_response,
     to_search_response,
@@ -38,6 +39,7 @@ from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
 MODEL_HEADER = "x-kinrank-model"
+REVISION_HEADER = "x-kinrank-revision"
 _RELOAD_SECONDS = 60.0
 _LARGE_BODY = 256 << 10  # bytes; parsing them takes a few milliseconds
 T = TypeVar("T")
@@ -155,6 +157,24 @@ class Endpoints:
             response.titles = {doc_id: searcher.titles[doc_id] for doc_id in shown if doc_id in searcher.titles}
         return _json(response)
 
+    async def wait_for_revision(self, request: Request) -> None:
+        """Wait until the model has learned the judgments that the request asks for; refuse it if that takes long."""
+        wanted = request.headers.get(REVISION_HEADER)
+        if wanted is None:
+            return
+        if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= 18):
+            raise DataError(f"{REVISION_HEADER} must be a revision of the judgments, got {wanted[:100]!r}")
+        expires = time.monotonic() + self._settings.revision_seconds
+        while True:
+            try:
+                self._service.check_learned(int(wanted), model=request.headers.get(MODEL_HEADER))
+            except StaleReplicaError:
+                if time.monotonic() > expires:
+                    raise
+            else:
+                return
+            await asyncio.sleep(0.01)
+
     # --- operation ------------------------------------------------------------------------------------------------
 
     async def models(self, request: Request) -> Response:  # noqa: ARG002
@@ -173,14 +193,26 @@ class Endpoints:
         return _json(ReloadResponse(body.model or self._service.default, served.version))
 
     async def judgments(self, request: Request) -> Response:
-        """Store judged queries for the model to learn from. They are on disk when the response is sent."""
+        """Store judged queries for the model to learn from. They are durable when the response is sent."""
         raw = await self._read_body(request)
         body = await self._parse(raw, lambda: bodies.parse(raw, bodies.JudgmentsBody))
         # No timeout: after one, the caller would not know whether they are stored.
-        await self.executor.run(
-            lambda: self._service.judge([self._judged_query(query) for query in body.queries], model=body.model), None
+        revision = await self.executor.run(
+            lambda: self._service.judge(
+                [self._judged_query(query) for query in body.queries], model=body.model, source=body.source
+            ),
+            None,
         )
-        return _json(JudgmentsResponse(len(body.queries)))
+        return _json(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
+
+    async def withdraw(self, request: Request) -> Response:
+        """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""
+        body = bodies.parse(await self._read_body(request), bodies.WithdrawBody)
+        qid = None if body.qid is None else str(body.qid)
+        withdrawn, revision = await self.executor.run(
+            lambda: self._service.withdraw(qid=qid, source=body.source, model=body.model), None
+        )
+        return _json(WithdrawResponse(withdrawn), {REVISION_HEADER: str(revision)})
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002
         """Return metrics for Prometheus."""
@@ -293,8 +325,8 @@ def _log_result(request: Request, result: Ranking | QueryWeights) -> None:
         fields["fallback"] = result.fallback
 
 
-def _json(response: msgspec.Struct) -> Response:
-    return Response(msgspec.json.encode(response), media_type=bodies.JSON)
+def _json(response: msgspec.Struct, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(response), headers=headers, media_type=bodies.JSON)
 
 
 def check_media_type(request: Request, *, packed: bool) -> None:

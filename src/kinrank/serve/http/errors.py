@@ -37,6 +37,8 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
     errors.UnsupportedByModelError: (409, "unable-model"),
     errors.RejectedModelError: (409, "refused-model"),
     errors.NotStoredError: (503, "not-kept"),
+    errors.StaleReplicaError: (503, "stale"),
+    errors.StoreUnavailableError: (503, "store-down"),
     errors.EngineRefusedError: (502, "engine-refused"),
     errors.EngineError: (503, "engine-down"),
     errors.DataError: (422, "invalid"),

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import kinrank
 from kinrank.serve.http import bodies
-from kinrank.serve.http.endpoints import MODEL_HEADER
+from kinrank.serve.http.endpoints import MODEL_HEADER, REVISION_HEADER
 from kinrank.serve.http.responses import ErrorResponse
 from kinrank.serve.keys import Role
 
@@ -28,6 +28,7 @@ EXAMPLES: dict[type[Any], Any] = {
     bodies.WeightsBody: _CANDIDATES,
     bodies.SearchBody: {"query": "rocky horror", "size": 10},
     bodies.JudgmentsBody: {"queries": [{"qid": "q17", **_CANDIDATES, "grades": [2, 0, 1]}]},
+    bodies.WithdrawBody: {"qid": "q17", "source": "panel"},
     bodies.ReloadBody: {"model": "default"},
 }
 _MODEL_PARAMETER = {
@@ -36,6 +37,13 @@ _MODEL_PARAMETER = {
     "required": False,
     "description": "The model to use; the first one by default.",
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+}
+_REVISION_PARAMETER = {
+    "name": REVISION_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Wait until the model has learned the judgments up to this revision; 503 if that takes long.",
+    "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
 }
 
 
@@ -64,6 +72,11 @@ class Operation:
     body: type[Any] | None = None
     response: type[Any] | None = None
 
+    @property
+    def ranks(self) -> bool:
+        """Whether a model ranks the candidates of a query."""
+        return self.body in (bodies.RankBody, bodies.WeightsBody, bodies.SearchBody)
+
     def document(self) -> dict[str, Any]:
         """Return the OpenAPI operation object."""
         summary, _, description = (inspect.getdoc(self.handler) or "").partition(". ")
@@ -84,8 +97,8 @@ class Operation:
             document["requestBody"] = {"required": self.body is not bodies.ReloadBody, "content": content}
         if self.roles:
             document["security"] = [{"key": []}]
-        if self.body in (bodies.RankBody, bodies.WeightsBody, bodies.SearchBody):
-            document["parameters"] = [_MODEL_PARAMETER]
+        if self.ranks:
+            document["parameters"] = [_MODEL_PARAMETER, _REVISION_PARAMETER]
         return document
 
 

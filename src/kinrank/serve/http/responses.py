@@ -150,6 +150,12 @@ class JudgmentsResponse(Struct):
     kept: int
 
 
+class WithdrawResponse(Struct):
+    """For how many pairs of query and source judgments were withdrawn."""
+
+    withdrawn: int
+
+
 class StatusResponse(Struct):
     """State of the process."""
 

@@ -45,7 +45,7 @@ class Options:
     keys
         File of API keys.
     judgments
-        Folder for new judgments.
+        Address of the database for new judgments; see `kinrank.serve.judgment_store.open_store`.
     engine, features
         Address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
     client

@@ -1,0 +1,107 @@
+"""Judgments in PostgreSQL, for the replicas of a fleet. Needs ``pip install 'kinrank[postgres]'``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from kinrank.registry import import_extra
+from kinrank.serve.judgment_store.base import SCHEMA, Execute, JudgmentStore
+
+SECONDS = 5.0
+"""The longest that connecting, or one transaction, may take."""
+_SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
+
+
+class PostgresStore(JudgmentStore):
+    """Judgments in tables ``kinrank_judgments`` and ``kinrank_revisions`` of a PostgreSQL database.
+
+    Parameters
+    ----------
+    address
+        As psycopg takes it: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=verify-full``. Leave out the
+        password and set ``PGPASSWORD`` or ``PGPASSFILE`` to keep it off the command line.
+    seconds
+        The longest that connecting, or one transaction, may take.
+    """
+
+    def __init__(self, address: str, seconds: float = SECONDS) -> None:
+        super().__init__(address)
+        self._seconds = seconds
+        self._psycopg = import_extra("psycopg", "postgres")
+        self._connection: Any = None
+        self._pid = 0
+
+    @property
+    def failures(self) -> tuple[type[Exception], ...]:
+        """The exceptions by which the database reports that it cannot be used."""
+        return (self._psycopg.Error, OSError)
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[Execute]:
+        connection = self._connect()
+        # The commit of a write waits for the disk even if the database's default says otherwise.
+        first = "SET LOCAL synchronous_commit = on" if write else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+        try:
+            with self._bounded(connection), connection.transaction():
+                connection.execute(first)
+                yield lambda statement, arguments: _execute(connection, statement, arguments)
+        except self._psycopg.Error:
+            self._drop()
+            raise
+
+    def _connect(self) -> Any:
+        # A connection must not be used in a forked process.
+        if self._connection is None or self._connection.closed or self._pid != os.getpid():
+            wait = max(2, round(self._seconds))
+            connection = self._psycopg.connect(
+                self.address, autocommit=True, connect_timeout=wait, application_name="kinrank"
+            )
+            with self._bounded(connection), connection.transaction():
+                # Two replicas that start at once must not create the tables at once.
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+                # Tables that an administrator has created need no right to create any.
+                [(exists,)] = connection.execute("SELECT to_regclass('kinrank_judgments') IS NOT NULL").fetchall()
+                for statement in () if exists else SCHEMA:
+                    connection.execute(statement)
+            self._connection, self._pid = connection, os.getpid()
+        return self._connection
+
+    @contextmanager
+    def _bounded(self, connection: Any) -> Iterator[None]:
+        """Cut the connection if the block takes too long, as when the network drops packets without a word."""
+        with socket.socket(fileno=os.dup(connection.fileno())) as wire:
+            timer = threading.Timer(self._seconds, _cut, (wire,))
+            timer.daemon = True
+            timer.start()
+            try:
+                yield
+            finally:
+                timer.cancel()
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            with suppress(self._psycopg.Error, OSError):
+                self._connection.close()
+        self._connection = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._pid == os.getpid():
+                self._drop()
+
+
+def _execute(connection: Any, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    cursor = connection.execute(statement.replace("?", "%s"), arguments)
+    rows: list[tuple[Any, ...]] = [] if cursor.description is None else cursor.fetchall()
+    return rows
+
+
+def _cut(wire: socket.socket) -> None:
+    with suppress(OSError):
+        wire.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,86 @@
+"""Judgments in a SQLite file, for the processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from kinrank.errors import ParameterError
+from kinrank.serve.judgment_store.base import SCHEMA, Execute, JudgmentStore
+
+_BUSY_SECONDS = 10.0  # to wait for another writer
+
+
+class SqliteStore(JudgmentStore):
+    """Judgments in a SQLite file with a write-ahead log.
+
+    The file must be on a disk of this machine: SQLite's locks do not work on network file systems.
+
+    Parameters
+    ----------
+    address
+        ``sqlite:///relative/path`` or ``sqlite:////absolute/path``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from kinrank.serve.judgment_store import JudgmentRow
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = SqliteStore(f"sqlite:///{folder}/judgments.db")
+    ...     first = store.append("movies", [JudgmentRow("q1", "", "good")])
+    ...     again = store.append("movies", [JudgmentRow("q1", "", "good")])
+    ...     deleted = store.delete("movies", query="q1")
+    ...     changes = store.read("movies", since=1)
+    ...     store.close()
+    >>> first, again, deleted, changes.queries
+    (1, 1, (1, 2), {'q1': [JudgmentRow(query='q1', source='', record=None)]})
+    """
+
+    failures = (sqlite3.Error, OSError)
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.path = address.removeprefix("sqlite:///")
+        if self.path == address or not self.path:
+            raise ParameterError(f"a SQLite file is written sqlite:///PATH, got {address!r}")
+        self._connection: sqlite3.Connection | None = None
+        self._pid = 0
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[Execute]:
+        connection = self._connect()
+        connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        try:
+            yield lambda statement, arguments: connection.execute(statement, arguments).fetchall()
+            connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        # A connection must not be used in a forked process.
+        if self._connection is None or self._pid != os.getpid():
+            created = not os.path.exists(self.path)
+            os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
+            if created:
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            connection: Any = sqlite3.connect(
+                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")  # an acknowledged judgment survives a loss of power
+            for statement in SCHEMA:
+                connection.execute(statement)
+            self._connection, self._pid = connection, os.getpid()
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+            self._connection = None

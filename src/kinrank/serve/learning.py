@@ -1,0 +1,90 @@
+"""Keep a model up to date with the judgments in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kinrank.errors import KinrankError
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.capabilities import can_adapt
+from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore
+from kinrank.serve.live_judgments import learn, make_entries, merge_records
+from kinrank.serve.messages import JudgedQuery
+from kinrank.serve.observer import Observer
+from kinrank.serve.served_model import ServedModel
+
+
+class JudgmentLearner:
+    """Learns the judgments of one model from a store that other processes write to as well.
+
+    Parameters
+    ----------
+    name
+        The name of the model.
+    store
+        The judgments.
+    observer
+        Notified when judgments were learned, or could not be.
+    """
+
+    def __init__(self, name: str, store: JudgmentStore, observer: Observer) -> None:
+        self._name = name
+        self._store = store
+        self._observer = observer
+        self.failure: str | None = None
+        """Why the judgments could not be learned the last time; None if they were."""
+
+    def store(self, served: ServedModel, queries: Sequence[JudgedQuery], source: str) -> int:
+        """Store judged queries durably, all or none, and return the revision that has them."""
+        entries = make_entries(served.ranker, served.base, served.fitted, queries)
+        rows = [JudgmentRow(entry.judged.qid, source, entry.dump()) for entry in entries]
+        return self._store.append(self._name, rows, merge_records)
+
+    def withdraw(self, qid: str | None, source: str | None) -> tuple[int, int]:
+        """Withdraw judgments; see `JudgmentStore.delete`."""
+        return self._store.delete(self._name, query=qid, source=source)
+
+    def starting_revision(self, base: Ranker) -> int | None:
+        """Return the revision that a model, as it was fitted, has learned; None if it cannot learn."""
+        return (base.judgments_through_ or 0) if can_adapt(base) else None
+
+    def update(self, served: ServedModel) -> ServedModel:
+        """Return the model with all judgments in the store, or unchanged if that fails; the next call retries."""
+        if served.revision is None:
+            return served
+        try:
+            updated = self._learn(served)
+        except Exception as error:  # a store that is away must not stop a good model
+            self._report(served, error)
+            return served
+        self.failure = None
+        return updated
+
+    def _learn(self, served: ServedModel) -> ServedModel:
+        position = served.revision or 0
+        if position == self._store.revision(self._name):
+            return served
+        learned = skipped = 0
+        ranker = served.ranker
+        while True:
+            changes = self._store.read(self._name, position)
+            ranker, some, unfit = learn(ranker, changes.queries, served.base, served.fitted)
+            learned, skipped = learned + some, skipped + unfit
+            position = changes.through
+            if position == changes.revision:
+                break
+        if learned or skipped:
+            detail = f"{learned} judged queries" + (f", {skipped} skipped" if skipped else "")
+            self._observer.model(self._name, served.fitted, "learned", detail)
+        return replace(served, ranker=ranker, revision=position, judgments=served.judgments + learned)
+
+    def _report(self, served: ServedModel, error: Exception) -> None:
+        failure = f"judgments were not learned: {error}"
+        if failure != self.failure:
+            self._observer.model(self._name, served.fitted, "learn-failed", failure)
+            if not isinstance(error, KinrankError | OSError):
+                self._observer.error("learn", error)
+        self.failure = failure
+
+

@@ -1,0 +1,69 @@
+"""A model in use: the fitted model and the judgments learned since."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kinrank.rankers import RANKERS
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.capabilities import can_adapt
+from kinrank.serve.encoding import QueryEncoder
+
+FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model in use. It never changes, so a request keeps the model it started with.
+
+    Attributes
+    ----------
+    fitted : str
+        The first digits of the manifest's SHA-256; identical folders have identical versions.
+    ranker : Ranker
+        The model with the judgments learned since it was fitted.
+    base : Ranker
+        The model as it was fitted.
+    tested : bool
+        Whether its folder had examples for the self-test.
+    encoder : QueryEncoder
+        Adds the vector of a query's text. It stays the same when judgments are learned, with what it remembers.
+    judgments : int
+        Judged queries learned since it was fitted.
+    revision : int, or None
+        The revision of the judgment store that the ranker has learned; None if there is no store.
+    """
+
+    fitted: str
+    ranker: Ranker
+    base: Ranker
+    tested: bool
+    encoder: QueryEncoder
+    judgments: int = 0
+    revision: int | None = None
+
+    @property
+    def version(self) -> str:
+        """What ranks: the fitted model and, after a plus sign, the revision of the judgments learned since."""
+        return self.fitted if self.revision is None else f"{self.fitted}+{self.revision}"
+
+    @property
+    def ranker_name(self) -> str:
+        """The registered name of the ranker."""
+        return RANKERS.name_of(type(self.ranker))
+
+    @property
+    def judged_queries(self) -> int | None:
+        """The number of judged queries that the model holds; None if it does not keep them."""
+        return self.ranker.n_judged_ if can_adapt(self.ranker) else None
+
+    @property
+    def unseen_judgments(self) -> int:
+        """The number of judged queries that a part of the model learns from only with the next fit."""
+        return self.ranker.n_unseen_ if can_adapt(self.ranker) else 0
+
+    @property
+    def fit_recommended(self) -> bool:
+        """Whether enough judged queries await a new fit."""
+        return self.unseen_judgments >= FIT_SHARE * (self.judged_queries or math.inf)

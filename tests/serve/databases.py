@@ -1,0 +1,75 @@
+"""A database for tests by the name of each registered store of judgments."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kinrank.serve.judgment_store import open_store
+
+ROOT = Path(__file__).parents[2]
+PORT = 15542 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+class Database(NamedTuple):
+    """How to make an empty database, and the marks of tests that need it."""
+
+    empty: Callable[[Path], AbstractContextManager[str]]
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+
+
+def sqlite_address(folder: Path) -> str:
+    return f"sqlite:///{folder}/judgments.db"
+
+
+def stored_queries(address: str, model: str) -> list[str]:
+    """Return the queries with stored judgments."""
+    store = open_store(address)
+    changes = store.read(model, limit=1_000_000)
+    store.close()
+    return [query for query, rows in changes.queries.items() if any(row.record for row in rows)]
+
+
+@contextmanager
+def empty_file(folder: Path) -> Iterator[str]:
+    yield sqlite_address(folder)
+
+
+def run_engine(command: str, port: int) -> str:
+    """Run scripts/engine for PostgreSQL and return what it prints."""
+    script = [ROOT / "scripts" / "engine", command, "postgresql", f"--port={port}"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(script, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+@cache
+def server() -> str:
+    """Start PostgreSQL once and return its address; `stop_server` ends it."""
+    return run_engine("start", PORT)
+
+
+def stop_server() -> None:
+    if server.cache_info().currsize:
+        run_engine("stop", PORT)
+        server.cache_clear()
+
+
+@contextmanager
+def empty_database(_: Path) -> Iterator[str]:
+    import psycopg
+
+    with psycopg.connect(server(), autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS judgments WITH (FORCE)")
+        connection.execute("CREATE DATABASE judgments")
+    yield server().rpartition("/")[0] + "/judgments"
+
+
+DATABASES = {"sqlite": Database(empty_file), "postgresql": Database(empty_database, (pytest.mark.engine,))}
