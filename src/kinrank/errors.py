@@ -135,7 +135,7 @@ class StoreUnavailableError(ServiceError):
 
 
 class StaleReplicaError(ServiceError):
-    """This process has not learned the judgments that a request asks for; a retry may succeed."""
+    """The process has not learned the judgments that a request asks for; a retry may succeed."""
 
 
 class JobError(KinrankError):

@@ -19,8 +19,8 @@ import pytest
 from kinrank.serve import Service, Settings
 from kinrank.serve.keys import Role, add_key
 from tests.serve.asgi import Client
-from tests.serve.engine import InMemoryEngine
 from tests.serve.databases import sqlite_address, stored_queries
+from tests.serve.engine import InMemoryEngine
 from tests.serve.servers import one_thread, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

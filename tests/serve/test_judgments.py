@@ -141,7 +141,9 @@ def test_document_judged_again_is_replaced_and_others_stay(service: Service):
         wait_until(lambda: service.slots["knn"].current.revision == revision)
         rows = service.slots["knn"].learner._store.read("knn").queries[query.qid]
         entries = [Entry.parse(each.record).judged for each in rows if each.record]
-        return {doc_id: grade for each in entries for doc_id, grade in zip(each.candidates.ids, each.grades, strict=True)}
+        return {
+            doc_id: grade for each in entries for doc_id, grade in zip(each.candidates.ids, each.grades, strict=True)
+        }
 
     def query(**grades: float) -> JudgedQuery:
         rows = np.float32([[0.1 * len(name), 1] for name in grades])

@@ -1,4 +1,4 @@
-"""Check suites for learners, rankers, engines and stores of judgments. The tests run them on everything that is registered.
+"""Check suites for learners, rankers, engines and stores of judgments. The tests run them on all that are registered.
 
 ``for check in ranker_checks(): check(MyRanker)`` runs the suite on your own ranker. A failed check raises
 AssertionError with the rule that was broken.

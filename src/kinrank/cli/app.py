@@ -19,6 +19,7 @@ from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.headroom import headroom
 from kinrank.cli.hybrid import hybrid
 from kinrank.cli.interleave import interleave
+from kinrank.cli.judgments import judgments
 from kinrank.cli.key import key
 from kinrank.cli.log import log
 from kinrank.cli.rank import rank
@@ -52,6 +53,7 @@ _PANELS = {
         with_columns(explain),
         with_columns(weights),
         serve,
+        judgments,
         key,
         interleave,
     ),

@@ -99,6 +99,12 @@ def train(
             show_default="MODEL.job",
         ),
     ] = None,
+    judgments_through: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="REVISION", help="Revision of the service's judgments in DATA; it learns only later ones."
+        ),
+    ] = None,
     list_rankers: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
         typer.Option(
@@ -119,6 +125,7 @@ def train(
     if query_log is not None:
         fitted = _with_query_log(fitted, name, query_log)
     if large:
+        fitted.judgments_through_ = judgments_through
         from kinrank.cli.large import train_large
 
         train_large(data, model, name, fitted, validate, ray, workers, job)
@@ -143,7 +150,7 @@ def train(
         warn_if_perfect(found.means)
         name, fitted = found.kept_name, found.kept
         lines = list(_validation_lines(found))
-    fitted.save(model, examples=queries[:EXAMPLES])
+    fitted.save(model, examples=queries[:EXAMPLES], judgments_through=judgments_through)
     console.info(f"{model}: ranker {name!r}, fitted in {seconds:.1f} s")
     for line in fitted.remarks():
         console.info(f"{model}: {line}")

@@ -86,5 +86,3 @@ class JudgmentLearner:
             if not isinstance(error, KinrankError | OSError):
                 self._observer.error("learn", error)
         self.failure = failure
-
-

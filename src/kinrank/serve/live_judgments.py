@@ -18,6 +18,7 @@ from kinrank.serve.messages import CandidateSet, JudgedQuery, to_query_set
 MOST_DOCUMENTS = 1_000
 """Judged documents that are kept of one query by one source."""
 
+
 @dataclass(frozen=True)
 class Entry:
     """A judged query as it is stored.

@@ -68,7 +68,7 @@ class ModelSlot:
     @property
     def refusal(self) -> str | None:
         """Why the latest model or its judgments were not put into use; None if they were."""
-        return self._load_failure or (self.learner and self.learner.failure)
+        return self._load_failure or (None if self.learner is None else self.learner.failure)
 
     def refresh(self, *, force: bool = False) -> bool:
         """Load the model if its folder has changed. Return whether it was loaded.
@@ -122,7 +122,9 @@ class ModelSlot:
         learned = self.learning()[0].revision or 0
         if learned < revision:
             why = self.refusal or "try again, or ask another replica"
-            raise StaleReplicaError(f"{self.name} has learned judgments up to revision {learned}, not {revision}: {why}")
+            raise StaleReplicaError(
+                f"{self.name} has learned judgments up to revision {learned}, not {revision}: {why}"
+            )
 
     def _load(self) -> ServedModel:
         for _ in range(3):

@@ -55,7 +55,7 @@ class ModelRecord:
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
     """Write a model folder atomically, replacing an existing model."""
-    meta = {
+    meta: dict[str, Any] = {
         "ranker": record.ranker,
         "params": record.params,
         "feature_names": list(record.feature_names),

@@ -204,9 +204,7 @@ class JudgmentStore(ABC):
                 (model, through),
             )
             if removed:
-                execute(
-                    "UPDATE kinrank_revisions SET compacted = ? WHERE model = ?", (max(through, compacted), model)
-                )
+                execute("UPDATE kinrank_revisions SET compacted = ? WHERE model = ?", (max(through, compacted), model))
             return len(removed)
 
     @contextmanager
@@ -251,9 +249,8 @@ def _put(
     for row in rows:
         key = (row.query, row.source)
         old = changed.get(key, kept.get(key))
-        record = row.record if old is None or row.record is None else merge(old, row.record)
-        if record != old:
-            changed[key] = record
+        changed[key] = row.record if old is None or row.record is None else merge(old, row.record)
+    changed = {key: record for key, record in changed.items() if record != kept.get(key)}
     if changed:
         values = ", ".join(["(?, ?, ?, ?, ?)"] * len(changed))
         execute(
