@@ -7,6 +7,7 @@ code. The manifest has the SHA-256 of every file and of itself, so that any chan
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -50,9 +51,9 @@ def write(path: str | os.PathLike[str], kind: str, meta: dict[str, Any], arrays:
 
 
 def read(
-    path: str | os.PathLike[str], kind: str, *, verify: bool = True
+    path: str | os.PathLike[str], kind: str, *, verify: bool = True, copy: bool = False
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the metadata of a folder and its arrays, memory-mapped and read-only.
+    """Return the metadata of a folder and its arrays, read-only and, unless `copy` is set, memory-mapped.
 
     Parameters
     ----------
@@ -62,6 +63,8 @@ def read(
         What the folder must hold.
     verify
         Compare every file with its SHA-256. False compares sizes only, so that gigabytes open at once.
+    copy
+        Read the arrays into memory instead of mapping the files, so that a later change of a file has no effect.
 
     Raises
     ------
@@ -82,12 +85,13 @@ def read(
                 f"{folder}: {file.name} has {file.stat().st_size} bytes, expected {entry['bytes']}: restore the folder "
                 "from a backup or write it again"
             )
-        if verify and _sha256(file) != entry["sha256"]:
+        raw = file.read_bytes() if copy else None
+        if verify and (_sha256(file) if raw is None else hashlib.sha256(raw).hexdigest()) != entry["sha256"]:
             raise DamagedFolderError(
                 f"{folder}: {file.name} has changed since it was written (SHA-256 differs): restore the folder from a "
                 "backup or write it again"
             )
-        arrays[name] = _map(folder, file)
+        arrays[name] = _map(folder, file) if raw is None else _load(folder, file.name, io.BytesIO(raw))
     return manifest["meta"], arrays
 
 
@@ -181,10 +185,16 @@ def _map(folder: Path, file: Path) -> NDArray[Any]:
     except Exception:
         # An empty array cannot be memory-mapped. A damaged header can raise anything from SyntaxError to
         # tokenize.TokenError.
-        try:
-            array = np.load(file, allow_pickle=False)
-        except Exception as error:
-            raise DamagedFolderError(f"{folder}: {file.name} is not an array ({error}): write it again") from None
+        array = _load(folder, file.name, file)
+    return array
+
+
+def _load(folder: Path, name: str, source: Path | io.BytesIO) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(source, allow_pickle=False)
+    except Exception as error:
+        raise DamagedFolderError(f"{folder}: {name} is not an array ({error}): write it again") from None
+    array.flags.writeable = False  # as mapped arrays are
     return array
 
 

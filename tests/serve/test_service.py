@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -253,6 +254,14 @@ def test_changed_folder_is_loaded_and_damaged_one_refused(
         service.reload("knn")
     with pytest.raises(UnknownModelError, match="unknown model name; this service has: knn, single"):
         service.reload("unknown")
+
+
+def test_files_truncated_in_place_do_not_crash_the_process(service: Service, models: Path, up: CandidateSet):
+    for file in (models / "knn").glob("*.npy"):
+        os.truncate(file, 0)
+    assert service.rank(up).ids == ["b", "c", "a"]
+    wait_until(lambda: service.slots["knn"].refusal is not None)
+    assert service.rank(up).ids == ["b", "c", "a"]
 
 
 def test_model_that_does_not_reproduce_its_scores_is_refused(service: Service, models: Path, camps: QuerySet):

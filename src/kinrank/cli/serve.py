@@ -55,6 +55,10 @@ def serve(
         float, typer.Option(help="Fidelity (Kendall's tau) below which /v1/weights returns no weights.")
     ] = 0.5,
     in_flight: Annotated[int, typer.Option(help="Maximum concurrent requests per process; more get status 503.")] = 128,
+    map_models: Annotated[
+        bool,
+        typer.Option("--map-models", help="Share one copy of the models between processes by mapping their files."),
+    ] = False,
     drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
     open_to_all: Annotated[
         bool, typer.Option("--open", help="Allow requests from other machines without API keys.")
@@ -80,7 +84,11 @@ def serve(
             open_to_all=open_to_all,
             drain_seconds=drain,
             settings=Settings(
-                deadline=deadline / 1000, max_novelty=max_novelty, min_fidelity=min_fidelity, in_flight=in_flight
+                deadline=deadline / 1000,
+                max_novelty=max_novelty,
+                min_fidelity=min_fidelity,
+                in_flight=in_flight,
+                map_models=map_models,
             ),
         )
     )

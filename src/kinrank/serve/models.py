@@ -41,6 +41,8 @@ class ModelSlot:
         Learns judgments, if the service accepts them.
     search
         What searches pass to the model, if an engine is attached.
+    mapped
+        Map the files of the model into memory instead of reading them.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class ModelSlot:
         observer: Observer,
         learner: JudgmentLearner | None,
         search: SearchInputs | None = None,
+        mapped: bool = False,
     ) -> None:
         self.name = name
         self.path = Path(path)
@@ -59,6 +62,7 @@ class ModelSlot:
         self.current: ServedModel | None = None
         self.learner = learner
         self._search = search
+        self._mapped = mapped
         self._observer = observer
         self._lock = threading.Lock()
         self._seen: tuple[Any, ...] | None = None
@@ -129,7 +133,7 @@ class ModelSlot:
     def _load(self) -> ServedModel:
         for _ in range(3):
             version = self._version()
-            record, examples = read_model_and_examples(self.path)
+            record, examples = read_model_and_examples(self.path, copy=not self._mapped)
             ranker = from_record(record)
             warm_up(ranker, examples)
             tested = self_test(ranker, examples, self.deadline)

@@ -89,6 +89,7 @@ class Service:
                 observer=observer,
                 learner=None if self._store is None else JudgmentLearner(name, self._store, observer),
                 search=search,
+                mapped=self.settings.map_models,
             )
             for name, path in models.items()
         }

@@ -37,6 +37,9 @@ class Settings:
         Timeout of one call to the attached search engine.
     revision_seconds : float
         How long a request may wait for judgments that it asks for to be learned.
+    map_models : bool
+        Map model files into memory instead of reading them. The processes of a machine then share one copy, and crash
+        if somebody writes into a file of it.
 
     Examples
     --------
@@ -60,8 +63,9 @@ class Settings:
     body_seconds: float = 5.0
     engine_seconds: float = 1.0
     revision_seconds: float = 2.0
+    map_models: bool = False
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not value > 0:
+            if name != "map_models" and not value > 0:
                 raise ParameterError(f"{name} must be positive, got {value}")

@@ -74,9 +74,9 @@ def read_model(path: str | os.PathLike[str]) -> ModelRecord:
     return read_model_and_examples(path)[0]
 
 
-def read_model_and_examples(path: str | os.PathLike[str]) -> tuple[ModelRecord, Examples | None]:
-    """Read a model folder and the examples stored in it, or None if there are none."""
-    meta, arrays = folder.read(path, KIND)
+def read_model_and_examples(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[ModelRecord, Examples | None]:
+    """Read a model folder and the examples stored in it, or None if there are none. See `kinrank.folder.read`."""
+    meta, arrays = folder.read(path, KIND, copy=copy)
     hashes = arrays.pop(_LEARNED_FROM, None)
     examples = unnest(arrays, "examples")
     learned = {name: array for name, array in arrays.items() if not name.startswith("examples.")}
