@@ -183,12 +183,12 @@ class Server:
 
 
 @contextmanager
-def serving(place: Path, name: str) -> Iterator[Server]:
-    """Run ``kinrank serve`` with its defaults, logging to a file."""
+def serving(place: Path, name: str, *options: str) -> Iterator[Server]:
+    """Run ``kinrank serve``, with its defaults unless there are options, logging to a file."""
     code = "from kinrank.cli import main; main()"
     port = free_port()
     command = [sys.executable, "-c", code, "serve", str(place / name), "--port", str(port), "--drain", "0.1"]
-    yield from started(command, port, place / "serve.log")
+    yield from started([*command, *options], port, place / "serve.log")
 
 
 @contextmanager

@@ -1,0 +1,149 @@
+"""Rankings in time at 2 and 5 times the load of saturation; the aim is 0.8 of the throughput of saturation.
+
+The model is KinRanker, as in ``serve_load``; the request has 100 candidates with 46 features, in MessagePack.
+
+- *saturation*: 16 connections send the next request when they have a response.
+- *overload*: requests are sent at random times at 2 and at 5 times the rate of saturation, whatever the responses are.
+
+A request is answered in time if it is ranked (no fallback) and the response is there within the deadline after it was
+sent. Loads take turns, and the ratios are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.common import log_progress
+from benchmarks.engine_msrd import CHECKOUT
+from benchmarks.serve_load import CONNECTIONS, Server, fit_once, serving, write_bodies
+from kinrank.serve.http.bodies import MSGPACK
+
+AIM = 0.8
+MAX_CONNECTIONS = 400  # of the client; the server closes idle ones beyond 512
+OPTIONS = {"deadline": ("50", "100", "200"), "rounds": ("3", "1"), "seconds": ("5", "3", "10")}
+
+
+def run(deadline: str, rounds: str, seconds: str) -> dict[str, object]:
+    """Measure the throughput in time at saturation and at overload."""
+    place = CHECKOUT / "benchmarks" / "results" / "serve_load"
+    write_bodies(place)
+    fit_once("kin", place / "kin")
+    with serving(place, "kin", "--deadline", deadline) as server:
+        return asyncio.run(measure(server, place, float(deadline) / 1000, int(rounds), int(seconds)))
+
+
+async def measure(server: Server, place: Path, deadline: float, rounds: int, seconds: int) -> dict[str, object]:
+    """Measure all loads in turns."""
+    client = Client(server.port, (place / "msgpack.body").read_bytes())
+    await client.saturate(2, deadline)  # warm up
+    results: list[dict[str, Outcome]] = []
+    for _ in range(rounds):
+        outcomes = {"saturation": await client.saturate(seconds, deadline)}
+        rate = outcomes["saturation"].answered / seconds
+        for times in (2, 5):
+            outcomes[f"{times} times"] = await client.overload(times * rate, seconds, deadline)
+        log_progress("; ".join(f"{name}: {outcome.summary(seconds)}" for name, outcome in outcomes.items()))
+        results.append(outcomes)
+    figures: dict[str, object] = {}
+    for name in results[0]:
+        of_name = [each[name] for each in results]
+        figures[name] = {
+            "in time/s": round(statistics.median(each.in_time / seconds for each in of_name)),
+            "of saturation": round(
+                statistics.median(each[name].in_time / each["saturation"].answered for each in results), 2
+            ),
+            "p99 ms of the ranked": round(statistics.median(each.percentile(99) for each in of_name), 1),
+            "results": dict(sum((each.results for each in of_name), Counter())),
+        }
+    shares = [figures[f"{times} times"]["of saturation"] for times in (2, 5)]  # type: ignore[index]
+    return {**figures, "holds": min(shares) >= AIM}
+
+
+@dataclass
+class Outcome:
+    """What became of the requests of one load."""
+
+    results: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)  # of the ranked ones
+    in_time: int = 0
+
+    @property
+    def answered(self) -> int:
+        """Return the number of requests that were ranked, in time or not."""
+        return len(self.seconds)
+
+    def add(self, response: bytes, seconds: float, deadline: float) -> None:
+        """Count a response."""
+        status = response[9:12].decode()
+        ranked = status == "200" and b'"fallback":null' in response
+        self.results["ranked" if ranked else "late" if status == "200" else status] += 1
+        if ranked:
+            self.seconds.append(seconds)
+            self.in_time += seconds <= deadline
+
+    def percentile(self, percent: int) -> float:
+        """Return a percentile of the latency of the ranked requests, in milliseconds."""
+        return 1000 * sorted(self.seconds)[min(len(self.seconds) - 1, len(self.seconds) * percent // 100)]
+
+    def summary(self, seconds: int) -> str:
+        """Return one line for people."""
+        return f"{self.in_time / seconds:.0f}/s in time, p99 {self.percentile(99):.0f} ms, {dict(self.results)}"
+
+
+class Client:
+    """Sends one request again and again, over connections that it keeps."""
+
+    def __init__(self, port: int, body: bytes) -> None:
+        self._port = port
+        head = f"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-type: {MSGPACK}\r\ncontent-length: {len(body)}"
+        self._request = head.encode() + b"\r\n\r\n" + body
+        self._idle: deque[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = deque()
+        self._open = 0
+
+    async def saturate(self, seconds: float, deadline: float) -> Outcome:
+        """Send the next request on each connection when it has a response."""
+        outcome, end = Outcome(), time.perf_counter() + seconds
+
+        async def send_all() -> None:
+            while time.perf_counter() < end:
+                await self._send(outcome, deadline)
+
+        await asyncio.gather(*(send_all() for _ in range(CONNECTIONS)))
+        return outcome
+
+    async def overload(self, rate: float, seconds: float, deadline: float) -> Outcome:
+        """Send requests at random times, whatever the responses are."""
+        outcome, start, at = Outcome(), time.perf_counter(), 0.0
+        tasks = set()
+        while (at := at + random.expovariate(rate)) < seconds:  # noqa: S311 - not used for security
+            pause = at - (time.perf_counter() - start)
+            if pause > 0:
+                await asyncio.sleep(pause)
+            if self._idle or self._open < MAX_CONNECTIONS:
+                task = asyncio.create_task(self._send(outcome, deadline))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            else:
+                outcome.results["not sent"] += 1
+        await asyncio.gather(*tasks)
+        return outcome
+
+    async def _send(self, outcome: Outcome, deadline: float) -> None:
+        if self._idle:
+            reader, writer = self._idle.pop()
+        else:
+            self._open += 1
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        start = time.perf_counter()
+        writer.write(self._request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        response = head + await reader.readexactly(length)
+        outcome.add(response, time.perf_counter() - start, deadline)
+        self._idle.append((reader, writer))
