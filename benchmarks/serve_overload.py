@@ -19,6 +19,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import uvloop
+
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.serve_load import CONNECTIONS, Server, fit_once, serving, write_bodies
@@ -35,7 +37,7 @@ def run(deadline: str, rounds: str, seconds: str) -> dict[str, object]:
     write_bodies(place)
     fit_once("kin", place / "kin")
     with serving(place, "kin", "--deadline", deadline) as server:
-        return asyncio.run(measure(server, place, float(deadline) / 1000, int(rounds), int(seconds)))
+        return uvloop.run(measure(server, place, float(deadline) / 1000, int(rounds), int(seconds)))
 
 
 async def measure(server: Server, place: Path, deadline: float, rounds: int, seconds: int) -> dict[str, object]:

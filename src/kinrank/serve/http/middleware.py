@@ -71,7 +71,7 @@ class RequestMiddleware:
         endpoint = path if path in self._endpoints else "other"
         request_id = _request_id(scope)
         token = REQUEST_ID.set(request_id.decode())
-        status = 500
+        status, shed = 500, False
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -88,6 +88,7 @@ class RequestMiddleware:
         self._metrics.in_flight(self._in_flight)
         try:
             if path not in UNLIMITED and (self._in_flight > self._limit or self._is_overloaded(scope)):
+                shed = True
                 self._metrics.shed()
                 overloaded = HttpError(503, "overloaded", "too many requests at once: try again in a moment")
                 await error_response(overloaded)(scope, receive, send_with_headers)
@@ -104,7 +105,7 @@ class RequestMiddleware:
             self._metrics.in_flight(self._in_flight)
             seconds = time.perf_counter() - start
             self._metrics.request(endpoint, status, seconds)
-            if path not in UNLIMITED:
+            if path not in UNLIMITED and not shed:  # a log line costs more than the rejection
                 milliseconds = round(seconds * 1000, 3)
                 fields = log_fields(scope)
                 log_event("request", method=scope["method"], path=endpoint, status=status, ms=milliseconds, **fields)
