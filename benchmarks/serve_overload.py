@@ -123,7 +123,7 @@ class Client:
         """Send requests at random times, whatever the responses are."""
         outcome, start, at = Outcome(), time.perf_counter(), 0.0
         tasks = set()
-        while (at := at + random.expovariate(rate)) < seconds:  # noqa: S311 - not used for security
+        while (at := at + random.expovariate(rate)) < seconds:
             pause = at - (time.perf_counter() - start)
             if pause > 0:
                 await asyncio.sleep(pause)

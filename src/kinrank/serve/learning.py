@@ -12,6 +12,7 @@ from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore
 from kinrank.serve.live_judgments import learn, make_entries, merge_records
 from kinrank.serve.messages import JudgedQuery
 from kinrank.serve.observer import Observer
+from kinrank.serve.selftest import warm_up
 from kinrank.serve.served_model import ServedModel
 
 
@@ -55,6 +56,8 @@ class JudgmentLearner:
             return served
         try:
             updated = self._learn(served)
+            if served.ranker is served.base and updated.ranker is not served.base:
+                warm_up(updated.ranker, None)  # code differs for arrays that were read and arrays that grew
         except Exception as error:  # a store that is away must not stop a good model
             self._report(served, error)
             return served
