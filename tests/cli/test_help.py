@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 import kinrank as library
+from kinrank.cli import app
+from kinrank.cli.examples import EXAMPLES
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capability_table import capability_table
@@ -32,6 +36,18 @@ def test_help_imports_no_heavy_package(args: list[str]):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.split() == []
     assert done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_help_ends_with_an_example_that_parses(kinrank, name: str):
+    program, command, *args = shlex.split(EXAMPLES[name])
+    assert (program, command) == ("kinrank", name)
+    get_command(app).commands[name].make_context(name, args)  # raises if an option or argument is wrong
+    assert "Example: kinrank" in kinrank(name, "--help").stdout
+
+
+def test_every_command_has_an_example():
+    assert set(EXAMPLES) == set(get_command(app).commands)
 
 
 def test_version(script):

@@ -168,3 +168,10 @@ def test_query_log_teaches_the_encoder(kinrank, camps: QuerySet, workdir: Path):
     assert "which ranker 'single' does not use" in done.stderr
     done = kinrank("train", "texts", "--model", "m", "--query-log", "missing.txt")
     assert "--query-log missing.txt: cannot read it as UTF-8 text" in done.stderr
+
+
+def test_replacing_a_model_is_said(kinrank, workdir):
+    first = kinrank("train", "train.parquet", "--model", "m", "--ranker", "single")
+    second = kinrank("train", "train.parquet", "--model", "m", "--ranker", "single")
+    assert "m: the model there will be replaced" not in first.stderr
+    assert "m: the model there will be replaced" in second.stderr

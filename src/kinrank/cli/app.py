@@ -14,6 +14,7 @@ from kinrank.cli.convert import convert
 from kinrank.cli.describe import describe
 from kinrank.cli.doctor import doctor
 from kinrank.cli.evaluate import evaluate
+from kinrank.cli.examples import EXAMPLES
 from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.headroom import headroom
@@ -61,7 +62,8 @@ _PANELS = {
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_panel)(handle_errors(_command))
+        _example = EXAMPLES[_command.__name__]
+        app.command(rich_help_panel=_panel, epilog=f"Example: {_example}")(handle_errors(_command))
 
 
 def _show_version(wanted: bool) -> None:

@@ -37,4 +37,4 @@ MeasureNames = Annotated[
 ]
 Leaks = Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")]
 Seed = Annotated[int, typer.Option(help="Seed for the fold split.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print JSON.")]

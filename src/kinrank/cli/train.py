@@ -220,7 +220,7 @@ def _unfitted(ranker: str | None, settings_file: str | None, settings: list[str]
 
 
 def check_replaceable(model: str) -> None:
-    """Raise before the work if something other than a model is at the path."""
+    """Raise before the work if something other than a model is at the path; say so if a model is."""
     from kinrank import folder
     from kinrank.store.model import KIND
 
@@ -228,3 +228,4 @@ def check_replaceable(model: str) -> None:
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         with suppress(DamagedFolderError):  # a damaged model may be replaced
             folder.read(path, KIND, verify=False)
+        console.info(f"{model}: the model there will be replaced")

@@ -41,7 +41,7 @@ def weights(
         list[str] | None,
         typer.Option(metavar="QID", help="Id of a query to print; repeatable.", show_default="all queries"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one line per query.")] = False,
+    as_json: Annotated[bool, typer.Option("--json/--no-json", help="Print JSON, one line per query.")] = False,
     target: Annotated[
         str | None,
         typer.Option(
