@@ -105,6 +105,28 @@ def test_add_equals_refit_and_remove_undoes_add(mode: Mode, learner: str | RankS
     np.testing.assert_allclose(ranker.predict(test), before, atol=1e-6)
 
 
+@pytest.mark.parametrize("index", ["exact", "kdtree", "faiss-ivf(n_cells=2)"])
+def test_copies_change_alone_and_share_what_was_fitted(index: str) -> None:
+    queries, test = linear_queries(40), linear_queries(10, seed=1)
+    queries = queries.replace(qid=np.array([f"q{i}" for i in range(40)]))
+    fitted = KnnRanker(5, index=index).fit(queries[:20])
+    before = fitted.predict(test)
+    grown = fitted.copy().add(queries[20:30])
+    one = grown.copy().remove(["q3", "q25"]).add(queries[[3]])
+    other = grown.copy().add(queries[30:])
+    assert grown.training_set_.statistics is fitted.training_set_.statistics  # nothing of the fit is copied
+    assert (grown.n_judged_, one.n_judged_, other.n_judged_) == (30, 29, 40)
+    assert one.has_judged(["q3", "q25", "q30", "nothing"]).tolist() == [True, False, False, False]
+    np.testing.assert_array_equal(fitted.predict(test), before)
+    for ranker in (grown, one, other):
+        judged = queries[[int(qid[1:]) for qid in ranker.qid_]]
+        expected = frozen_refit(ranker, judged)
+        np.testing.assert_allclose(ranker.predict(test), expected.predict(test), atol=1e-6)
+        assert [why.neighbors.tolist() for why in ranker.explain(test)] == [
+            why.neighbors.tolist() for why in expected.explain(test)
+        ]
+
+
 def test_adding_known_or_removing_unknown_queries_raises() -> None:
     queries = linear_queries()
     ranker = KnnRanker(5).fit(queries)

@@ -11,8 +11,9 @@ import kinrank
 from kinrank import CellRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.serve import CandidateSet, JudgedQuery, Service
+from kinrank.serve import CandidateSet, JudgedQuery, Service, learning
 from kinrank.serve.judgment_store import JudgmentRow, open_store
+from kinrank.serve.judgment_store.sqlite import SqliteStore
 from kinrank.serve.live_judgments import Entry, learn
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
@@ -253,3 +254,26 @@ def test_model_that_cannot_learn_raises(service: Service, models: Path, tmp_path
         pytest.raises(UnsupportedByModelError, match="does not accept judgments"),
     ):
         other.judge([judged("5000", [0.1, 0.2], 1)])
+
+
+def test_restart_reads_a_checkpoint_and_not_the_history(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(learning, "CHECKPOINT_QUERIES", 4)
+    address = sqlite_address(tmp_path)
+    folder = tmp_path / "judgments.db.checkpoints"
+    candidates = CandidateSet(["a", "b"], np.float32([[0.2, 3], [0.7, 3]]))
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=address) as service:
+        slot = service.slots["knn"]
+        first = service.judge([judged(str(1000 + i), [0.1, 0.4, 0.8], 3) for i in range(5)])
+        wait_until(lambda: list(folder.glob("knn-*-5")) and slot.current.consolidated == 5)
+        service.withdraw(qid="1000")
+        last = service.judge([judged("1001", [0.1, 0.4, 0.8], 3, reverse=True)])
+        wait_until(lambda: slot.current.revision == last)
+        before = service.rank(candidates)
+    read: list[int] = []
+    original = SqliteStore.read
+    monkeypatch.setattr(SqliteStore, "read", lambda *args: (read.append(args[2]), original(*args))[1])
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=address) as service:
+        assert read[0] == first
+        again = service.rank(candidates)
+        assert (again.version, service.slots["knn"].current.judgments) == (before.version, 6)
+        np.testing.assert_allclose(again.scores, before.scores, rtol=1e-9)

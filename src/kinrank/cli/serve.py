@@ -28,6 +28,14 @@ def serve(
             help="Database for new judgments, sqlite:///PATH or postgresql://...; without it the service accepts none.",
         ),
     ] = None,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for models with learned judgments, which makes restarts quick.",
+            show_default="next to a SQLite file",
+        ),
+    ] = None,
     engine: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Search engine for /v1/search, as in kinrank log.")
     ] = None,
@@ -76,6 +84,7 @@ def serve(
             fd=fd,
             keys=keys,
             judgments=judgments,
+            checkpoints=checkpoints,
             engine=engine,
             features=features,
             client=parse_settings(None, settings or []),

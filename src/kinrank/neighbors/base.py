@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from copy import copy
 from typing import Any, ClassVar, Self
 
 import numba
@@ -33,6 +34,26 @@ class NeighborIndex(BaseEstimator):
     """
 
     recall: ClassVar[float] = 1.0
+    _excluded: NDArray[np.bool_] | None = None  # by position
+
+    @classmethod
+    def of_parts(cls, points: Float32, norms: Float32, longest: float) -> Self:
+        """Return an index that scans points whose squared lengths are known."""
+        index = cls()
+        index.points_, index._norms, index._longest = points, norms, longest
+        return index
+
+    def excluding(self, positions: Int64) -> Self:
+        """Return an index that shares the points of this one and finds none at these positions.
+
+        Queries must ask for at most as many neighbors as are left.
+        """
+        other = copy(self)
+        excluded = np.zeros(len(self.points_), dtype=np.bool_) if self._excluded is None else self._excluded.copy()
+        excluded[positions] = True
+        other._excluded, other._norms = excluded, self._norms.copy()
+        other._norms[positions] = np.inf
+        return other
 
     def fit(self, points: ArrayLike) -> Self:
         """Index the points, replacing any earlier ones."""
@@ -187,16 +208,23 @@ def _above(values: Any) -> Any:
 class RefinedIndex(NeighborIndex, ABC):
     """Base class of indexes whose search structure proposes points, which are then measured exactly and sorted."""
 
+    skips_excluded: ClassVar[bool] = False  # whether `_propose` leaves them out
+
     @abstractmethod
     def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
         """Yield positions for each query that include its `k` nearest, in any order, or None to request a scan."""
 
     def _nearest(self, queries: Float32, distances: Float64, indices: Int64) -> None:
-        for row, proposed in enumerate(self._propose(queries, distances.shape[1])):
+        k = distances.shape[1]
+        if self._excluded is not None and not self.skips_excluded:
+            k = min(k + int(self._excluded.sum()), len(self.points_))
+        for row, proposed in enumerate(self._propose(queries, k)):
             if proposed is None:
                 super()._nearest(queries[row : row + 1], distances[row : row + 1], indices[row : row + 1])
             else:
                 ascending = np.sort(proposed)
+                if self._excluded is not None:
+                    ascending = ascending[~self._excluded[ascending]]
                 squares = squared_distances(self.points_, queries[row], ascending)
                 _keep_nearest(squares[None], ascending[None], distances[row : row + 1], indices[row : row + 1])
 

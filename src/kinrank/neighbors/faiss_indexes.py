@@ -30,13 +30,23 @@ class _FaissIndex(RefinedIndex):
     def __init__(self, *, n_threads: int = 1) -> None:
         self.n_threads = n_threads
 
+    skips_excluded: ClassVar[bool] = True
+
     @abstractmethod
     def _make(self, faiss: Any, dim: int) -> Any:
         """Return an empty FAISS index."""
 
     def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
-        found: tuple[Float32, Int64] = self._faiss.search(queries, k)
+        parameters = import_extra("faiss", "faiss").SearchParameters(**self._selection())
+        found: tuple[Float32, Int64] = self._faiss.search(queries, k, params=parameters)
         return found
+
+    def _selection(self) -> dict[str, Any]:
+        """Return the parameter that leaves out excluded points, if there are any."""
+        if self._excluded is None:
+            return {}
+        kept = np.packbits(~self._excluded, bitorder="little")
+        return {"sel": import_extra("faiss", "faiss").IDSelectorBitmap(kept)}
 
     def _build(self) -> None:
         faiss = import_extra("faiss", "faiss")
@@ -133,7 +143,7 @@ class FaissIVFIndex(_ApproximateIndex):
         faiss = import_extra("faiss", "faiss")
         cells = self._faiss.nlist
         enough = max(-(-cells // 16), -(-64 * k * cells // len(self.points_)))
-        probed = faiss.SearchParametersIVF(nprobe=min(self.n_probe or enough, cells))
+        probed = faiss.SearchParametersIVF(nprobe=min(self.n_probe or enough, cells), **self._selection())
         found: tuple[Float32, Int64] = self._faiss.search(queries, k, params=probed)
         return found
 
@@ -174,7 +184,7 @@ class FaissHNSWIndex(_ApproximateIndex):
 
     def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
         faiss = import_extra("faiss", "faiss")
-        width = faiss.SearchParametersHNSW(efSearch=max(self.ef_search or k * 5 // 4, k))
+        width = faiss.SearchParametersHNSW(efSearch=max(self.ef_search or k * 5 // 4, k), **self._selection())
         found: tuple[Float32, Int64] = self._faiss.search(queries, k, params=width)
         return found
 

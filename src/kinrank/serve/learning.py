@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kinrank.errors import KinrankError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt
+from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore
 from kinrank.serve.live_judgments import learn, make_entries, merge_records
 from kinrank.serve.messages import JudgedQuery
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import warm_up
 from kinrank.serve.served_model import ServedModel
+
+CHECKPOINT_QUERIES, CHECKPOINT_SHARE = 10_000, 0.05
+"""A checkpoint is written when so many queries, and this share of all, were learned since the last one."""
 
 
 class JudgmentLearner:
@@ -27,12 +32,17 @@ class JudgmentLearner:
         The judgments.
     observer
         Notified when judgments were learned, or could not be.
+    checkpoints
+        Where models with their judgments are written now and then.
     """
 
-    def __init__(self, name: str, store: JudgmentStore, observer: Observer) -> None:
+    def __init__(self, name: str, store: JudgmentStore, observer: Observer, checkpoints: Checkpoints) -> None:
         self._name = name
         self._store = store
         self._observer = observer
+        self._checkpoints = checkpoints
+        self._writer: threading.Thread | None = None
+        self._consolidated_at = 0
         self.failure: str | None = None
         """Why the judgments could not be learned the last time; None if they were."""
 
@@ -54,15 +64,45 @@ class JudgmentLearner:
         """Return the model with all judgments in the store, or unchanged if that fails; the next call retries."""
         if served.revision is None:
             return served
+        resumed = self._resumed(served)
         try:
-            updated = self._learn(served)
+            updated = self._learn(resumed)
             if served.ranker is served.base and updated.ranker is not served.base:
                 warm_up(updated.ranker, None)  # code differs for arrays that were read and arrays that grew
         except Exception as error:  # a store that is away must not stop a good model
             self._report(served, error)
-            return served
+            return max(served, resumed, key=lambda model: model.revision or 0)
         self.failure = None
+        self._consolidate(updated)
         return updated
+
+    def _resumed(self, served: ServedModel) -> ServedModel:
+        """Return the model as of the latest checkpoint, if it has yet to learn anything, or one has just been written.
+
+        Its judgments are in memory-mapped arrays that all processes share, and its points are indexed.
+        """
+        fresh = served.judgments == 0
+        written = self._writer is not None and not self._writer.is_alive()
+        if not (fresh or written):
+            return served
+        since = served if fresh else replace(served, revision=self._consolidated_at)
+        resumed = self._checkpoints.latest(self._name, since) or served
+        self._writer, self._consolidated_at = None, 0 if resumed is served else (resumed.revision or 0)
+        return resumed
+
+    def _consolidate(self, served: ServedModel) -> None:
+        """Start to write a checkpoint if enough was learned since the last one; `_resumed` takes it up."""
+        enough = max(CHECKPOINT_QUERIES, CHECKPOINT_SHARE * (served.judged_queries or 0))
+        if self._writer is not None or served.judgments - served.consolidated < enough:
+            return
+        self._writer = threading.Thread(target=self._write, args=(served,), name="checkpoint", daemon=True)
+        self._writer.start()
+
+    def _write(self, served: ServedModel) -> None:
+        try:
+            self._checkpoints.write(self._name, served)
+        except Exception as error:  # a full disk must not stop learning
+            self._observer.error("checkpoint", error)
 
     def _learn(self, served: ServedModel) -> ServedModel:
         position = served.revision or 0

@@ -31,6 +31,8 @@ class ServedModel:
         Adds the vector of a query's text. It stays the same when judgments are learned, with what it remembers.
     judgments : int
         Judged queries learned since it was fitted.
+    consolidated : int
+        How many of those were learned when the ranker was last written to disk and read again.
     revision : int, or None
         The revision of the judgment store that the ranker has learned; None if there is no store.
     """
@@ -41,6 +43,7 @@ class ServedModel:
     tested: bool
     encoder: QueryEncoder
     judgments: int = 0
+    consolidated: int = 0
     revision: int | None = None
 
     @property

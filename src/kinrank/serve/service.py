@@ -11,9 +11,10 @@ from functools import partial
 
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve.batches import Batcher
+from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.insight import explanation_of, weights_of
 from kinrank.serve.interleave import team_draft
-from kinrank.serve.judgment_store import open_store
+from kinrank.serve.judgment_store import checkpoint_folder, open_store
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.models import ModelSlot
@@ -42,6 +43,9 @@ class Service:
     judgments
         Where new judgments are stored, ``sqlite:///PATH`` or ``postgresql://...``; see
         `kinrank.serve.judgment_store.open_store`. Without it, judgments are not accepted.
+    checkpoints
+        Folder for models with the judgments they have learned, so that a restart is quick. By default next to a SQLite
+        file; with PostgreSQL, a temporary folder.
     search
         What searches pass to the models, if an engine is attached. Models that cannot rank it are refused.
     watch
@@ -69,6 +73,7 @@ class Service:
         settings: Settings | None = None,
         observer: Observer = _NO_OBSERVER,
         judgments: str | None = None,
+        checkpoints: str | None = None,
         search: SearchInputs | None = None,
         watch: Iterable[Callable[[], None]] = (),
         expected: Callable[[], int] = lambda: 0,
@@ -81,13 +86,14 @@ class Service:
         self.settings = settings or Settings()
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
+        kept = Checkpoints(checkpoints or (judgments and checkpoint_folder(judgments)))
         self.slots = {
             name: ModelSlot(
                 name,
                 path,
                 deadline=self.settings.deadline,
                 observer=observer,
-                learner=None if self._store is None else JudgmentLearner(name, self._store, observer),
+                learner=None if self._store is None else JudgmentLearner(name, self._store, observer, kept),
                 search=search,
                 mapped=self.settings.map_models,
             )

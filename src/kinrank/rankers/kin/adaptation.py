@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any, Self, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from kinrank.data.vectors import QueryVectors
 from kinrank.errors import ParameterError
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.texts import TextRanker
 
 
@@ -27,7 +29,16 @@ class AdaptiveLocalPart(TextRanker):
     """
 
     local_: KnnRanker | CellRanker
-    unseen_qid_: NDArray[Any]
+    unseen_: JudgedQueries
+
+    @property
+    def unseen_qid_(self) -> NDArray[Any]:
+        """The judged queries that the other parts have not been fitted on."""
+        return self.unseen_.qid
+
+    @unseen_qid_.setter
+    def unseen_qid_(self, qid: NDArray[Any]) -> None:
+        self.unseen_ = JudgedQueries(qid)
 
     @property
     def qid_(self) -> NDArray[Any]:
@@ -46,7 +57,7 @@ class AdaptiveLocalPart(TextRanker):
     @property
     def n_unseen_(self) -> int:
         """The number of judged queries that await a new fit."""
-        return len(self.unseen_qid_)
+        return len(self.unseen_)
 
     @property
     def _cells(self) -> CellRanker:
@@ -139,7 +150,7 @@ class AdaptiveLocalPart(TextRanker):
         other: Self = clone(self)
         settings = self.get_params(deep=False)
         other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in settings})
-        other.local_ = self.local_.copy()
+        other.local_, other.unseen_ = self.local_.copy(), copy(self.unseen_)
         return other
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
@@ -151,7 +162,10 @@ class AdaptiveLocalPart(TextRanker):
         return fitted if now is None else fitted | now
 
     def _set_unseen(self, qid: NDArray[Any]) -> None:
-        self.unseen_qid_ = np.concatenate([self.unseen_qid_.astype(qid.dtype), qid])
+        if not len(self.unseen_):
+            self.unseen_qid_ = qid[:0]  # of the type of the ids
+        self.unseen_.add(qid)
 
     def _drop_unseen(self, qid: NDArray[Any]) -> None:
-        self.unseen_qid_ = self.unseen_qid_[~np.isin(self.unseen_qid_, qid)]
+        positions = self.unseen_.find(qid)
+        self.unseen_.remove(np.unique(positions[positions >= 0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,12 +22,14 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.neighbors import NeighborIndex, make_index
+from kinrank.neighbors.growing import GrowingIndex
 from kinrank.parallel import Threads, current_executor, map_ordered, usable_threads
 from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.knn.offline import OfflineModels
 from kinrank.rankers.local.base import Prior
 from kinrank.rankers.local.held_out import NEIGHBORS, assign_folds, best_n_neighbors
+from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.nearest import NeighborRanker, in_blocks
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.rankers.local.texts import TextRanker
@@ -250,7 +253,7 @@ class KnnRanker(NeighborRanker, TextRanker):
         """Return the judged queries near each point: the nearest `n_neighbors`, or all in the radius."""
         if self.radius is not None:
             return Neighborhoods.within(self.index_, points, self.radius)
-        return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.k, len(self.qid_)))
+        return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.k, self.n_judged_))
 
     def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
         if self.learns_online:
@@ -315,37 +318,87 @@ class KnnRanker(NeighborRanker, TextRanker):
         on all queries would give. Do not call this while another thread predicts.
         """
         queries = self._queries(X, y, qid, group, query_vectors, query_text)
-        known = np.isin(queries.qid, self.qid_)
+        known = self.has_judged(queries.qid)
         if known.any():
             raise DataError(f"query {queries.qid[known][0].item()!r} is known already: remove it first, then add it")
-        if queries.qid.dtype.kind != self.qid_.dtype.kind:
-            raise DataError(f"the judged queries have ids like {self.qid_[0].item()!r}, got {queries.qid[0].item()!r}")
+        example = self.judged_.at(np.zeros(1, dtype=np.int64))
+        if queries.qid.dtype.kind != example.dtype.kind:
+            raise DataError(f"the judged queries have ids like {example[0].item()!r}, got {queries.qid[0].item()!r}")
         # Everything that may raise comes before the first change.
         points, prepared = self.points(queries), queries.replace(y=queries.grades, X=self.prepared(queries))
+        index = self._growing_index()
+        index.add(points)
         self.training_set_.add(prepared)
-        self.index_.add(points)
-        self.qid_ = np.concatenate([self.qid_, queries.qid])
+        self.judged_.add(queries.qid)
+        self.index_ = index
         return self._learn_again()
 
     def remove(self, qid: ArrayLike) -> Self:
         """Forget judged queries by id, as if they had never been seen, except in scaling and description."""
         check_is_fitted(self)
         wanted = np.atleast_1d(np.asarray(qid))
-        index = np.flatnonzero(np.isin(self.qid_, wanted))
-        unknown = wanted[~np.isin(wanted, self.qid_)]
-        if len(unknown):
-            raise DataError(f"query {unknown[0].item()!r} is not among the {len(self.qid_)} judged queries")
-        if len(index) == len(self.qid_):
+        positions = self.judged_.find(wanted)
+        if (positions < 0).any():
+            unknown = wanted[positions < 0][0].item()
+            raise DataError(f"query {unknown!r} is not among the {self.n_judged_} judged queries")
+        positions = np.unique(positions)
+        if len(positions) == self.n_judged_:
             raise DataError("cannot remove every judged query: nothing would be left to learn from")
-        self.index_.remove(index)
-        self.training_set_.remove(index)
-        self.qid_ = np.delete(self.qid_, index)
+        index = self._growing_index()
+        index.exclude(positions)
+        self.training_set_.forget(positions)
+        self.judged_.remove(positions)
+        self.index_ = index
         return self._learn_again()
 
+    def _growing_index(self) -> GrowingIndex:
+        return copy(self.index_) if isinstance(self.index_, GrowingIndex) else GrowingIndex(self.index_)
+
     def _learn_again(self) -> Self:
-        self.global_ = self.training_set_.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
-        self._learn_offline()
+        self.global_ = self.training_set_.learn_all(lambda: self.judged_.positions)
+        if not self.learns_online:
+            self._compact()
+            self._learn_offline()
         return self
+
+    def _compact(self) -> None:
+        """Close the gaps that removed queries have left, and index all points anew."""
+        if isinstance(self.index_, GrowingIndex):
+            points = self.index_.kept_points()
+            self.index_ = clone(self.index_.built).fit(points)
+            self.training_set_ = self.training_set_.take(self.judged_.positions)
+            self.qid_ = self.judged_.qid
+
+    def copy(self) -> Self:
+        """Return a fitted copy that shares the learned arrays; what it learns later, it learns alone."""
+        check_is_fitted(self)
+        other: Self = clone(self)
+        settings = self.get_params(deep=False)
+        other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in settings})
+        other.training_set_, other.judged_ = copy(self.training_set_), copy(self.judged_)
+        return other
+
+    @property
+    def qid_(self) -> NDArray[Any]:
+        """The judged queries in the order in which they were fitted and added."""
+        return self.judged_.qid
+
+    @qid_.setter
+    def qid_(self, qid: NDArray[Any]) -> None:
+        self.judged_ = JudgedQueries(qid)
+
+    @property
+    def n_judged_(self) -> int:
+        """The number of judged queries."""
+        return len(self.judged_)
+
+    def qid_at(self, positions: Int64) -> NDArray[Any]:
+        """Return the judged query at each of these positions."""
+        return self.judged_.at(positions)
+
+    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
+        """Return which of these ids are those of judged queries."""
+        return self.judged_.find(qid) >= 0
 
     @property
     def n_unseen_(self) -> int:
@@ -361,6 +414,10 @@ class KnnRanker(NeighborRanker, TextRanker):
 
     def get_state(self) -> State:
         """Return everything learned."""
+        if isinstance(self.index_, GrowingIndex):
+            compacted = self.copy()
+            compacted._compact()
+            return compacted.get_state()
         state = super().get_state() | self._encoder_state() | {"n_neighbors": np.array(self.n_neighbors_)}
         return state if self.offline_ is None else state | nest(offline=self.offline_.get_state())
 

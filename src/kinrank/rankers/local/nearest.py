@@ -95,6 +95,11 @@ class NeighborRanker(LocalRanker):
         """The number of ids in `qid_`."""
         return len(self.qid_)
 
+    def qid_at(self, positions: Int64) -> NDArray[Any]:
+        """Return the judged query at each of these positions."""
+        ids: NDArray[Any] = self.qid_[positions]
+        return ids
+
     def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
         """Return which of these ids are in `qid_`."""
         return np.isin(qid, self.qid_)
@@ -205,7 +210,7 @@ class NeighborRanker(LocalRanker):
         unusual = np.searchsorted(self.usual_distances_, nearest) / len(self.usual_distances_)
         return Explanation(
             qid=queries.qid[query].item(),
-            neighbors=self.qid_[near],
+            neighbors=self.qid_at(near),
             distances=distances,
             counts=np.diff(held, prepend=0.0),
             unusual=float(unusual),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from sklearn.base import clone
 
 from kinrank.arrays import Float64, Int64, State
 from kinrank.data.queryset import QuerySet
+from kinrank.growing import GrowingRows
 from kinrank.learn.base import Learner, LinearLearner, pair_weights
 from kinrank.learn.pairs import JudgedPairs
 from kinrank.learn.rankrls import RankRLS
@@ -74,9 +76,17 @@ class EditableTrainingSet(TrainingSet):
     def add(self, queries: QuerySet) -> None:
         """Append queries."""
 
+    def forget(self, index: Int64) -> None:
+        """Leave the queries at some positions out of the model of all; their positions stay."""
+
     @abstractmethod
-    def remove(self, index: Int64) -> None:
-        """Remove the queries at some positions; later queries move up."""
+    def take(self, index: Int64) -> Self:
+        """Return a set with the queries at some positions only."""
+
+    def learn_all(self, index: Callable[[], Int64]) -> Learner:
+        """Learn a model from all queries that are not forgotten; `index` returns their positions."""
+        kept = index()
+        return self.learn(kept, np.ones(len(kept)))
 
 
 class StatisticsTrainingSet(TrainingSet):
@@ -99,8 +109,11 @@ class StatisticsTrainingSet(TrainingSet):
         self, index: Int64, starts: Int64, weights: Float64, shrinkage: Shrinkage | None = None
     ) -> list[RankRLS]:
         """Sum and solve for all sets in compiled code."""
-        sums = self.statistics.sums(index, starts, self.pair_weights(index, weights))
+        sums = self._sum_sets(index, starts, self.pair_weights(index, weights))
         return [self.learner.with_weights(solved) for solved in self.solve(sums, shrinkage)]
+
+    def _sum_sets(self, index: Int64, starts: Int64, weights: Float64) -> PairStatistics:
+        return self.statistics.sums(index, starts, weights)
 
     def solve(self, sums: PairStatistics, shrinkage: Shrinkage | None = None) -> Float64:
         """Return the model weights for each row of summed statistics, with the learner's penalty and signs."""
@@ -124,7 +137,11 @@ class StatisticsTrainingSet(TrainingSet):
 
 
 class QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
-    """The pair statistics of every judged query."""
+    """The pair statistics of every judged query, those added later in memory of their own."""
+
+    _added: tuple[GrowingRows, GrowingRows] | None = None  # gram and moment
+    _pairs: GrowingRows | None = None  # of all
+    _total: PairStatistics | None = None  # weighted sum of all, when it is needed
 
     @classmethod
     def of(cls, learner: RankRLS, queries: QuerySet) -> Self:
@@ -136,12 +153,64 @@ class QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
         return pair_weights(self.pairs[index], self.learner.balance, weights)
 
     def add(self, queries: QuerySet) -> None:
-        """Append the statistics of further queries."""
-        self.statistics = PairStatistics.concat([self.statistics, PairStatistics.from_queries(queries)])
+        """Append the statistics of further queries, without copying those that are there."""
+        new = PairStatistics.from_queries(queries)
+        total = self._sum_of_all()
+        if self._added is None:
+            self._added = (GrowingRows(new.gram), GrowingRows(new.moment))
+            self._pairs = GrowingRows(np.concatenate([self.statistics.pairs, new.pairs]))
+        else:
+            gram, moment = self._added
+            self._added = (gram.append(new.gram), moment.append(new.moment))
+            self._pairs = cast(GrowingRows, self._pairs).append(new.pairs)
+        self._total = total + new.sum(weights=self._weigh(new.pairs))
 
-    def remove(self, index: Int64) -> None:
-        """Remove the statistics of the queries at some positions."""
-        self.statistics = self.statistics[np.delete(np.arange(len(self.statistics)), index)]
+    def forget(self, index: Int64) -> None:
+        """Subtract the statistics of the queries at some positions from the sum of all."""
+        self._total = self._sum_of_all() - self._sum_sets(
+            index, np.array([0, len(index)]), self._weigh(self.pairs[index])
+        )
+
+    def take(self, index: Int64) -> Self:
+        """Return a set with the statistics of the queries at some positions only."""
+        return type(self)(self.learner, self._everything()[index], self.signs)
+
+    def learn_all(self, index: Callable[[], Int64]) -> RankRLS:  # noqa: ARG002 - the sum of all is known
+        """Learn a model from the sum of all statistics."""
+        return self.learner.with_weights(self.solve(self._sum_of_all())[0])
+
+    def _sum_of_all(self) -> PairStatistics:
+        if self._total is None:
+            self._total = self.statistics.sum(weights=self._weigh(self.statistics.pairs))
+        return self._total
+
+    def _weigh(self, pairs: Float64) -> Float64:
+        return pair_weights(pairs, self.learner.balance, None)
+
+    def _sum_sets(self, index: Int64, starts: Int64, weights: Float64) -> PairStatistics:
+        if self._added is None:
+            return super()._sum_sets(index, starts, weights)
+        n = len(self.statistics)
+        added = index >= n
+        ends = np.append(0, np.cumsum(added))[starts]  # where the added members of each set begin
+        first = self.statistics.sums(index[~added], starts - ends, weights[~added])
+        return first + self._tail().sums(index[added] - n, ends, weights[added])
+
+    def _tail(self) -> PairStatistics:
+        gram, moment = cast(tuple[GrowingRows, GrowingRows], self._added)
+        return PairStatistics(gram.rows, moment.rows, self.pairs[len(self.statistics) :])
+
+    def _everything(self) -> PairStatistics:
+        return self.statistics if self._added is None else PairStatistics.concat([self.statistics, self._tail()])
+
+    def get_state(self) -> State:
+        """Return the packed statistics, and the signs if there are any."""
+        return super().get_state() if self._added is None else self.take(np.arange(len(self.pairs))).get_state()
+
+    @property
+    def pairs(self) -> Float64:
+        """The number of pairs of each query."""
+        return self.statistics.pairs if self._pairs is None else self._pairs.rows
 
     @classmethod
     def from_state(cls, learner: RankRLS, state: State) -> Self:
@@ -177,11 +246,9 @@ class PairTrainingSet(EditableTrainingSet):
         self.rows = JudgedPairs.concat([self.rows, JudgedPairs.from_queries(queries)])
         self.statistics = PairStatistics.concat([self.statistics, PairStatistics.from_queries(queries)])
 
-    def remove(self, index: Int64) -> None:
-        """Remove the rows and statistics of the queries at some positions."""
-        kept = np.delete(np.arange(len(self.statistics)), index)
-        self.rows = self.rows.take(kept)
-        self.statistics = self.statistics[kept]
+    def take(self, index: Int64) -> Self:
+        """Return a set with the rows and statistics of the queries at some positions only."""
+        return type(self)(self.learner, self.rows.take(index), self.statistics[index])
 
     def get_state(self) -> State:
         """Return the rows and the statistics."""
@@ -235,9 +302,9 @@ class RowTrainingSet(EditableTrainingSet):
         """Append the rows of further queries."""
         self._set_queries(QuerySet.concat([_without_columns(self.queries), _without_columns(queries)]))
 
-    def remove(self, index: Int64) -> None:
-        """Remove the rows of the queries at some positions."""
-        self._set_queries(self.queries[np.delete(np.arange(len(self.queries)), index)])
+    def take(self, index: Int64) -> Self:
+        """Return a set with the rows of the queries at some positions only."""
+        return type(self)(self.learner, self.queries[index])
 
     def get_state(self) -> State:
         """Return the rows."""

@@ -44,8 +44,9 @@ class Options:
         File descriptor of a listening socket, in place of an address; several processes can share one.
     keys
         File of API keys.
-    judgments
-        Address of the database for new judgments; see `kinrank.serve.judgment_store.open_store`.
+    judgments, checkpoints
+        Address of the database for new judgments, and folder for models that have learned them; see
+        `kinrank.serve.Service`.
     engine, features
         Address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
     client
@@ -66,6 +67,7 @@ class Options:
     fd: int | None = None
     keys: str | None = None
     judgments: str | None = None
+    checkpoints: str | None = None
     engine: str | None = None
     features: str | None = None
     client: dict[str, Any] = field(default_factory=dict)
@@ -127,6 +129,7 @@ def build_app(options: Options) -> RequestMiddleware:
         settings=options.settings,
         observer=metrics,
         judgments=options.judgments,
+        checkpoints=options.checkpoints,
         search=search_inputs(options),
         watch=[] if keys is None else [keys.refresh],
     )

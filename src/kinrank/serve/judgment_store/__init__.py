@@ -9,7 +9,7 @@ from kinrank.errors import ParameterError
 from kinrank.registry import Registry
 from kinrank.serve.judgment_store.base import Changes, JudgmentRow, JudgmentStore
 
-__all__ = ["STORES", "Changes", "JudgmentRow", "JudgmentStore", "open_store"]
+__all__ = ["STORES", "Changes", "JudgmentRow", "JudgmentStore", "checkpoint_folder", "open_store"]
 
 STORES = Registry(
     "judgment store",
@@ -37,3 +37,15 @@ def open_store(address: str) -> JudgmentStore:
         raise ParameterError(f"judgments must be sqlite:///PATH or postgresql://..., got {address!r}")
     store: JudgmentStore = STORES[scheme](address)
     return store
+
+
+def checkpoint_folder(address: str) -> str | None:
+    """Return where models with the judgments of a store are kept by default; None without a lasting place.
+
+    Examples
+    --------
+    >>> checkpoint_folder("sqlite:///judgments.db"), checkpoint_folder("postgresql://db/kinrank")
+    ('judgments.db.checkpoints', None)
+    """
+    prefix = "sqlite:///"
+    return f"{address.removeprefix(prefix)}.checkpoints" if address.startswith(prefix) else None

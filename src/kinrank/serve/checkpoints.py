@@ -1,0 +1,82 @@
+"""Models with the judgments they have learned, so that a start need not learn the whole history again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from kinrank.errors import KinrankError
+from kinrank.rankers.base import load
+from kinrank.serve.served_model import ServedModel
+
+_NAME = re.compile(r"(?P<model>.+)-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)")
+
+
+class Checkpoints:
+    """Model folders next to each other, named by model, fitted version, revision and number of judged queries.
+
+    Processes of one machine share them: one writes, the others read. Old ones are deleted; a process that still has
+    one memory-mapped keeps it until it lets go.
+
+    Parameters
+    ----------
+    folder
+        Where they are. None: in a temporary folder that is deleted with this object.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where they are."""
+        if self._folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kinrank-judgments-", ignore_cleanup_errors=True)
+            self._folder = Path(self._temporary.name)
+        return self._folder
+
+    def latest(self, name: str, served: ServedModel) -> ServedModel | None:
+        """Return the model as of the latest checkpoint that is newer than it; None if there is none."""
+        for revision, judgments, path in self._found(name, served.fitted):
+            if revision <= (served.revision or 0):
+                break
+            with suppress(KinrankError, OSError):  # damaged, or deleted by another process: take an older one
+                ranker = load(path)
+                return replace(served, ranker=ranker, revision=revision, judgments=judgments, consolidated=judgments)
+        return None
+
+    def write(self, name: str, served: ServedModel) -> None:
+        """Write a checkpoint and delete older ones, unless another process is at it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / f"{name}.lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            own = f"{name}-{served.fitted}-{served.revision}-{served.judgments}"
+            served.ranker.save(self.folder / own, judgments_through=served.revision)
+            for path in self.folder.iterdir():
+                found = _NAME.fullmatch(path.name)
+                if found and found["model"] == name and path.name != own:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _found(self, name: str, fitted: str) -> list[tuple[int, int, Path]]:
+        """Return revision, number of judged queries and folder of each checkpoint, the latest first."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        found = [(_NAME.fullmatch(path.name), path) for path in self.folder.iterdir()]
+        return sorted(
+            (
+                (int(match["revision"]), int(match["judgments"]), path)
+                for match, path in found
+                if match and (match["model"], match["fitted"]) == (name, fitted)
+            ),
+            reverse=True,
+        )
