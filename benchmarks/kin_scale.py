@@ -2,10 +2,9 @@
 
 Three parts (``--part``):
 
-- ``msrd``: MSRD's test queries, trained on its training and validation queries in memory (every query kept), over
-  cells, and over cells with trees from a sample.
-- ``world``: the same on 100,000 generated queries with 10 documents and 10 features, by ``kinrank train --workers 2``,
-  with trees from 1,000 to 100,000 of them; and plain `fit`.
+- ``msrd``: MSRD's test queries, trained on its training and validation queries by ``kinrank train --workers 2``, with
+  trees from 1,000 queries to all of them; and by plain `fit`, which keeps every query.
+- ``world``: the same on 100,000 generated queries with 10 documents and 10 features.
 - ``million``: ``kinrank train --workers 2`` with its defaults on 10^6 generated queries with 40 documents and 46
   features, 7.5 GB of Parquet: seconds and peak memory.
 
@@ -24,14 +23,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.common import log_progress, msrd
-from kinrank import KinRanker, QuerySet, load
+from kinrank import KinRanker, QuerySet, load, write_parquet
 from kinrank.arrays import Float64
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers import Ranker
@@ -40,7 +38,8 @@ OPTIONS = {"part": ("all", "msrd", "world", "million"), "size": ("full", "small"
 INTENTS = 10
 QUERIES_PER_FILE = 10_000
 MEASURE = NDCG @ 10
-MOVIES: dict[str, Any] = {"reference": "bm25_all", "group_column": "movie"}
+SAMPLES = (1_000, 3_000, 10_000, 20_000, 50_000)
+MOVIES = {"reference": "bm25_all", "group_column": "movie"}
 
 
 def run(part: str = "all", size: str = "full") -> dict[str, object]:
@@ -55,39 +54,43 @@ def run(part: str = "all", size: str = "full") -> dict[str, object]:
 
 
 def measure_msrd(n_queries: int | None) -> dict[str, object]:
-    """Compare MSRD in memory with cells and samples."""
+    """Compare plain `fit` with the command on MSRD."""
     movies = msrd()
     train, test = QuerySet.concat([movies["train"], movies["vali"]])[:n_queries], movies["test"]
-    exact = _values("fit", KinRanker(**MOVIES).fit(train), test)
-    figures: dict[str, object] = {"queries": len(train), "fit": round(float(exact.mean()), 4)}
-    cells = len(train) // 10
-    for sample in (None, 1_000, 3_000):
-        ranker = KinRanker(n_cells=cells, tree_queries=sample, **MOVIES).fit(train)
-        name = f"{cells:,} cells, trees from {'all' if sample is None else f'{sample:,}'}"
-        figures[name] = _compared(_values(name, ranker, test), exact)
-    return figures
+    samples = [sample for sample in SAMPLES if sample < len(train)]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_parquet(train, folder / "train.parquet")
+        return {"queries": len(train)} | curve(folder, folder / "train.parquet", train, test, samples, MOVIES)
 
 
 def measure_world(n_queries: int) -> dict[str, object]:
-    """Compare plain `fit` with the command at several sizes of the sample."""
+    """Compare plain `fit` with the command on generated queries."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         generate(folder / "train", n_queries, 10, 10)
         generate(folder / "test", 10_000, 10, 10, first=n_queries)
-        test = QuerySet.from_table(pq.read_table(folder / "test"))
-        table = pq.read_table(folder / "train")
-        start = time.perf_counter()
-        exact = _values("fit", KinRanker().fit(QuerySet.from_table(table)), test)
-        figures: dict[str, object] = {
-            "queries": n_queries,
-            "fit": round(float(exact.mean()), 4),
-            "fit, seconds": round(time.perf_counter() - start),
-        }
-        del table
-        for sample in sorted({1_000, 3_000, 10_000, 20_000, n_queries}):
-            cost = command(folder / "train", folder / "model", f"tree_queries={sample}")
-            found = _compared(_values(f"trees from {sample:,}", load(folder / "model"), test), exact)
-            figures[f"trees from {sample:,}"] = found | cost
+        train, test = (QuerySet.from_table(pq.read_table(folder / name)) for name in ("train", "test"))
+        samples = [sample for sample in SAMPLES if sample < n_queries]
+        return {"queries": n_queries} | curve(folder, folder / "train", train, test, samples, {})
+
+
+def curve(
+    folder: Path, data: Path, train: QuerySet, test: QuerySet, samples: list[int], settings: dict[str, str]
+) -> dict[str, object]:
+    """Compare plain `fit` with the command, with trees from samples and from all queries."""
+    start = time.perf_counter()
+    exact = _values("fit", KinRanker(**settings).fit(train), test)
+    figures: dict[str, object] = {
+        "fit": round(float(exact.mean()), 4),
+        "fit, seconds": round(time.perf_counter() - start),
+    }
+    words = [f"{name}={value}" for name, value in settings.items()]
+    for sample in [*samples, len(train)]:
+        cost = command(data, folder / "model", f"tree_queries={sample}", *words)
+        found = _compared(_values(f"trees from {sample:,}", load(folder / "model"), test), exact) | cost
+        figures[f"trees from {sample:,}"] = found
+        log_progress(f"trees from {sample:,}: {found}")
     return figures
 
 
