@@ -41,14 +41,14 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.parallel import Threads, map_ordered
 from kinrank.study.peers import LightGBMPeer
 
-OPTIONS = {"candidates": ("top", "judged", "precomputed"), "queries": ("all", "400")}
+OPTIONS = {"candidates": ("top", "judged", "precomputed"), "queries": ("all", "400"), "train": ("all", "5000")}
 PORT = 9285
 WINDOW = 100
 GLOBAL, KNN, KIN, NONNEGATIVE = "global weights", "KnnRanker's weights", "KinRanker's weights", "nonnegative"
 WEIGHTS = (GLOBAL, KNN, KIN, NONNEGATIVE)
 
 
-def run(candidates: str, queries: str) -> dict[str, object]:
+def run(candidates: str, queries: str, train: str) -> dict[str, object]:
     """Log, fit, and let the engine rank with the weights."""
     work = CHECKOUT / "benchmarks" / "results" / "kin_weights" / f"{candidates}-{queries}"
     work.mkdir(parents=True, exist_ok=True)
@@ -63,8 +63,10 @@ def run(candidates: str, queries: str) -> dict[str, object]:
         index_movies(engine, "elasticsearch", work)
         logged = log_candidates(engine, judged, work, candidates)
         is_test = np.isin(logged.qid, read_judgments(work / "test.tsv").qid)
-        test = logged[is_test]
-        learned = kept(work / "learned.npz", lambda: fitted(logged[~is_test], test))
+        test, others = logged[is_test], logged[~is_test][: None if train == "all" else int(train)]
+        work = work / f"train-{train}"
+        work.mkdir(exist_ok=True)
+        learned = kept(work / "learned.npz", lambda: fitted(others, test))
         weights = {name: learned[name] for name in WEIGHTS}
         log_progress("the engine ranks the candidates")
         ranked = kept(work / "ranked.npz", lambda: {KIN: ranks_by_engine(engine, weights[KIN], test)})
@@ -82,6 +84,7 @@ def run(candidates: str, queries: str) -> dict[str, object]:
     whole = {name: qualities_found(test, each, judged) for name, each in found.items()}
     same = [same_order(test, query, sums[KIN], ranked[KIN]) for query in range(len(test))]
     return {
+        "training queries": len(others),
         "test queries": len(test),
         "candidates": {view: table(on_candidates, view, KIN) for view in VIEWS},
         "whole index": {

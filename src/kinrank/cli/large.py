@@ -23,6 +23,7 @@ def train_large(
     validate: str | None,
     ray: str | None,
     workers: int | None,
+    tree_workers: int | None,
     job: str | None,
 ) -> None:
     """Train with `kinrank.scale.train` and report the cost."""
@@ -32,6 +33,8 @@ def train_large(
         )
     if ray is not None and workers is not None:
         raise ParameterError("--ray and --workers cannot be combined")
+    if tree_workers is not None and (ray is None or not isinstance(ranker, KinRanker)):
+        raise ParameterError("--tree-workers needs --ray and --ranker kin")
     if validate is not None:
         raise ParameterError(
             "--validate needs the data in memory: leave it out, then run kinrank rank and kinrank evaluate"
@@ -50,7 +53,15 @@ def train_large(
             spent, rows = spent + batch.seconds, rows + batch.n_rows
             advance(1)
 
-        trained = train(data, model, cast(KinRanker, ranker), executor=executor, job=job, progress=count)
+        trained = train(
+            data,
+            model,
+            cast(KinRanker, ranker),
+            executor=executor,
+            job=job,
+            tree_workers=tree_workers,
+            progress=count,
+        )
     cells = trained.local_.training_set_
     held = int(cells.counts.sum())
     console.info(f"{data}: {held:,} queries, {rows:,} rows read in this run, {spent:.1f} s of worker time")

@@ -91,6 +91,12 @@ def train(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Number of processes that read DATA block by block; for kin and cells.")
     ] = None,
+    tree_workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of workers of --ray that train each tree model together, from all queries; for kin."
+        ),
+    ] = None,
     job: Annotated[
         str | None,
         typer.Option(
@@ -119,7 +125,7 @@ def train(
     from kinrank.study.validation import check_held_out
     from kinrank.study.validation import validate as run_validation
 
-    large = ray is not None or workers is not None
+    large = ray is not None or workers is not None or tree_workers is not None
     name, fitted = _unfitted(ranker, settings_file, settings or [])
     check_replaceable(model)
     if query_log is not None:
@@ -128,7 +134,7 @@ def train(
         fitted.judgments_through_ = judgments_through
         from kinrank.cli.large import train_large
 
-        train_large(data, model, name, fitted, validate, ray, workers, job)
+        train_large(data, model, name, fitted, validate, ray, workers, tree_workers, job)
         return
     queries = read_queries(data)
     announce(queries, data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -104,9 +104,12 @@ class ElasticsearchEngine(LuceneEngine):
         """See `Engine.search_features`. Sends one request."""
         builder = self._builder(query, vector)
         self._check_fields(timeout)
+        own = builder.candidate_query()
+        # The engine has scored its own query already: do not ask for its score again, as that of a feature.
+        known = [name for name, clause in builder.feature_clauses().items() if clause == own]
         # A rescorer of weight 0 changes no score, but its named clauses are returned.
         rescore_query = {
-            "rescore_query": {"bool": {"should": _named_clauses(builder)}},
+            "rescore_query": {"bool": {"should": _named_clauses(builder, known)}},
             "query_weight": 1.0,
             "rescore_query_weight": 0.0,
         }
@@ -119,7 +122,10 @@ class ElasticsearchEngine(LuceneEngine):
         }
         response = self._send("POST", self._path("/_search"), _WITH_NAMED_SCORES, body, timeout or self.timeout)
         found = self._by_id(response["hits"]["hits"]).values()
-        documents = [HitValues.from_hit(hit, hit.get("matched_queries")) for hit in found]
+        documents = [
+            HitValues.from_hit(hit, {**hit.get("matched_queries", {}), **dict.fromkeys(known, hit["_score"])})
+            for hit in found
+        ]
         return self._parse_hits(response), feature_matrix(documents, builder)
 
     def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
@@ -144,5 +150,6 @@ def log_request(builder: QueryBuilder, documents: Clause, n_documents: int) -> d
     }
 
 
-def _named_clauses(builder: QueryBuilder) -> list[Clause]:
-    return [{"bool": {"must": [clause], "_name": name}} for name, clause in builder.feature_clauses().items()]
+def _named_clauses(builder: QueryBuilder, known: Sequence[str] = ()) -> list[Clause]:
+    clauses = builder.feature_clauses().items()
+    return [{"bool": {"must": [clause], "_name": name}} for name, clause in clauses if name not in known]

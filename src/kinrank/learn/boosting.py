@@ -47,9 +47,10 @@ class BoosterMixin:
         label: NDArray[Any],
         *,
         validation: dict[str, Any] | None = None,
+        start: Self | None = None,
         **data: Any,
     ) -> Self:
-        """Train from scratch, deterministically; record NDCG@10 on the validation rows after each tree."""
+        """Train deterministically, from scratch or from `start`; record NDCG@10 on the validation rows after each tree."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         settings = {
             "objective": objective,
@@ -65,10 +66,10 @@ class BoosterMixin:
             **(self.params or {}),
         }
         rows = lightgbm.Dataset(np.asarray(X), label=label, params=settings, **data)
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {} if start is None else {"init_model": start.booster_}
         history: dict[str, dict[str, list[float]]] = {}
         if validation is not None:
-            options = {
+            options |= {
                 "valid_sets": [rows.create_valid(**validation)],
                 "valid_names": ["validation"],
                 "callbacks": [lightgbm.record_evaluation(history)],

@@ -72,11 +72,16 @@ class LambdaMART(BoosterMixin, Learner):
         return self.model is None
 
     def fit(
-        self, queries: QuerySet, *, query_weight: ArrayLike | None = None, validation: QuerySet | None = None
+        self,
+        queries: QuerySet,
+        *,
+        query_weight: ArrayLike | None = None,
+        validation: QuerySet | None = None,
+        start: LambdaMART | None = None,
     ) -> Self:
         """Fit on judged queries; with `validation` queries, record their NDCG@10 after each tree.
 
-        LightGBM multiplies the gradient of each row by the row's weight, not that of each pair by both.
+        With `start`, a fitted model, `n_trees` trees are added to its trees. LightGBM multiplies the gradient of each row by the row's weight, not that of each pair by both.
         """
         if self.model is not None:
             return self._set_text(read_trees(self.model).reading(queries.feature_names))
@@ -101,5 +106,11 @@ class LambdaMART(BoosterMixin, Learner):
                 "group": validation.sizes,
             }
         return self._boost(
-            "lambdarank", queries.X, grades, validation=validation_rows, group=queries.sizes, weight=weight
+            "lambdarank",
+            queries.X,
+            grades,
+            validation=validation_rows,
+            start=start,
+            group=queries.sizes,
+            weight=weight,
         )

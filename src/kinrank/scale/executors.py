@@ -12,6 +12,9 @@ from kinrank.registry import import_extra
 T = TypeVar("T")
 R = TypeVar("R")
 
+Together = Callable[[int, dict[str, Any], Callable[[int], int]], None]
+"""What a worker does, together with others: see `RayCluster.run_together`."""
+
 
 class RayCluster:
     """Runs tasks on a Ray cluster.
@@ -90,6 +93,39 @@ class RayCluster:
             for task in pending:
                 ray.cancel(task, force=False)
 
+    def run_together(self, function: Together, n_workers: int, storage: str) -> None:
+        """Run a function in several workers at the same time, whose LightGBM models are trained together.
+
+        If one of them dies, all are started again, up to `max_retries` times.
+
+        Parameters
+        ----------
+        function
+            Called in each worker with its rank, LightGBM's parameters of the network between the workers, and a
+            function that returns the value that the first worker has given it.
+        n_workers
+            Number of workers, with a core each.
+        storage
+            Folder or URI for the records of Ray Train.
+        """
+        ray = self._connect()
+        train, lightgbm = import_extra("ray.train", "ray"), import_extra("ray.train.lightgbm", "ray")
+        trainer = lightgbm.LightGBMTrainer(
+            _run_in_worker,
+            train_loop_config={"function": ray.put(function)},
+            scaling_config=train.ScalingConfig(num_workers=n_workers),
+            run_config=train.RunConfig(
+                storage_path=storage, failure_config=train.FailureConfig(max_failures=self.max_retries)
+            ),
+        )
+        try:
+            trainer.fit()
+        except train.TrainingFailedError as error:
+            raise JobError(
+                f"trees failed after {self.max_retries} retries because a worker failed each time ({error}): start the "
+                "job again; finished trees are kept"
+            ) from None
+
     def _result(self, ray: Any, task: Any, item: object) -> Any:
         try:
             return ray.get(task)
@@ -105,6 +141,13 @@ class RayCluster:
 
 def _apply(function: Callable[[T], R], item: T) -> R:
     return function(item)
+
+
+def _run_in_worker(config: dict[str, Any]) -> None:
+    ray, train = import_extra("ray", "ray"), import_extra("ray.train", "ray")
+    network = import_extra("ray.train.lightgbm", "ray").get_network_params()
+    share = import_extra("ray.train.collective", "ray").broadcast_from_rank_zero
+    ray.get(config["function"])(train.get_context().get_world_rank(), network, share)
 
 
 def _check_reachable(address: str) -> None:

@@ -10,7 +10,7 @@ from kinrank.data.blocks import Blocks
 from kinrank.data.textfile import PathLike
 from kinrank.parallel import Executor
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.trees import Progress
+from kinrank.rankers.kin.trees import MemberTraining, Progress
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.sum_tree import QueryFilter, StoredQueries
 
@@ -43,7 +43,13 @@ class Streaming(Protocol):
         ...
 
     def learn_from_cells(
-        self, cells: CellRanker, kept: StoredQueries, store: JobFolder, executor: Executor, progress: Progress
+        self,
+        cells: CellRanker,
+        kept: StoredQueries,
+        store: JobFolder,
+        executor: Executor,
+        progress: Progress,
+        train_member: MemberTraining | None,
     ) -> Self:
         """Learn the other parts, given the sums of all queries."""
         ...

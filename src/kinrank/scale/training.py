@@ -24,6 +24,8 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.persistence import settings_of
+from kinrank.scale.distributed_trees import DistributedTrees
+from kinrank.scale.executors import RayCluster
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.repeated_queries import check_no_repeated_queries
 from kinrank.scale.streaming import Streaming
@@ -40,6 +42,7 @@ def train(
     reuse_cells: bool = False,
     executor: Executor | None = None,
     job: PathLike | None = None,
+    tree_workers: int | None = None,
     block_rows: int | None = None,
     qid: str = "qid",
     y: str = "y",
@@ -70,6 +73,9 @@ def train(
     job
         Folder for intermediate results, which all workers must share; defaults to ``MODEL.job``. It is deleted at the
         end.
+    tree_workers
+        Train each tree model of a `KinRanker` by this many workers of a `RayCluster` together, each with a part of the
+        queries; then from all queries, unless `tree_queries` is set. By default one worker trains each of them.
     block_rows
         Approximate number of rows per block; by default chosen from the number of cells.
     qid, y, doc_id
@@ -92,9 +98,13 @@ def train(
             f"model must be a local folder, got {os.fspath(model)!r}: give a local path and copy the folder afterwards"
         )
     executor = executor or Serial()
+    if tree_workers is not None and not (isinstance(executor, RayCluster) and isinstance(ranker, KinRanker)):
+        raise ParameterError("tree_workers needs a KinRanker and executor=RayCluster(address)")
     whole = open_blocks(data, 1 << 62, 1, qid=qid, y=y, doc_id=doc_id)
     n_queries = whole.n_queries()
     settings = cast(Streaming, ranker) if reuse_cells else cast(Streaming, ranker).sized_for(n_queries)
+    if tree_workers is not None and cast(KinRanker, ranker).tree_queries is None:
+        cast(KinRanker, settings).tree_queries = n_queries
     n_cells = settings.cell_part().n_cells
     blocks = whole.split(block_rows or rows_per_block(n_cells, len(whole.feature_names)))
     plan = None
@@ -107,6 +117,7 @@ def train(
         "ranker": settings_of(ranker),
         "data": hashlib.sha256(blocks.fingerprint().encode()).hexdigest(),
         "fan_in": FAN_IN,
+        "tree_workers": tree_workers,
         "plan": None if plan is None else plan.digest(),
     }
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
@@ -122,7 +133,11 @@ def train(
     if reuse_cells:
         trained = settings.with_cells(cells, np.empty(0, dtype=np.str_))
     else:
-        trained = settings.learn_from_cells(cells, StoredQueries(tree), folder, executor, _Reporter(report))
+        together = None
+        if tree_workers is not None:
+            together = DistributedTrees(cast(RayCluster, executor), tree_workers, folder)
+        kept = StoredQueries(tree)
+        trained = settings.learn_from_cells(cells, kept, folder, executor, _Reporter(report), together)
     trained.save(model)
     folder.delete()
     return cast(R, trained)

@@ -45,7 +45,14 @@ from kinrank.rankers.kin.sample import (
     sums_of_folds,
 )
 from kinrank.rankers.kin.stand_in import fit_stand_ins
-from kinrank.rankers.kin.trees import BagTraining, Progress, Without, linear_scores, what_trees_see
+from kinrank.rankers.kin.trees import (
+    BagTraining,
+    MemberTraining,
+    Progress,
+    Without,
+    linear_scores,
+    what_trees_see,
+)
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.base import coefficients
@@ -237,6 +244,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         store: Store,
         executor: Executor,
         progress: Progress | None = None,
+        train_member: MemberTraining | None = None,
     ) -> Self:
         """Learn everything else, given the sums over cells of all judged queries.
 
@@ -252,6 +260,8 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
             Runs the tasks: one per block of `kept`, then one per tree model.
         progress
             Called after each task.
+        train_member
+            Trains one tree model; by default, each is a task of the executor.
         """
         judged = only_judgments(kept, self.group_column)
         folds = self._assign_folds(judged)
@@ -262,7 +272,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
             without, kept.take(places), [fold[places] for fold in folds[:1]], n_seen, _NEIGHBORS_IN_CELLS
         )
         self.local_ = cells.set_params(n_neighbors=self.n_neighbors_)
-        self._fit_trees(kept, judged, folds, without, store, executor, progress)
+        self._fit_trees(kept, judged, folds, without, store, executor, progress, train_member)
         return self
 
     def _check_settings(self, queries: QuerySet) -> None:
@@ -352,6 +362,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         store: Store,
         executor: Executor,
         progress: Progress | None = None,
+        train_member: MemberTraining | None = None,
     ) -> None:
         """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats."""
         self.unseen_qid_ = judged.qid[:0]
@@ -369,7 +380,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
             n_members=self.n_members,
             store=store,
         )
-        bag = training.run(executor, progress or _report)
+        bag = training.run(executor, progress or _report, train_member)
         self._decide(judged, standardized_columns(bag.parts, judged))
         # Averaging reduces overfitting, so a bag can use more trees than one of its members alone.
         self.n_trees_ = min(2 * bag.n_trees, bag.n_grown)

@@ -6,8 +6,9 @@ memory, or in a folder that several workers share, so that an interrupted job re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from sklearn.base import clone
@@ -17,7 +18,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe.within_query import relative_features
 from kinrank.errors import DamagedFolderError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.parallel import Executor, TaskCost, start_measuring
+from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
 from kinrank.rankers.kin.blend import standardized_columns
 from kinrank.rankers.kin.crossfit import rows_of
 from kinrank.rankers.local.intermediate import Store
@@ -30,6 +31,10 @@ Without = Callable[[int, int], NeighborRanker]
 
 Progress = Callable[[str, int, int, TaskCost], None]
 """Called after each task with its kind, how many of the kind are finished, how many there are, and its cost."""
+
+
+MemberTraining = Callable[["BagTraining", tuple[int, int]], TaskCost]
+"""Trains the member of a repeat that leaves out a fold, and keeps it: in place of ``make_member`` by one worker."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +99,7 @@ class BagTraining:
         """The repeat and the left-out fold of each member."""
         return [(repeat, held_out) for repeat in range(len(self.folds)) for held_out in range(self.n_members)]
 
-    def run(self, executor: Executor, progress: Progress) -> Bag:
+    def run(self, executor: Executor, progress: Progress, train_member: MemberTraining | None = None) -> Bag:
         """Compute what is not in the store yet, and return the bag.
 
         Parameters
@@ -103,10 +108,15 @@ class BagTraining:
             Runs the tasks: one per table, then one per member.
         progress
             Called after each task.
+        train_member
+            Trains one member after the other; by default, each is a task of the executor.
         """
         self._complete("tables", self.make_table, self.tables, executor, progress)
         if self.settings.learns:
-            self._complete("trees", self.make_member, self.members, executor, progress)
+            if train_member is None:
+                self._complete("trees", self.make_member, self.members, executor, progress)
+            else:
+                self._complete("trees", partial(train_member, self), self.members, Serial(), progress)
             trained = [self._member(*item) for item in self.members]
             members, curves = [model for model, _ in trained], [curve for _, curve in trained]
             sizes = [np.count_nonzero(np.concatenate(self.folds[repeat]) == out) for repeat, out in self.members]
@@ -163,14 +173,26 @@ class BagTraining:
         return self._kept(_name("tables", repeat, block), {**table.get_state(), "linear": scores})
 
     def _make_member(self, repeat: int, held_out: int) -> State:
+        seen, out = self.split(repeat, held_out, range(len(self.folds[repeat])))
+        member = _copy_with_seed(self.settings, self.seed_of(repeat, held_out)).fit(seen, validation=out)
+        return self.keep_member(repeat, held_out, member, member.validation_ndcg_)
+
+    def split(self, repeat: int, held_out: int, blocks: Iterable[int]) -> tuple[QuerySet, QuerySet]:
+        """Return what trees see of the queries of some blocks: of all folds but one, and of that one."""
         seen, out = [], []
-        for block, fold in enumerate(self.folds[repeat]):
-            table = QuerySet.from_state(self._table(repeat, block), ())
+        for block in blocks:
+            table, fold = QuerySet.from_state(self._table(repeat, block), ()), self.folds[repeat][block]
             seen.append(table[fold != held_out])
             out.append(table[fold == held_out])
-        seed = self.settings.seed + repeat * self.n_members + held_out
-        member = _copy_with_seed(self.settings, seed).fit(_together(seen), validation=_together(out))
-        return self._kept(_name("trees", repeat, held_out), {**member.get_state(), "curve": member.validation_ndcg_})
+        return _together(seen), _together(out)
+
+    def seed_of(self, repeat: int, held_out: int) -> int:
+        """Return the seed of a member."""
+        return self.settings.seed + repeat * self.n_members + held_out
+
+    def keep_member(self, repeat: int, held_out: int, member: LambdaMART, curve: Float64) -> State:
+        """Keep a trained member and its NDCG@10 on the left-out fold after each tree."""
+        return self._kept(_name("trees", repeat, held_out), {**member.get_state(), "curve": curve})
 
     def _scores(self, members: Sequence[LambdaMART], repeat: int, block: int) -> Float64:
         """Return the standardized out-of-fold scores of trees, local and global model of a block."""

@@ -1,0 +1,142 @@
+"""/v1/search with the tutorial's 26 features compared with the bare search, and what each feature costs.
+
+MSRD's movies in Elasticsearch, 100 candidates. ``kinrank serve`` ranks with KinRanker, fitted on the judged candidates
+of 1,000 queries. All variants take turns on each query, after a search that fills the engine's caches. Medians over the
+queries:
+
+- *bare search*: the engine's own query, sent by its official client.
+- *features*: the request that also returns the features, decoded.
+- */v1/search*: the same and the ranking, over HTTP.
+- *weights from text*: KnnRanker describes the query by its text, so that its weights need no candidates; the engine
+  ranks the first 100 hits with them, in one request.
+- *feature by feature*: the request with one feature only, compared with the bare search. And without one of the costly
+  ones, compared with all.
+
+The log is kept in ``benchmarks/results/search_cost``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import log_progress
+from benchmarks.engine_msrd import CHECKOUT, MOVIES, in_turn, index_movies, running
+from benchmarks.live_msrd import log_candidates, sample
+from benchmarks.serve_load import free_port, started
+from kinrank import KinRanker, KnnRanker, QuerySet
+from kinrank.arrays import Float32
+from kinrank.data.vectors import VECTORS
+from kinrank.engines import FeatureSet, connect
+from kinrank.engines.lucene import LuceneEngine
+
+OPTIONS = {"queries": ("200", "20")}
+PORT = 9290
+WINDOW, SIZE = 100, 10
+JUDGED = 1_000
+Call = Callable[[str, Float32], object]
+
+
+def run(queries: str) -> dict[str, object]:
+    """Return the times of all variants."""
+    work = CHECKOUT / "benchmarks" / "results" / "search_cost"
+    work.mkdir(parents=True, exist_ok=True)
+    judged = sample(work, JUDGED + int(queries))
+    features = FeatureSet.read(MOVIES / "features.toml")
+    with ExitStack() as stack:
+        address = stack.enter_context(running("elasticsearch", port=PORT))
+        engine = stack.enter_context(connect(f"{address}/movies", features, timeout=60.0))
+        assert isinstance(engine, LuceneEngine)
+        index_movies(engine, "elasticsearch", work)
+        logged = log_candidates(engine, judged[:JUDGED], work, "judged")
+        KinRanker(group_column="movie").fit(logged).save(work / "kin", examples=logged[:20])
+        asked = judged[JUDGED:]
+        with serving(work, f"{address}/movies") as search:
+            figures: dict[str, object] = {"whole": ratios(timed(asked, whole(engine, search, logged)))}
+        log_progress(str(figures))
+        alone = {}
+        for feature in features.features:
+            only = replace(features, features=(feature,))
+            alone[feature.name] = stack.enter_context(connect(f"{address}/movies", only, timeout=60.0))
+        calls = {name: features_of(each) for name, each in alone.items()}
+        each = ratios(timed(asked[:60], {"bare search": bare(engine), **calls}))
+    return {**figures, "one feature": each}
+
+
+def whole(engine: LuceneEngine, search: Call, logged: QuerySet) -> dict[str, Call]:
+    """Return the calls of a whole search."""
+    text = KnnRanker(describe="text", encoder=None, missing="mean").fit(logged)
+    return {
+        "bare search": bare(engine),
+        "features": features_of(engine),
+        "/v1/search": search,
+        "weights from text": lambda query, vector: engine.apply(
+            query, weights_from_text(text, vector), size=SIZE, window=WINDOW, vector=vector
+        ),
+        "weights from text, without the engine": lambda _, vector: weights_from_text(text, vector),
+    }
+
+
+def bare(engine: LuceneEngine) -> Call:
+    """Return a call of the engine's own search."""
+    return lambda query, vector: engine.search(query, size=WINDOW, vector=vector)
+
+
+def features_of(engine: LuceneEngine) -> Call:
+    """Return a call of the search with features."""
+    return lambda query, vector: engine.search_features(query, size=WINDOW, vector=vector)
+
+
+def weights_from_text(ranker: KnnRanker, vector: Float32) -> np.ndarray:
+    """Return weights for a query of which only the text is known, by its vector."""
+    nothing = np.full((1, ranker.n_features_in_), np.nan, dtype=np.float32)
+    return ranker.weights(nothing, group=[1], query_vectors=vector[None, :])[0]
+
+
+@contextmanager
+def serving(work: Path, address: str) -> Iterator[Call]:
+    """Run ``kinrank serve`` with the engine; yield a call of ``/v1/search``."""
+    port = free_port()
+    program = [sys.executable, "-c", "from kinrank.cli import main; main()", "serve", str(work / "kin")]
+    options = ["--engine", address, "--features", str(MOVIES / "features.toml")]
+    with contextmanager(started)([*program, *options, "--port", str(port)], port, work / "serve.log"):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+        def search(query: str, vector: Float32) -> object:
+            body = {"query": query, "vector": vector.tolist(), "window": WINDOW, "size": SIZE}
+            connection.request("POST", "/v1/search", json.dumps(body), {"Content-Type": "application/json"})
+            response = json.loads(connection.getresponse().read())
+            return response["ids"]
+
+        yield search
+
+
+def timed(queries: QuerySet, calls: dict[str, Call]) -> dict[str, list[float]]:
+    """Return the seconds of each call for each query, in turns; the first queries do not count."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    warm = len(queries) // 10
+    for number, query in enumerate(queries):
+        text, vector = str(query.query_columns["text"][0]), query.query_columns[VECTORS][0].astype(np.float32)
+        next(iter(calls.values()))(text, vector)  # fills the engine's caches
+        for name in in_turn(list(calls), number):
+            start = time.perf_counter()
+            calls[name](text, vector)
+            if number >= warm:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratios(seconds: dict[str, Sequence[float]]) -> dict[str, object]:
+    """Return the median milliseconds of each call, and its ratio to the first."""
+    middle = {name: statistics.median(each) for name, each in seconds.items()}
+    first = next(iter(middle.values()))
+    return {name: {"p50 ms": round(1e3 * each, 2), "ratio": round(each / first, 2)} for name, each in middle.items()}
