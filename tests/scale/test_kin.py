@@ -105,7 +105,7 @@ def test_models_with_the_same_cells_merge(queries: QuerySet, tmp_path: Path) -> 
 
 
 def test_tree_workers_need_ray(judged: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="^tree_workers needs a KinRanker and executor=RayCluster"):
+    with pytest.raises(ParameterError, match=r"^tree_workers needs a KinRanker and executor=RayCluster"):
         train(judged, tmp_path / "model", KIN, tree_workers=2)
 
 

@@ -20,6 +20,7 @@ class BoosterMixin:
     """Mixin for models that are a LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
 
     allow_nan: ClassVar[bool] = True
+    booster_: Any
     _forest: Forest | None = None  # built when it is needed
 
     def __init__(
@@ -50,7 +51,7 @@ class BoosterMixin:
         start: Self | None = None,
         **data: Any,
     ) -> Self:
-        """Train deterministically, from scratch or from `start`; record NDCG@10 on the validation rows after each tree."""
+        """Train deterministically, from `start` if given; record NDCG@10 on the validation rows after each tree."""
         lightgbm = import_extra("lightgbm", "lightgbm")
         settings = {
             "objective": objective,

@@ -81,7 +81,8 @@ class LambdaMART(BoosterMixin, Learner):
     ) -> Self:
         """Fit on judged queries; with `validation` queries, record their NDCG@10 after each tree.
 
-        With `start`, a fitted model, `n_trees` trees are added to its trees. LightGBM multiplies the gradient of each row by the row's weight, not that of each pair by both.
+        With `start`, a fitted model, `n_trees` trees are added to its trees. LightGBM multiplies the gradient of each
+        row by the row's weight, not that of each pair by both.
         """
         if self.model is not None:
             return self._set_text(read_trees(self.model).reading(queries.feature_names))

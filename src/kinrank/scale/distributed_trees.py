@@ -84,15 +84,24 @@ class _MemberInRounds:
         blocks = range(rank, len(self.bag.folds[self.repeat]), self.n_workers)
         seen, out = self.bag.split(self.repeat, self.held_out, blocks)
         fitted, curve = self._read(first - 1, rank) if first else (None, np.empty(0))
+        connected = None
         for number, n_trees in list(enumerate(self.rounds))[first:]:
+            # A port cannot be bound again at once, so the network stays open: as long as the booster that opened it.
+            network = network if connected is None else {"num_machines": self.n_workers}
             settings = self._settings(number, n_trees, network)
             fitted = settings.fit(seen, validation=out if len(out) else None, start=fitted)
-            fitted.booster_.free_network()  # the next round binds the same port
+            connected = connected or fitted.booster_
             curve = np.append(curve, fitted.validation_ndcg_ if len(out) else np.zeros(n_trees))
             text = _NETWORK.sub("", fitted.text).encode()
-            state = {"booster": np.frombuffer(text, np.uint8), "curve": curve, "n_queries": np.array(len(out))}
+            state: State = {
+                "booster": np.frombuffer(text, np.uint8),
+                "curve": curve,
+                "n_queries": np.array(len(out)),
+            }
             self.bag.store.write(self._name(number, rank), state)
             fitted = self._model(state)
+        if connected is not None:
+            connected.free_network()
 
     def result(self) -> tuple[LambdaMART, Float64]:
         """Return the trained model, and its NDCG@10 on the left-out queries of all workers after each tree."""
@@ -108,7 +117,8 @@ class _MemberInRounds:
         # Whole queries of a worker stay there (pre_partition). Each round draws other features.
         params = {**(settings.params or {}), **network, "tree_learner": "data", "pre_partition": True}
         seed = self.bag.seed_of(self.repeat, self.held_out) + len(self.bag.members) * number
-        return settings.set_params(n_trees=n_trees, seed=seed, params=params)
+        settings.set_params(n_trees=n_trees, seed=seed, params=params)
+        return settings
 
     def _n_finished(self) -> int:
         """Return the number of rounds that all workers have kept."""

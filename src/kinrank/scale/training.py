@@ -103,7 +103,7 @@ def train(
     whole = open_blocks(data, 1 << 62, 1, qid=qid, y=y, doc_id=doc_id)
     n_queries = whole.n_queries()
     settings = cast(Streaming, ranker) if reuse_cells else cast(Streaming, ranker).sized_for(n_queries)
-    if tree_workers is not None and cast(KinRanker, ranker).tree_queries is None:
+    if isinstance(ranker, KinRanker) and tree_workers is not None and ranker.tree_queries is None:
         cast(KinRanker, settings).tree_queries = n_queries
     n_cells = settings.cell_part().n_cells
     blocks = whole.split(block_rows or rows_per_block(n_cells, len(whole.feature_names)))
