@@ -5,6 +5,7 @@ Run ``python -m reproduction all``.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,6 +69,8 @@ def reproduce(
     check_extras()
     left = Counter({experiment.name: len(experiment.tasks) for experiment in experiments})
     total = sum(_seconds(experiment, task) for experiment in experiments for task in experiment.tasks)
+    run = {"processes": jobs or usable_cores(), "resumed": int(cache.path.exists())}
+    started = time.perf_counter()
     with console.progress(f"reproducing {paper}", total) as advance:
 
         def on_done(experiment: Experiment, task: str) -> None:
@@ -76,7 +79,8 @@ def reproduce(
             if not left[experiment.name]:
                 console.info(f"{experiment.name}: measured")
 
-        results = Results.of(measure(experiments, cache, jobs=jobs or usable_cores(), on_done=on_done))
+        measured = measure(experiments, cache, jobs=run["processes"], on_done=on_done)
+    results = Results.of(measured, {"minutes": round((time.perf_counter() - started) / 60, 1), **run})
     for file in write(results, Path(out)):
         console.info(f"{file}: written")
     _show(results)

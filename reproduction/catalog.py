@@ -21,6 +21,7 @@ from reproduction.experiments import (
     local_learner,
     map_atvt,
     map_clusters,
+    map_ensemble,
     map_local,
     normalized_queries,
     query_class,
@@ -51,6 +52,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         map_atvt,
         ensemble,
         ensemble_time,
+        map_ensemble,
     )
 }
 
@@ -61,7 +63,7 @@ def experiments_of(paper: str) -> list[Experiment]:
     Examples
     --------
     >>> [experiment.name for experiment in experiments_of("sser")]
-    ['ensemble', 'ensemble-time']
+    ['ensemble', 'ensemble-time', 'map-ensemble']
     >>> experiments_of("knn")
     Traceback (most recent call last):
     ...

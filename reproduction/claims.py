@@ -48,6 +48,8 @@ class Claim:
         The number measured when the claim was written down.
     max_drift : float
         Largest accepted difference from `recorded`.
+    before, mended : str
+        The verdict before the comparison was changed, and what was changed; empty if it never was.
     """
 
     source: str
@@ -63,6 +65,8 @@ class Claim:
     reason: str
     recorded: float | None
     max_drift: float
+    before: str
+    mended: str
 
 
 @dataclass(frozen=True)
@@ -189,6 +193,8 @@ _KNOWN = {
         "reason",
         "recorded",
         "max_drift",
+        "before",
+        "mended",
     ),
     *("expected", "tolerance", "at_least", "at_most"),
 }
@@ -210,6 +216,8 @@ def _claim(entry: dict[str, Any]) -> Claim:
         raise ParameterError(f"{what} is not expected to reproduce: give a reason")
     if ("recorded" in entry) != ("max_drift" in entry):
         raise ParameterError(f"{what}: give recorded and max_drift together, or neither")
+    if ("before" in entry) != ("mended" in entry):
+        raise ParameterError(f"{what}: give before and mended together, or neither")
     return Claim(
         source=entry["source"],
         kind=entry["kind"],
@@ -224,6 +232,8 @@ def _claim(entry: dict[str, Any]) -> Claim:
         reason=entry.get("reason", ""),
         recorded=entry.get("recorded"),
         max_drift=entry.get("max_drift", math.inf),
+        before=entry.get("before", ""),
+        mended=entry.get("mended", ""),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +29,29 @@ class Results:
         ``cpu`` and ``wall`` seconds by experiment, summed over tasks.
     version : str
         The version of kinrank.
+    run : mapping of str to float
+        ``minutes`` and ``processes`` of the run, and whether it ``resumed`` another one (1) or measured all (0).
     """
 
     figures: Mapping[str, dict[str, Any]]
     seconds: Mapping[str, dict[str, float]]
     version: str = kinrank.__version__
+    run: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, measured: Mapping[str, Measurement]) -> Results:
+    def of(cls, measured: Mapping[str, Measurement], run: Mapping[str, float]) -> Results:
         """Collect the measurements of a run."""
         return cls(
             {name: each.figures for name, each in measured.items()},
             {name: each.seconds for name, each in measured.items()},
+            run=run,
         )
 
     @classmethod
     def read(cls, file: Path) -> Results:
         """Read a file written by `write`."""
         read = json.loads(file.read_text(encoding="utf-8"))
-        return cls(read["figures"], read["seconds"], read["kinrank"])
+        return cls(read["figures"], read["seconds"], read["kinrank"], read["run"])
 
     def write(self, file: Path) -> None:
         """Write JSON with one line per experiment."""
@@ -58,7 +62,11 @@ class Results:
             + "\n}"
             for name, table in tables.items()
         ]
-        text = "{\n" + ",\n".join([f'"kinrank": {json.dumps(self.version)}', *lines]) + "\n}\n"
+        text = (
+            "{\n"
+            + ",\n".join([f'"kinrank": {json.dumps(self.version)}', f'"run": {_compact(self.run)}', *lines])
+            + "\n}\n"
+        )
         file.write_text(text, encoding="utf-8")
 
     @property

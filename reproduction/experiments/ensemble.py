@@ -59,10 +59,10 @@ def one_fold(fold: int, data: DataFolder) -> TaskResult:
     best_column = int(np.argmax([_map(train, train.X[:, column]) for column in range(train.n_features)]))
     svms: dict[str, list[Tried]] = {how: [] for how in (*NORMALIZATIONS, GLOBAL)}
     for how, penalty in product(svms, PENALTIES):
-        svms[how].append(_rank_svm(how, penalty, train, validation, test))
+        svms[how].append(try_rank_svm(how, penalty, train, validation, test))
     ensembles: dict[str, list[Tried]] = {
         how: [
-            _tried(gamma, EnsembleRanker(gamma, normalize=how, orient=False).fit(train), validation, test)
+            try_ranker(gamma, EnsembleRanker(gamma, normalize=how, orient=False).fit(train), validation, test)
             for gamma in GAMMAS
         ]
         for how in NORMALIZATIONS
@@ -70,20 +70,20 @@ def one_fold(fold: int, data: DataFolder) -> TaskResult:
     scores: dict[str, Float64] = {"best ranker": test.X[:, best_column].astype(np.float64)}
     chosen: dict[str, Any] = {}
     for how in svms:
-        best = _best(svms[how])
+        best = choose(svms[how])
         scores[f"RankSVM ({how})"], chosen[f"λ ({how})"] = best.scores, best.setting
     for how, tried in ensembles.items():
-        best = _best(tried)
+        best = choose(tried)
         scores |= {f"SER ({how})": tried[0].scores, f"SSER ({how})": best.scores}
         chosen[f"γ ({how})"] = best.setting
     # The normalization itself by validation, each method for itself.
     free = {
-        "RankSVM": [_best(svms[how])._replace(setting=how) for how in NORMALIZATIONS],
+        "RankSVM": [choose(svms[how])._replace(setting=how) for how in NORMALIZATIONS],
         "SER": [tried[0]._replace(setting=how) for how, tried in ensembles.items()],
-        "SSER": [_best(tried)._replace(setting=how) for how, tried in ensembles.items()],
+        "SSER": [choose(tried)._replace(setting=how) for how, tried in ensembles.items()],
     }
     for method, tried in free.items():
-        best = _best(tried)
+        best = choose(tried)
         scores[f"{method} (chosen)"], chosen[f"normalization of {method}"] = best.scores, best.setting
     for distance in DISTANCES:
         ranker = EnsembleRanker(normalize=MAIN, orient=False, similarity=distance).fit(train)
@@ -95,7 +95,7 @@ def one_fold(fold: int, data: DataFolder) -> TaskResult:
     grids = {f"RankSVM {how}": tried for how, tried in svms.items()}
     grids |= {f"SSER {how}": tried for how, tried in ensembles.items()}
     for name, tried in grids.items():
-        values |= {f"{name} {each.setting:g}": _average_precision(test, each.scores) for each in tried}
+        values |= {f"{name} {each.setting:g}": average_precision(test, each.scores) for each in tried}
     on_validation = {name: [each.on_validation for each in tried] for name, tried in grids.items()}
     return TaskResult(
         {"chosen": chosen, "validation": on_validation, "best ranker": f"f{best_column + 1}"},
@@ -109,29 +109,33 @@ def normalized(how: Normalize, queries: QuerySet) -> QuerySet:
     return queries.replace(X=scores.astype(np.float32))
 
 
-def _rank_svm(how: str, penalty: float, *split: QuerySet) -> Tried:
+def try_rank_svm(how: str, penalty: float, *split: QuerySet) -> Tried:
+    """Fit RankSVM on the training queries of a split and score its test queries."""
     if how == GLOBAL:
         train, validation, test = split
         ranker = SingleRanker(RankSVM(penalty), scale="standard")
     else:
         train, validation, test = (normalized(_normalization(how), queries) for queries in split)
         ranker = SingleRanker(RankSVM(penalty), scale="none")
-    return _tried(penalty, ranker.fit(train), validation, test)
+    return try_ranker(penalty, ranker.fit(train), validation, test)
 
 
 def _normalization(how: str) -> Normalize:
     return next(each for each in NORMALIZATIONS if each == how)
 
 
-def _tried(setting: float, ranker: Any, validation: QuerySet, test: QuerySet) -> Tried:
+def try_ranker(setting: float, ranker: Any, validation: QuerySet, test: QuerySet) -> Tried:
+    """Score the test queries with a fitted ranker, and measure it on the validation queries."""
     return Tried(setting, ranker.predict(test), _map(validation, ranker.predict(validation)))
 
 
-def _best(tried: list[Tried]) -> Tried:
+def choose(tried: list[Tried]) -> Tried:
+    """Return the setting with the highest MAP on the validation queries."""
     return max(tried, key=lambda each: each.on_validation)
 
 
-def _average_precision(queries: QuerySet, scores: Float64) -> Float64:
+def average_precision(queries: QuerySet, scores: Float64) -> Float64:
+    """Return the average precision of each query."""
     return LETOR_MAP.per_query(scores, queries.grades, queries.offsets)
 
 

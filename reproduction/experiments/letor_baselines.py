@@ -48,7 +48,7 @@ PUBLISHED = {
 }
 # OHSUMED differs most. Is it the regularization, the loss, or a solver that stopped early?
 SWEPT = "OHSUMED"
-PENALTIES = (1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
+PENALTIES = (100.0, 10.0, 1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5)
 STEPS = (0, 1, 2)
 """Newton steps after which the solver stops, at the weakest penalty."""
 VARIANTS: dict[str, Learner] = {
