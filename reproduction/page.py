@@ -60,8 +60,8 @@ def _blocks(measured: Results) -> Iterator[str]:
     yield _theses(every)
     yield _READING
     yield _totals(every)
-    total = sum(measured.cpu_minutes(paper) for paper in measured.papers)
-    yield f"Measured with kinrank {measured.version} in {total:.1f} minutes of CPU time."
+    yield _time(measured)
+    yield from _mended(every)
     for paper, verdicts in every.items():
         yield f"## {PAPERS[paper]}"
         yield from SECTIONS[paper](measured.figures)
@@ -73,6 +73,36 @@ def _blocks(measured: Results) -> Iterator[str]:
             *_not_reproduced(verdicts),
             "**Not measured**",
             "\n".join(f"- **{each.what}**: {each.reason}" for each in expectations(paper).omitted),
+        )
+
+
+def _time(measured: Results) -> str:
+    total, run = sum(measured.cpu_minutes(paper) for paper in measured.papers), measured.run
+    text = f"Measured with kinrank {measured.version} in {total:.1f} minutes of CPU time"
+    if not run:
+        return f"{text}, collected from several runs of single experiments."
+    how = "resumed an interrupted one and took another" if run["resumed"] else "took"
+    return f"{text}. The run {how} {run['minutes']:g} minutes with {run['processes']:g} processes on a shared machine."
+
+
+def _mended(every: Mapping[str, list[Verdict]]) -> Iterator[str]:
+    """Yield the table of the claims whose comparison was changed since the first version of the page."""
+    rows = [
+        [
+            PAPERS[paper].partition(",")[0],
+            f"{each.claim.source}: {each.claim.statement}",
+            each.claim.before,
+            f"{_marked(each)} ({format_value(each.value)})",
+            each.claim.mended,
+        ]
+        for paper, verdicts in every.items()
+        for each in verdicts
+        if each.claim.before
+    ]
+    if rows:
+        yield details(
+            f"{len(rows)} claims measured in another way than in the first version of this page: before and now",
+            table(["paper", "claim", "before", "now", "what changed"], rows),
         )
 
 

@@ -45,6 +45,7 @@ PLOTS: dict[str, tuple[str, tuple[float, float], Draw]] = {
     "when-local": ("map-local", (9, 3.8), maps.draw_local),
     "when-atvt": ("map-atvt", (9, 3.2), maps.draw_atvt),
     "when-clusters": ("map-clusters", (9, 2.6), maps.draw_clusters),
+    "when-ensemble": ("map-ensemble", (9, 3.4), maps.draw_ensemble),
 }
 
 

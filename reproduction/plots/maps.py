@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 COLORS = "BrBG"
 MARKS = "Ds^vP*X"
+ENSEMBLE = {
+    "SER over RankSVM without penalty": "SER over RankSVM, λ = 1e-5",
+    "SER over RankSVM": "SER over RankSVM, λ chosen",
+    "SSER over SER": "SSER over SER",
+}
+"""The gains to draw, and their titles."""
 LEAST = 0.01
 """The smallest gain that gets the full color."""
 
@@ -80,6 +86,33 @@ def draw_atvt(page: Figure, figures: Mapping[str, Any]) -> None:
             _mark(axes, x, y, name, left=each["share"] < middle)
 
 
+def draw_ensemble(page: Figure, figures: Mapping[str, Any]) -> None:
+    """Draw the maps of SER and SSER, with collections at their measured place."""
+    panels = page.subplots(1, 3, sharey=True)
+    limit = max(float(np.abs(figures["gain"][name]).max()) for name in ENSEMBLE)
+    for axes, (name, title) in zip(panels, ENSEMBLE.items(), strict=True):
+        _heat(
+            axes,
+            figures["gain"][name],
+            (figures["queries"], "training queries"),
+            (figures["shared"], "shared errors (rank correlation)"),
+            title,
+            limit=limit,
+        )
+        for mark, (label, each) in zip(MARKS, figures["places"].items(), strict=False):
+            # What lies outside of the map is drawn at its border.
+            x = _place(np.log(each["training queries"]), np.log(figures["queries"]))
+            y = _place(each["redundancy"], figures["redundancy"])
+            _hollow(axes, x, y, mark, label=label)
+    panels[0].set_yticks(
+        range(len(figures["shared"])),
+        [f"{v:g} ({r:.2f})" for v, r in zip(figures["shared"], figures["redundancy"], strict=True)],
+    )
+    for axes in panels[1:]:
+        axes.set_ylabel("")
+    page.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
+
+
 def _heat(
     axes: Axes,
     gains: Sequence[Sequence[float]],
@@ -87,17 +120,18 @@ def _heat(
     up: tuple[Sequence[float], str],
     title: str,
     digits: int = 3,
+    limit: float = LEAST,
 ) -> None:
-    """Draw a grid of gains with its numbers; 0 is white."""
+    """Draw a grid of gains with its numbers; 0 is white, and gains of at least `limit` may get the full color."""
     values = np.array(gains)
-    limit = max(float(np.abs(values).max()), LEAST)
+    limit = max(float(np.abs(values).max()), limit)
     axes.imshow(values, origin="lower", aspect="auto", cmap=COLORS, vmin=-limit, vmax=limit)
     for row, column in np.ndindex(values.shape):
         dark = abs(values[row, column]) > 0.6 * limit
         axes.text(
             column,
             row,
-            f"{values[row, column]:+.{digits}f}",
+            f"{round(values[row, column], digits) + 0.0:+.{digits}f}",  # + 0.0: no "-0.000"
             ha="center",
             va="center",
             fontsize=7,
@@ -120,11 +154,11 @@ def _scatter(axes: Axes, x: Any, y: Any, places: Mapping[str, tuple[float, float
     axes.set_yscale("symlog", linthresh=0.01)
     ticks = (-0.01, -0.005, 0.0, 0.005, 0.01, 0.1)
     axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.legend(fontsize=7, loc="upper left")
+    axes.legend(fontsize=7, loc="lower right")
 
 
 def _mark(axes: Axes, x: float, y: float, name: str, *, left: bool) -> None:
-    axes.plot(x, y, "D", color=ORANGE, markersize=7, markeredgecolor="white")
+    _hollow(axes, x, y, "D")
     axes.annotate(
         name,
         (x, y),
@@ -134,3 +168,13 @@ def _mark(axes: Axes, x: float, y: float, name: str, *, left: bool) -> None:
         fontsize=8,
         color=INK,
     )
+
+
+def _place(value: float, ticks: Sequence[float]) -> float:
+    """Return the position of a value among ticks that are drawn one apart."""
+    return float(np.interp(value, ticks, range(len(ticks)), left=-0.4, right=len(ticks) - 0.6))
+
+
+def _hollow(axes: Axes, x: float, y: float, mark: str, label: str | None = None) -> None:
+    """Draw a mark that leaves the number of its cell legible."""
+    axes.plot(x, y, mark, color=ORANGE, fillstyle="none", markersize=9, mew=1.6, label=label, linestyle="none")

@@ -10,6 +10,8 @@ from reproduction.claims import DATA, expectations
 from reproduction.results import Results
 
 DOCS = Path(__file__).parents[2] / "docs"
+FORMER_WORDS = 8136
+"""Visible words of the page before its details were folded away."""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,17 @@ def test_reader_sees_at_most_half_of_the_former_page():
     text = (DOCS / page.FILE).read_text()
     shown = re.sub(r"<details.*?</details>", "", text, flags=re.S)
     assert len(shown.splitlines()) <= 646 / 2
+    assert len(re.findall(r"\w+", shown)) <= FORMER_WORDS / 2
+
+
+def test_page_shows_mended_claims_before_and_now(stored: Results):
+    text = (DOCS / page.FILE).read_text()
+    mended = [each for some in stored.verdicts().values() for each in some if each.claim.before]
+    assert mended
+    for each in mended:
+        row = next(line for line in text.splitlines() if f"| {each.claim.source}: {each.claim.statement} | " in line)
+        assert f"| {each.claim.before} | " in row
+        assert ("not reproduced" in row.split(" | ")[3]) == (not each.holds)
 
 
 def test_results_round_trip_through_json(stored: Results, tmp_path: Path):
@@ -75,7 +88,9 @@ def test_results_round_trip_through_json(stored: Results, tmp_path: Path):
 
 
 def test_page_of_a_single_paper(stored: Results):
-    alone = Results({name: stored.figures[name] for name in ("ensemble", "ensemble-time")}, stored.seconds)
+    alone = Results(
+        {name: stored.figures[name] for name in ("ensemble", "ensemble-time", "map-ensemble")}, stored.seconds
+    )
     assert alone.papers == ["sser"]
     assert re.findall(r"^## (.+)$", page.render(alone), re.M) == [PAPERS["sser"]]
 
