@@ -35,8 +35,8 @@ $ python -m reproduction all --data FOLDER
 
 It reads the [judged collections](benchmarks.md#the-data) from `FOLDER` or `KINRANK_DATA`. Finished work is stored, so
 that an interrupted run resumes. The exit code is 3 if a verdict is not the expected one. The claims, the range in which
-each holds and the reasons are in `reproduction/expected/*.toml`. This page is generated from a run, and tests compare
-both."""
+each holds and the reasons are in `reproduction/expected/*.toml`. This page is generated from the output, and tests
+compare both."""
 
 _READING = """\
 The *thesis* is what a paper is about; a claim is *reproduced* if its figure lies in the range that the claim requires.
@@ -127,9 +127,11 @@ def thesis_verdict(verdicts: list[Verdict], data: str) -> str:
 
 def _totals(every: Mapping[str, list[Verdict]]) -> str:
     header = ["claims reproduced", *(f"{kind}, {data}" for kind in KINDS for data in DATA)]
+    groups = {PAPERS[paper].partition(",")[0]: verdicts for paper, verdicts in every.items()}
+    groups["together"] = [each for verdicts in every.values() for each in verdicts]
     rows = []
-    for paper, verdicts in every.items():
-        cells: list[object] = [PAPERS[paper].partition(",")[0]]
+    for name, verdicts in groups.items():
+        cells: list[object] = [name]
         for kind in KINDS:
             for data in DATA:
                 some = [each.holds for each in verdicts if (each.claim.kind, each.claim.data) == (kind, data)]

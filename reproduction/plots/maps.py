@@ -131,7 +131,7 @@ def _heat(
         axes.text(
             column,
             row,
-            f"{round(values[row, column], digits) + 0.0:+.{digits}f}",  # + 0.0: no "-0.000"
+            f"{values[row, column]:+z.{digits}f}",  # z: no "-0.000"
             ha="center",
             va="center",
             fontsize=7,
