@@ -59,13 +59,30 @@ def test_a_column_that_holds_the_grade_and_perfect_results_are_called_out(kinran
     assert "too good" not in honest.stderr
 
 
+@pytest.mark.parametrize("option", ["--group", "--query-column"])
+def test_a_number_that_belongs_to_the_query_is_no_feature(kinrank, own_table: pa.Table, option: str) -> None:
+    shops = pa.array([int(qid) // 3 for qid in own_table["query_id"].to_pylist()])
+    pacsv.write_csv(own_table.append_column("shop", shops), "shops.csv")
+    done = kinrank("headroom", "shops.csv", "--linear", option, "shop", *OWN)
+    assert done.exit_code == 0, done.stderr
+    assert "2 features, judged): title, body\n" in done.stderr
+
+
 def test_a_missing_column_is_asked_for_by_its_option(kinrank, own_table: pa.Table) -> None:
     assert "--qid" in kinrank("headroom", "mine.csv").stderr
 
 
 def test_every_command_that_reads_tables_has_the_options(kinrank) -> None:
     names = [command.callback.__name__ for command in app.registered_commands]
-    other = {"clicks", "log", "serve", "key", "interleave", "doctor"}  # they read logs and judgments, or no data
+    other = {
+        "clicks",
+        "log",
+        "serve",
+        "judgments",
+        "key",
+        "interleave",
+        "doctor",
+    }  # they read logs and judgments, or no data
     assert other < set(names)
     for name in set(names) - other:
         shown = kinrank(name, "--help").stdout

@@ -35,6 +35,16 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "query_column": (
+        Annotated[
+            list[str] | None,
+            _option(
+                help="Number that belongs to the query, such as a group, and is no feature; repeatable.",
+                show_default="those of --group and --time",
+            ),
+        ],
+        None,
+    ),
     "drop": (Annotated[list[str] | None, _option(help="Column that is not read; repeatable.")], None),
 }
 
@@ -45,7 +55,10 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         given = {name: kwargs.pop(name, default) for name, (_, default) in _OPTIONS.items()}
-        token = table_columns.set({**given, "drop": given["drop"] or []})  # type: ignore[typeddict-item]
+        split_by = [kwargs[name] for name in ("group", "time") if kwargs.get(name) is not None]
+        query = {*(given.pop("query_column") or []), *split_by}
+        chosen = {**given, "query": sorted(query), "drop": given["drop"] or []}
+        token = table_columns.set(chosen)  # type: ignore[arg-type]
         try:
             command(*args, **kwargs)
         finally:

@@ -170,6 +170,7 @@ class QuerySet:
         doc_id: str = "doc_id",
         text: str | None = None,
         features: Sequence[str] | None = None,
+        query: Sequence[str] = (),
         drop: Sequence[str] = (),
     ) -> QuerySet:
         """Build from a table with one row per candidate, in any order.
@@ -191,6 +192,9 @@ class QuerySet:
             The column with the text of the query, if it is not named "text".
         features
             The features, by name or by a pattern such as ``bm25_*``; by default all other numeric columns.
+        query
+            Columns of numbers that belong to the query, such as a group for splits, and are no features. Those that the
+            table lacks are ignored.
         drop
             Columns that are not read.
 
@@ -209,7 +213,9 @@ class QuerySet:
         """
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
-        read = tables.read_table(table, qid=qid, y=y, doc_id=doc_id, text=text, features=features, drop=drop)
+        read = tables.read_table(
+            table, qid=qid, y=y, doc_id=doc_id, text=text, features=features, query=query, drop=drop
+        )
         return cls._from_groups(
             read.groups, read.X, read.y, read.doc_id, read.feature_names, read.query_columns, read.sample_weight
         )

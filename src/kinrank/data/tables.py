@@ -6,7 +6,7 @@ Columns are recognized by name first, then by type:
 - ``sample_weight``: how much the judgment of the row counts;
 - ``info.NAME``: information for readers of the file, not read;
 - ``query.NAME``: query column NAME, with numbers, text or vectors (lists of numbers of one length);
-- other numeric columns: features, in table order; null is NaN;
+- other numeric columns: features, in table order, unless they are said to belong to the query; null is NaN;
 - other text columns: query columns of the same name.
 
 This module knows plain arrays only; `QuerySet.from_table` and `QuerySet.to_table` are built on it.
@@ -48,6 +48,7 @@ class ColumnNames(TypedDict, total=False):
     doc_id: str
     text: str | None
     features: Sequence[str] | None
+    query: Sequence[str]
     drop: Sequence[str]
 
 
@@ -72,6 +73,7 @@ def read_table(
     doc_id: str,
     text: str | None = None,
     features: Sequence[str] | None = None,
+    query: Sequence[str] = (),
     drop: Sequence[str] = (),
 ) -> TableArrays:
     """Read a table with one row per candidate, in any order; see `QuerySet.from_table`."""
@@ -81,6 +83,7 @@ def read_table(
             f"no column {qid!r} for the query ids among {list(columns)}: name that column by qid= (--qid on the "
             "command line)"
         )
+    columns = {QUERY_PREFIX + name if name in query else name: column for name, column in columns.items()}
     columns = _chosen(columns, text, features, drop, kept=(qid, y, doc_id, WEIGHT))
     _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id, WEIGHT) if name in columns}
