@@ -2,6 +2,7 @@
 
 scripts/engine install postgresql            download the server, once
 scripts/engine start postgresql [--port P]   start the server unless it is running, wait for it, print the address
+scripts/engine kill postgresql [--port P]    kill the server and keep its data for the next start
 scripts/engine stop postgresql [--port P]    stop the server and delete its data
 
 See single_server.py. The binaries are those of the Python package pgserver, which is not installed.

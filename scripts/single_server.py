@@ -7,6 +7,7 @@ engine_servers.py.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pwd
 import shutil
@@ -83,10 +84,16 @@ class SingleServer(ABC):
         print(self.address)
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start the server in the background, in an empty folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        command = self.configure()
+        """Start the server in the background, in an empty folder or, after `kill`, in the folder it had."""
+        killed = self.folder / "killed"
+        if killed.exists():
+            command = json.loads(killed.read_text())
+            killed.unlink()
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            command = self.configure()
+            (self.folder / "command").write_text(json.dumps(command))
         with (self.folder / "out").open("ab") as output:
             settings = self.process_settings()
             process = subprocess.Popen(command, stdout=output, start_new_session=True, **settings)
@@ -100,6 +107,14 @@ class SingleServer(ABC):
         identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
         streams = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         return {"cwd": self.folder, "env": self.environment, **streams, **identity}
+
+    def kill(self) -> None:
+        """Kill the server as a crash does, and keep its data for the next `start`."""
+        if pid := self.pid:
+            os.kill(pid, signal.SIGKILL)
+            while self.pid:
+                time.sleep(0.02)
+            shutil.copy(self.folder / "command", self.folder / "killed")
 
     def stop(self) -> None:
         """Stop the server by its process id, and delete its data."""
@@ -117,9 +132,9 @@ class SingleServer(ABC):
         parser = argparse.ArgumentParser(
             prog="scripts/engine", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        parser.add_argument("command", choices=("install", "start", "stop"))
+        parser.add_argument("command", choices=("install", "start", "kill", "stop"))
         parser.add_argument("name", choices=(cls.name,))
         parser.add_argument("--port", type=int, default=cls.default_port)
         arguments = parser.parse_args()
         server = cls(arguments.port)
-        {"install": server.install, "start": server.start, "stop": server.stop}[arguments.command]()
+        getattr(server, arguments.command)()

@@ -133,6 +133,10 @@ class Adaptive(Protocol):
     feature_names_: tuple[str, ...]
     judgments_through_: int | None
 
+    def prepare_to_learn(self) -> Self:
+        """Compute what the first `add` or `remove` after loading would take longer for."""
+        ...
+
     def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
         """Return which of these ids are those of judged queries."""
         ...

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kinrank.errors import KinrankError
 from kinrank.rankers.base import load
+from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.served_model import ServedModel
 
 _NAME = re.compile(r"(?P<model>.+)-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)")
@@ -49,6 +50,8 @@ class Checkpoints:
                 break
             with suppress(KinrankError, OSError):  # damaged, or deleted by another process: take an older one
                 ranker = load(path)
+                if can_adapt(ranker):
+                    ranker.prepare_to_learn()
                 return replace(served, ranker=ranker, revision=revision, judgments=judgments, consolidated=judgments)
         return None
 

@@ -50,6 +50,12 @@ class AdaptiveLocalPart(TextRanker):
         """The number of judged queries that the local part learns from; with cells, the number of cells."""
         return self.local_.n_judged_
 
+    def prepare_to_learn(self) -> Self:
+        """Compute what the first `add` or `remove` after loading would take longer for."""
+        if self.capabilities.replaces:
+            cast(KnnRanker, self.local_).prepare_to_learn()
+        return self
+
     def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
         """Return which of these ids are those of judged queries that the local part keeps."""
         return self.local_.has_judged(qid)

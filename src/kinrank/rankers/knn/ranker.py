@@ -351,6 +351,12 @@ class KnnRanker(NeighborRanker, TextRanker):
         self.index_ = index
         return self._learn_again()
 
+    def prepare_to_learn(self) -> Self:
+        """Compute what the first `add` or `remove` after loading would take longer for."""
+        self.judged_.find(self.judged_.at(np.zeros(1, dtype=np.int64)))
+        self.training_set_.learn_all(lambda: self.judged_.positions)
+        return self
+
     def _growing_index(self) -> GrowingIndex:
         return copy(self.index_) if isinstance(self.index_, GrowingIndex) else GrowingIndex(self.index_)
 
@@ -365,7 +371,7 @@ class KnnRanker(NeighborRanker, TextRanker):
         """Close the gaps that removed queries have left, and index all points anew."""
         if isinstance(self.index_, GrowingIndex):
             points = self.index_.kept_points()
-            self.index_ = clone(self.index_.built).fit(points)
+            self.index_ = make_index(self.index, *points.shape).fit(points)
             self.training_set_ = self.training_set_.take(self.judged_.positions)
             self.qid_ = self.judged_.qid
 

@@ -153,13 +153,13 @@ class JudgmentStore(ABC):
             )
             through = int(last[0][0]) if last else revision
             rows = execute(
-                "SELECT query, source, record FROM kinrank_judgments WHERE model = ? AND query IN (SELECT query FROM "
-                "kinrank_judgments WHERE model = ? AND revision > ? AND revision <= ?) "
-                "ORDER BY revision, query, source",
+                "SELECT revision, query, source, record FROM kinrank_judgments WHERE model = ? AND query IN "
+                "(SELECT query FROM kinrank_judgments WHERE model = ? AND revision > ? AND revision <= ?)",
                 (model, model, since, through),
             )
         queries: dict[str, list[JudgmentRow]] = {}
-        for row in rows:
+        # Sorted here: to sort by revision, SQLite would walk through all revisions instead of the changed queries.
+        for _, *row in sorted(rows, key=lambda row: row[:3]):
             queries.setdefault(row[0], []).append(JudgmentRow(*row))
         return Changes(queries, through, revision)
 

@@ -1,0 +1,352 @@
+"""Three replicas on one PostgreSQL lose no acknowledged judgment when the database, a replica or the network fails.
+
+Each replica ranks under light load and takes judgments, and reaches the database through a proxy of its own. In every
+round one thing fails for a second: PostgreSQL is killed, a replica is killed, or a proxy drops everything without a
+word. Meanwhile ranking goes on, by the model, in every replica that is alive. Within 10 seconds of its end, every
+replica must have stored one more judgment and learned all that were acknowledged until then. At the end every
+acknowledged judgment must be in the database, and all replicas must have learned the same ones.
+
+Needs `scripts/engine` and loopback only; ``--rounds`` sets how often.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import log_progress
+from benchmarks.engine_msrd import CHECKOUT
+from kinrank import KnnRanker
+from kinrank.datasets import make_two_camps
+from kinrank.serve.judgment_store import open_store
+from kinrank.serve.keys import Role, add_key
+
+OPTIONS = {"rounds": ("100", "30", "12", "3")}
+REPLICAS, CATCH_UP_SECONDS, FAULT_SECONDS = 3, 10.0, 1.0
+PORT = 15842
+UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
+
+
+class Proxy:
+    """Forwards connections to a port; while `dropping`, it swallows everything instead."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        self.dropping = False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(client)
+            if self.dropping:
+                continue
+            with suppress(OSError):
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._open.append(server)
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+                continue
+            client.close()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not self.dropping:
+                    sink.sendall(data)
+        if not self.dropping:
+            for end in (source, sink):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def heal(self) -> None:
+        """Forward again. Connections that have lost data are reset."""
+        self.dropping = False
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open = []
+
+    def close(self) -> None:
+        """Accept no more connections and reset those that are open."""
+        self._listener.close()
+        self.heal()
+
+
+class Replica:
+    """A forked server, the load on it, and its proxy."""
+
+    def __init__(self, parent: Parent, database: int, keys: dict[str, str]) -> None:
+        self._parent = parent
+        self._keys = keys
+        self.proxy = Proxy(database)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.pid = 0
+        self.rankings: Counter[str] = Counter()
+        self._stop = threading.Event()
+        self.start()
+        threading.Thread(target=self._rank, daemon=True).start()
+
+    def start(self) -> None:
+        """Fork the server and wait until it is ready."""
+        address = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/postgres"
+        child = self._parent.fork(self.port, address)
+        wait_for(lambda: self.request("GET", "/readyz")[0] == 200, 60.0)
+        self.pid = child
+
+    def kill(self) -> None:
+        """Kill the server."""
+        pid, self.pid = self.pid, 0
+        os.kill(pid, signal.SIGKILL)
+
+    def request(self, method: str, path: str, body: object = None, role: str = "query") -> tuple[int, Any, Any]:
+        """Return status, body and headers of a response."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        headers = {"Authorization": f"Bearer {self._keys[role]}", "Content-Type": "application/json"}
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read()), response.headers
+        finally:
+            connection.close()
+
+    def judge(self, qid: str) -> int | None:
+        """Send a judged query and return its revision if it was acknowledged."""
+        query = {"qid": qid, "ids": ["x", "y"], "features": [[0.1, 1], [0.9, 1]], "grades": [0, 1]}
+        with suppress(OSError, http.client.HTTPException, ValueError):
+            status, _, headers = self.request("POST", "/v1/judgments", {"queries": [query], "source": "fleet"}, "admin")
+            return int(headers["x-kinrank-revision"]) if status == 200 else None
+        return None
+
+    @property
+    def learned(self) -> tuple[int, int]:
+        """The revision that the model has learned, and the number of its judged queries; -1 if it does not respond."""
+        with suppress(OSError, http.client.HTTPException, ValueError):
+            loaded = self.request("GET", "/v1/model")[1]["models"]["default"]["loaded"]
+            return int(loaded["version"].rpartition("+")[2]), int(loaded["judged_queries"])
+        return -1, -1
+
+    def _rank(self) -> None:
+        while not self._stop.wait(0.05):
+            pid = self.pid
+            try:
+                status, body, _ = self.request("POST", "/v1/rank", UP)
+                right = status == 200 and body["ids"] == ["b", "c", "a"] and body["fallback"] is None
+                outcome = "ranked" if right else f"{status} {body.get('fallback')}"
+            except (OSError, http.client.HTTPException, ValueError):
+                outcome = "no response"
+            self.rankings[outcome if pid and pid == self.pid else "killed"] += 1
+
+    def close(self) -> None:
+        """Stop the load, the server and the proxy."""
+        self._stop.set()
+        if self.pid:
+            self.kill()
+        self.proxy.close()
+
+
+class Parent:
+    """A warm process that forks servers, so that they start at once."""
+
+    def __init__(self, place: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.fleet", str(place / "model"), str(place / "keys")]
+        with (place / "log").open("w") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=CHECKOUT
+            )
+
+    def fork(self, port: int, address: str) -> int:
+        """Return the process id of a new server."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{port} {address}\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End the parent."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+
+
+class Fleet:
+    """The replicas, the database, and the judgments that were acknowledged."""
+
+    def __init__(self, place: Path, port: int) -> None:
+        self.port = port
+        self.address = engine("start", port)
+        camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
+        camps = camps.replace(qid=camps.qid.astype(str))
+        KnnRanker(5).fit(camps).save(place / "model", examples=camps[:5])
+        keys = {role.value: add_key(place / "keys", role.value, role) for role in Role}
+        self.parent = Parent(place)
+        self.replicas = [Replica(self.parent, port, keys) for _ in range(REPLICAS)]
+        self.acknowledged: dict[str, int] = {}
+        self._numbers = itertools.count()
+        self._stop = threading.Event()
+        self._writers = [threading.Thread(target=self._write, args=(replica,)) for replica in self.replicas]
+        for writer in self._writers:
+            writer.start()
+
+    def _write(self, replica: Replica) -> None:
+        while not self._stop.wait(0.1):
+            self._judge(replica)
+
+    def _judge(self, replica: Replica) -> bool:
+        """Judge a new query and return whether that was acknowledged."""
+        qid = f"{replica.port} {next(self._numbers)}"
+        revision = replica.judge(qid)
+        if revision is not None:
+            self.acknowledged[qid] = revision
+        return revision is not None
+
+    @contextmanager
+    def fault(self, number: int) -> Iterator[str]:
+        """Let something fail for the time of the block."""
+        kind = ("database", "replica", "network")[number % 3]
+        replica = self.replicas[number // 3 % REPLICAS]
+        if kind == "database":
+            engine("kill", self.port)
+            yield kind
+            engine("start", self.port)
+        elif kind == "replica":
+            replica.kill()
+            yield kind
+            replica.start()
+        else:
+            replica.proxy.dropping = True
+            yield kind
+            replica.proxy.heal()
+
+    def catch_up(self) -> float:
+        """Return the seconds until every replica has stored one more judgment and learned those of all others."""
+        start = time.monotonic()
+        for replica in self.replicas:
+            wait_for(lambda replica=replica: self._judge(replica), 60.0)  # type: ignore[misc]
+        wanted = max(self.acknowledged.values())
+        wait_for(lambda: all(replica.learned[0] >= wanted for replica in self.replicas), 60.0)
+        return time.monotonic() - start
+
+    def finish(self) -> dict[str, object]:
+        """Stop the writers, and return what is in the database and in the replicas."""
+        self._stop.set()
+        for writer in self._writers:
+            writer.join()
+        store = open_store(self.address)
+        stored = store.read("default", limit=1_000_000)
+        store.close()
+        wait_for(lambda: all(replica.learned[0] == stored.revision for replica in self.replicas), 60.0)
+        return {
+            "acknowledged": len(self.acknowledged),
+            "of which lost": len(set(self.acknowledged) - set(stored.queries)),
+            "stored": len(stored.queries),
+            "replicas that have learned all": sum(
+                replica.learned[1] == 60 + len(stored.queries) for replica in self.replicas
+            ),
+            "rankings": dict(sum((replica.rankings for replica in self.replicas), Counter())),
+        }
+
+    def close(self) -> None:
+        """Stop everything."""
+        self._stop.set()
+        for replica in self.replicas:
+            replica.close()
+        self.parent.close()
+        engine("stop", self.port)
+
+
+def run(rounds: str, port: int = PORT) -> dict[str, object]:
+    """Run the rounds and return what was acknowledged, stored, learned and ranked."""
+    seconds: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        fleet = Fleet(Path(place), port)
+        try:
+            for number in range(int(rounds)):
+                with fleet.fault(number) as kind:
+                    time.sleep(FAULT_SECONDS)
+                seconds.setdefault(kind, []).append(fleet.catch_up())
+                log_progress(f"round {number + 1}, {kind}: all replicas caught up in {seconds[kind][-1]:.1f} s")
+            figures = fleet.finish()
+        finally:
+            fleet.close()
+    slowest = {kind: round(max(each), 1) for kind, each in seconds.items()}
+    held = (
+        figures["of which lost"] == 0
+        and figures["replicas that have learned all"] == REPLICAS
+        and set(figures["rankings"]) <= {"ranked", "killed"}  # type: ignore[call-overload]
+        and max(slowest.values()) <= CATCH_UP_SECONDS
+    )
+    medians = {kind: round(statistics.median(each), 1) for kind, each in seconds.items()}
+    return {"rounds": int(rounds), **figures, "median s": medians, "slowest s": slowest, "holds": held}
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait until a condition holds; a connection that is refused counts as no."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(OSError, http.client.HTTPException):
+            if condition():
+                return
+        time.sleep(0.05)
+    raise TimeoutError(f"the condition did not hold within {seconds:g} seconds")
+
+
+def engine(command: str, port: int) -> str:
+    """Run a command of scripts/engine for PostgreSQL and return what it prints."""
+    script = [str(CHECKOUT / "scripts" / "engine"), command, "postgresql", f"--port={port}"]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(script, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def fork_servers(model: str, keys: str) -> None:
+    """Fork a server for every line ``PORT ADDRESS`` on standard input, and print its process id."""
+    import uvicorn
+
+    from kinrank.serve import Service, Settings
+    from kinrank.serve.http.app import create_app
+    from kinrank.serve.http.metrics import Metrics
+    from kinrank.serve.keys import KeyRing
+
+    settings = Settings(deadline=10.0)
+    with Service({"default": model}, settings=settings):
+        pass  # compiles; its threads end before the first fork
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        port, address = line.split()
+        child = os.fork()
+        if child == 0:
+            metrics = Metrics()
+            service = Service({"default": model}, settings=settings, observer=metrics, judgments=address)
+            app = create_app(service, metrics=metrics, keys=KeyRing(keys))
+            uvicorn.run(app, host="127.0.0.1", port=int(port), log_config=None, access_log=False)
+            os._exit(0)
+        print(child, flush=True)
+
+
+if __name__ == "__main__":
+    fork_servers(*sys.argv[1:])

@@ -1,0 +1,22 @@
+"""Three replicas on one PostgreSQL: a short version of the benchmark ``fleet``."""
+
+from __future__ import annotations
+
+import os
+
+import psycopg  # noqa: F401 - this test needs the extra
+import pytest
+
+from benchmarks.fleet import run
+
+PORT = 15642 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+
+@pytest.mark.engine
+@pytest.mark.alone
+def test_fleet_loses_no_acknowledged_judgment() -> None:
+    figures = run("3", PORT)
+    assert figures["acknowledged"] > 9
+    assert figures["of which lost"] == 0
+    assert figures["replicas that have learned all"] == 3
+    assert set(figures["rankings"]) <= {"ranked", "killed"}
