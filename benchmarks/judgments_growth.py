@@ -115,7 +115,7 @@ def measure(model: str, address: str, count: int) -> dict[str, float]:
         service.rank(CandidateSet([f"d{i}" for i in range(100)], query.X))
         rank.append(time.perf_counter() - start)
     smaps = Path("/proc/self/smaps_rollup").read_text()
-    private = sum(int(line.split()[1]) for line in smaps.splitlines() if line.startswith("Private_"))
+    private = sum(int(line.split()[1]) for line in smaps.splitlines() if line.startswith("Private_Dirty"))
     service.close()
     return {
         "ready s": round(ready, 1),

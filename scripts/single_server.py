@@ -112,7 +112,9 @@ class SingleServer(ABC):
         """Kill the server as a crash does, and keep its data for the next `start`."""
         if pid := self.pid:
             os.kill(pid, signal.SIGKILL)
-            while self.pid:
+            deadline = time.monotonic() + START_TIMEOUT
+            # Until it is gone from the table of processes: PostgreSQL refuses to start while its old id is in it.
+            while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
                 time.sleep(0.02)
             shutil.copy(self.folder / "command", self.folder / "killed")
 

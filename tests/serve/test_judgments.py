@@ -235,8 +235,8 @@ def test_store_that_cannot_be_read_does_not_stop_any_model(
     assert observer.models.count(("knn", "learn-failed")) == 1  # not at every check
     assert (("later", "missing") in observer.models) is not strict
     file.write_bytes(intact)
-    wait_until(lambda: service.slots["knn"].refusal is None)
-    assert service.slots["knn"].current.judgments == 1
+    wait_until(lambda: service.slots["knn"].current.judgments == 1)
+    assert service.slots["knn"].refusal is None
     assert observer.errors == []
     service.close()
 

@@ -141,6 +141,10 @@ class Adaptive(Protocol):
         """Return which of these ids are those of judged queries."""
         ...
 
+    def check_learnable(self, queries: QuerySet) -> None:
+        """Raise `DataError` if `add` could not learn these queries."""
+        ...
+
     def add(self, X: QuerySet) -> Self:
         """Learn from further judged queries."""
         ...

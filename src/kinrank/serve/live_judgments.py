@@ -99,7 +99,7 @@ def make_entries(ranker: Any, base: Any, version: str, queries: Sequence[JudgedQ
     entries = []
     for query in queries:
         checked = _to_judged_set(query, names, dtype)
-        ranker.predict_with_novelty(checked)  # a query that cannot be ranked cannot be learned from
+        ranker.check_learnable(checked)
         given = query.candidates
         named = CandidateSet(given.ids, checked.X, names, given.vector, given.columns, given.text)
         entries.append(Entry(version, JudgedQuery(query.qid, named, query.grades)))

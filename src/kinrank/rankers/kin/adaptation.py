@@ -92,6 +92,11 @@ class AdaptiveLocalPart(TextRanker):
         self._set_unseen(queries.qid)
         return self
 
+    def check_learnable(self, queries: QuerySet) -> None:
+        """Raise `DataError` if `add` could not learn these queries."""
+        self.check_features(queries.feature_names)
+        cast(KnnRanker, self.local_).check_learnable(self.encoded(queries))
+
     def remove(self, qid: ArrayLike) -> Self:
         """Forget judged queries by id in the local and the global model. The trees forget them with the next fit."""
         if not self.capabilities.replaces:

@@ -21,6 +21,7 @@ from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
+from kinrank.learn.statistics import PairStatistics
 from kinrank.neighbors import NeighborIndex, make_index
 from kinrank.neighbors.growing import GrowingIndex
 from kinrank.parallel import Threads, current_executor, map_ordered, usable_threads
@@ -332,6 +333,12 @@ class KnnRanker(NeighborRanker, TextRanker):
         self.judged_.add(queries.qid)
         self.index_ = index
         return self._learn_again()
+
+    def check_learnable(self, queries: QuerySet) -> None:
+        """Raise `DataError` if `add` could not learn these queries."""
+        self.check_features(queries.feature_names)
+        self.points(queries)
+        PairStatistics.from_queries(queries.replace(X=self.prepared(queries)))
 
     def remove(self, qid: ArrayLike) -> Self:
         """Forget judged queries by id, as if they had never been seen, except in scaling and description."""
