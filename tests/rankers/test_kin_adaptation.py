@@ -38,7 +38,8 @@ def test_unseen_queries_are_counted_saved_and_seen_by_the_next_fit(fitted, tmp_p
     changed.save(tmp_path / "model")
     loaded = kinrank.load(tmp_path / "model")
     assert loaded.n_unseen_ == 5
-    np.testing.assert_array_equal(loaded.predict(test), changed.predict(test))
+    # Statistics of added queries are summed apart from the others until they are saved with them, so rounding differs.
+    np.testing.assert_allclose(loaded.predict(test), changed.predict(test), rtol=1e-9, atol=1e-12)
     assert loaded.fit(more).n_unseen_ == 0
 
 
