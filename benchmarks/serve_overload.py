@@ -2,7 +2,8 @@
 
 The model is KinRanker, as in ``serve_load``; the request has 100 candidates with 46 features, in MessagePack.
 
-- *saturation*: 16 connections send the next request when they have a response.
+- *saturation*: 16 connections send the next request when they have a response, to a server whose deadline is so long
+  that it ranks all of them.
 - *overload*: requests are sent at random times at 2 and at 5 times the rate of saturation, whatever the responses are.
 
 A request is answered in time if it is ranked (no fallback) and the response is there within the deadline after it was
@@ -17,13 +18,12 @@ import statistics
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import uvloop
 
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
-from benchmarks.serve_load import CONNECTIONS, Server, fit_once, serving, write_bodies
+from benchmarks.serve_load import CONNECTIONS, fit_once, serving, write_bodies
 from kinrank.serve.http.bodies import MSGPACK
 
 AIM = 0.8
@@ -36,17 +36,22 @@ def run(deadline: str, rounds: str, seconds: str) -> dict[str, object]:
     place = CHECKOUT / "benchmarks" / "results" / "serve_load"
     write_bodies(place)
     fit_once("kin", place / "kin")
-    with serving(place, "kin", "--deadline", deadline) as server:
-        return uvloop.run(measure(server, place, float(deadline) / 1000, int(rounds), int(seconds)))
+    with (
+        serving(place, "kin", "--deadline", deadline) as server,
+        serving(place, "kin", "--deadline", "5000") as patient,
+    ):
+        body = (place / "msgpack.body").read_bytes()
+        clients = Client(server.port, body), Client(patient.port, body)
+        return uvloop.run(measure(*clients, float(deadline) / 1000, int(rounds), int(seconds)))
 
 
-async def measure(server: Server, place: Path, deadline: float, rounds: int, seconds: int) -> dict[str, object]:
+async def measure(client: Client, patient: Client, deadline: float, rounds: int, seconds: int) -> dict[str, object]:
     """Measure all loads in turns."""
-    client = Client(server.port, (place / "msgpack.body").read_bytes())
-    await client.saturate(2, deadline)  # warm up
+    for each in (client, patient):
+        await each.saturate(2, deadline)  # warm up
     results: list[dict[str, Outcome]] = []
     for _ in range(rounds):
-        outcomes = {"saturation": await client.saturate(seconds, deadline)}
+        outcomes = {"saturation": await patient.saturate(seconds, deadline)}
         rate = outcomes["saturation"].answered / seconds
         for times in (2, 5):
             outcomes[f"{times} times"] = await client.overload(times * rate, seconds, deadline)
