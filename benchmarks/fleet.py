@@ -189,8 +189,9 @@ class Parent:
 
     def close(self) -> None:
         """End the parent."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
         self._process.wait(10)
 
 
