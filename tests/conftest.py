@@ -15,12 +15,12 @@ from kinrank.errors import MissingExtraError
 
 HERE = Path(__file__).parent
 IN_CI = "CI" in os.environ
-# No deadline, because the first call of a compiled function takes seconds. CI draws the same examples every time.
-settings.register_profile("kinrank", deadline=None, derandomize=IN_CI)
-settings.load_profile("kinrank")
-
 # scripts/test-core sets this: its environment has no extras. Elsewhere a missing extra is a failure.
 CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
+# No deadline, because the first call of a compiled function takes seconds. CI draws the same examples every time, and
+# fewer of them without extras, because the same tests run again with extras.
+settings.register_profile("kinrank", deadline=None, derandomize=IN_CI, max_examples=20 if CORE_ONLY else 100)
+settings.load_profile("kinrank")
 _MODULES = (
     "catboost clarabel duckdb elasticsearch faiss graphql ir_measures jsonschema lancedb lightgbm matplotlib "
     "msgspec opensearchpy optuna pandas piqp playwright psycopg pymilvus qdrant_client ray schemathesis "

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,13 @@ def test_acknowledged_judgments_survive_sigkill(models: Path, tmp_path: Path):
             parent.stdin.write("\n")
             parent.stdin.flush()
             port, child = map(int, parent.stdout.readline().split())
-            learned = judgments_learned(port, key)
-            assert learned >= len(acknowledged)
-            acknowledged += judge_until_killed(port, key, number, child)
+            try:
+                learned = judgments_learned(port, key)
+                assert learned >= len(acknowledged)
+                acknowledged += judge_until_killed(port, key, number, child)
+            finally:  # the parent waits for the child
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
         parent.stdin.close()
     assert len(acknowledged) >= ROUNDS
     assert set(acknowledged) <= set(stored_queries(address, "default"))
@@ -82,12 +87,14 @@ def judgments_learned(port: int, key: str) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         try:
             connection.request("GET", "/v1/model", headers={"Authorization": f"Bearer {key}"})
-            models = json.loads(connection.getresponse().read())["models"]
-            learned.append(models["default"]["loaded"]["judgments_learned"])
+            loaded = json.loads(connection.getresponse().read())["models"]["default"]["loaded"]
         except (OSError, http.client.HTTPException):
             return False
         finally:
             connection.close()
+        if loaded is None:  # still starting
+            return False
+        learned.append(loaded["judgments_learned"])
         return True
 
     wait_until(ask)
