@@ -15,6 +15,7 @@ BODIES = {
     "POST /v1/weights": CANDIDATES,
     "POST /v1/search": {"query": "up"},
     "POST /v1/judgments": {"queries": [{"qid": "900", **CANDIDATES, "grades": [0, 1]}]},
+    "POST /v1/judgments/withdraw": {"qid": "900"},
     "POST /v1/model/reload": {},
 }
 # With keys:                 none  wrong  query  admin  | without keys
@@ -23,6 +24,7 @@ TABLE = {
     "POST /v1/weights": (401, 401, 200, 403, 200),
     "POST /v1/search": (401, 401, 200, 403, 200),
     "POST /v1/judgments": (401, 401, 403, 200, 403),
+    "POST /v1/judgments/withdraw": (401, 401, 403, 200, 403),
     "POST /v1/model/reload": (401, 401, 403, 200, 403),
     "GET /v1/model": (401, 401, 200, 200, 200),
     "GET /metrics": (401, 401, 200, 200, 200),
