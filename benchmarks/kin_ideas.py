@@ -30,7 +30,7 @@ from benchmarks.knn_msrd import row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe.within_query import standardize
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.rankers.kin import ranker as kin
+from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from kinrank.rankers.kin.trees import best_number_of_trees, linear_scores, what_trees_see
 from kinrank.rankers.local.held_out import MEASURE
 
@@ -106,14 +106,17 @@ def prepared(fold: int) -> tuple[Side, Side, np.ndarray]:
     train, test = list(fold_queries(half, FOLDS, group="movie", seed=7))[fold]
     ranker = Recorded(reference="bm25_all", group_column="movie", trees=LambdaMART(1, n_leaves=2)).fit(train)
     sides = []
-    for queries, local in ((train, ranker.crossfitted(train)), (test, [(slice(None), ranker.local_)])):
+    everything = np.ones(len(test), dtype=bool)
+    for queries, local in ((train, ranker.crossfitted(train)), (test, [(everything, ranker.local_)])):
         linear, novelty = np.empty((queries.n_rows, 2)), np.empty(len(queries))
         encoded = ranker.encoded(queries)
         for chosen, model in local:
             some = encoded[chosen]
             found = model.predict_local(some)
-            rows = np.repeat(_flags(chosen, len(queries)), queries.sizes)
-            linear[rows], novelty[chosen] = linear_scores(found, some, model.highest_novelty), found.novelty
+            linear[rows_of(queries, chosen)], novelty[chosen] = (
+                linear_scores(found, some, model.highest_novelty),
+                found.novelty,
+            )
         sides.append(Side(queries, what_trees_see(queries, linear[:, 0]), linear, novelty))
     return (*sides, ranker.fold_)
 
@@ -128,7 +131,7 @@ class Recorded(KinRanker):
 
     def crossfitted(self, queries):
         """Yield the queries of each fold, and the local model that has not seen them."""
-        without = kin.FittedWithout(self._knn(self.n_neighbors_), self.encoded(queries), [self.fold_])
+        without = FittedWithout(self._knn(self.n_neighbors_), self.encoded(queries), [self.fold_])
         return [(self.fold_ == fold, without(0, fold)) for fold in range(MEMBERS)]
 
 
@@ -228,9 +231,3 @@ def _curve(stages, queries: QuerySet) -> np.ndarray:
 
 def _bag_size(curves: list[np.ndarray], folds: np.ndarray) -> int:
     return min(2 * best_number_of_trees(curves, np.bincount(folds)), len(curves[0]))
-
-
-def _flags(chosen, count: int) -> np.ndarray:
-    flags = np.zeros(count, dtype=bool)
-    flags[chosen] = True
-    return flags

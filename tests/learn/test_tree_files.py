@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import pytest
+import xgboost
 
 import kinrank
 from kinrank import KinRanker, QuerySet, SingleRanker
 from kinrank.datasets import make_intents
 from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
-
-lightgbm = pytest.importorskip("lightgbm")
-xgboost = pytest.importorskip("xgboost")
 
 NAMES = ("title", "body", "year of release", "votes")
 SHUFFLED = [3, 0, 2, 1]

@@ -30,6 +30,8 @@ class GrowingIndex(NeighborIndex):
     >>> index.add([[2.5]]).exclude(np.array([1]))
     >>> index.query([[2.0]], k=2)[1].tolist()
     [[3, 0]]
+    >>> index.get_state()["points"].ravel().tolist()
+    [0.0, 5.0, 2.5]
     """
 
     def __init__(self, built: NeighborIndex) -> None:
@@ -104,5 +106,5 @@ class GrowingIndex(NeighborIndex):
         return np.delete(self.points_, self._gone, axis=0)
 
     def get_state(self) -> dict[str, NDArray[Any]]:
-        """Refuse: positions that are empty cannot be saved. Save an index of `kept_points`."""
-        raise NotImplementedError
+        """Return the arrays of an index of `kept_points`: empty positions are not saved."""
+        return {"points": self.kept_points()}
