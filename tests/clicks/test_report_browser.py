@@ -15,7 +15,7 @@ from kinrank.clicks.report import write_click_report
 from tests.clicks.conftest import Simulate
 from tests.clicks.test_report import people
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 
 def test_page_fits_every_screen(simulate: Simulate, tmp_path: Path):

@@ -14,6 +14,7 @@ from benchmarks.report_pages import VIEWS, check_in_browser, letor_rankers, make
 pytestmark = [
     pytest.mark.data("text/msrd", "letor/MQ2007"),
     pytest.mark.browser,
+    pytest.mark.xdist_group("browser"),
     pytest.mark.slow,
     pytest.mark.usefixtures("data_dir"),
 ]
