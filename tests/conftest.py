@@ -23,7 +23,7 @@ settings.register_profile("kinrank", deadline=None, derandomize=IN_CI, max_examp
 settings.load_profile("kinrank")
 _MODULES = (
     "catboost clarabel duckdb elasticsearch faiss graphql ir_measures jsonschema lancedb lightgbm matplotlib "
-    "msgspec opensearchpy optuna pandas piqp playwright psycopg pymilvus qdrant_client ray schemathesis "
+    "msgspec opensearchpy opentelemetry optuna pandas piqp playwright psycopg pymilvus qdrant_client ray schemathesis "
     "tests.serve.asgi uvicorn xgboost"
 )
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)

@@ -31,7 +31,7 @@ class Stages(Observer):
     def __init__(self) -> None:
         self.stages: list[str] = []
 
-    def stage(self, stage: str, seconds: float) -> None:
+    def stage(self, stage: str, seconds: float, queries: int = 1) -> None:
         self.stages.append(stage)
 
 

@@ -23,6 +23,7 @@ from kinrank.engines.lucene import (
 from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import response_error
 from kinrank.engines.search_options import PLAIN, SearchOptions
+from kinrank.engines.trace_headers import TRACE_HEADERS
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
@@ -62,7 +63,9 @@ class ElasticsearchEngine(LuceneEngine):
     def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
         try:
             client = self._client_with_timeout(timeout)
-            return client.perform_request(method, path, params=params, headers=_JSON, body=body).body
+            return client.perform_request(
+                method, path, params=params, headers={**_JSON, **TRACE_HEADERS.get()}, body=body
+            ).body
         except (self._library.ApiError, self._library.TransportError) as error:
             raise self._engine_error(error, timeout) from error
 

@@ -13,6 +13,7 @@ from kinrank.engines.features import Clause
 from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, HitValues, LuceneEngine, check_complete
 from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import response_error
+from kinrank.engines.trace_headers import TRACE_HEADERS
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
 
@@ -49,7 +50,11 @@ class OpenSearchEngine(LuceneEngine):
     def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
         try:
             return self.client.transport.perform_request(
-                method, path, params={**params, "request_timeout": timeout}, body=body
+                method,
+                path,
+                params={**params, "request_timeout": timeout},
+                body=body,
+                headers=dict(TRACE_HEADERS.get()),
             )
         except self._library.OpenSearchException as error:
             raise self._engine_error(error, timeout) from error

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from kinrank.serve.messages import Fallback
 
 
 class Observer:
     """Receives the events of a service. The methods do nothing; override those you need."""
 
-    def stage(self, stage: str, seconds: float) -> None:
-        """Record the time of a stage of a request: ``wait`` for the model's thread, ``encode``, ``rank``..."""
+    def stage(self, stage: str, seconds: float, queries: int = 1) -> None:
+        """Record a stage of a request that has just ended: ``wait`` for the model's thread, ``encode``, ``rank``...
+
+        `queries` is the number of queries that were handled together in this time.
+        """
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Record the time of the block as a stage, whether or not it succeeds."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stage(stage, time.perf_counter() - start)
 
     def fallback(self, model: str, reason: Fallback) -> None:
         """Record a result in the engine's order."""

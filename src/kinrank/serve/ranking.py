@@ -49,7 +49,7 @@ class BatchRanker:
         start = time.perf_counter()
         served = self._slot.current
         for job in jobs:
-            self._observer.stage("wait", start - job.submitted)
+            job.context.run(self._observer.stage, "wait", start - job.submitted)
         if served is None:
             for job in jobs:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.NO_MODEL, "no model is loaded"))
@@ -71,7 +71,7 @@ class BatchRanker:
         groups: dict[tuple[object, ...], list[_Ready]] = {}
         for job in jobs:
             try:
-                candidates = served.encoder(job.candidates, self._observer)
+                candidates = job.context.run(served.encoder, job.candidates, self._observer)
                 rows = candidates.align(served.ranker.feature_names_)
             except EncoderError as error:
                 job.context.run(self._observer.error, "encode", error)
@@ -100,9 +100,9 @@ class BatchRanker:
                 return
             group[0].job.deliver(self._failed(group[0].job, group[0].rows, error))
             return
-        seconds_per_query = (time.perf_counter() - start) / len(group)
+        seconds = time.perf_counter() - start
         for position, job in enumerate(each.job for each in group):
-            self._observer.stage("rank", seconds_per_query)
+            job.context.run(self._observer.stage, "rank", seconds, len(group))
             scores = predicted.scores[queries.offsets[position] : queries.offsets[position + 1]]
             novelty = None if predicted.novelty is None else float(predicted.novelty[position])
             job.deliver(self._ranking(served, job.candidates, scores, novelty))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -221,10 +220,11 @@ class Searcher:
         options: SearchOptions = PLAIN,
     ) -> tuple[Hits, CandidateSet | None]:
         """Find candidates, and their features if there are any; in one request if the engine can."""
-        start = time.perf_counter()
         seconds = self.service.settings.engine_seconds
-        hits, rows = self.engine.search_features(query, size=window, vector=vector, options=options, timeout=seconds)
-        self.service.observer.stage("engine", time.perf_counter() - start)
+        with self.service.observer.measure("engine"):
+            hits, rows = self.engine.search_features(
+                query, size=window, vector=vector, options=options, timeout=seconds
+            )
         if not len(hits):
             return hits, None
         ids, names = hits.doc_id.tolist(), self.engine.feature_names
@@ -232,11 +232,9 @@ class Searcher:
 
     def _find(self, query: str, window: int, vector: Float32 | None, options: SearchOptions) -> Hits:
         """Find candidates without features."""
-        start = time.perf_counter()
         seconds = self.service.settings.engine_seconds
-        hits = self.engine.search(query, size=window, vector=vector, options=options, timeout=seconds)
-        self.service.observer.stage("engine", time.perf_counter() - start)
-        return hits
+        with self.service.observer.measure("engine"):
+            return self.engine.search(query, size=window, vector=vector, options=options, timeout=seconds)
 
     def _with_texts(self, explanation: QueryExplanation) -> QueryExplanation:
         named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]

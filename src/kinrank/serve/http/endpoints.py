@@ -80,9 +80,7 @@ class Endpoints:
         self._rankings += 1
         try:
             raw = await self._read_body(request)
-            start = time.perf_counter()
             candidates, models = await self._parse(raw, lambda: bodies.parse_rank(raw, packed=packed))
-            self._metrics.stage("parse", time.perf_counter() - start)
             ranking = await self._rank(request, candidates, models, self._expires(request))
         finally:
             self._rankings -= 1
@@ -283,7 +281,10 @@ class Endpoints:
 
     async def _parse(self, raw: bytes, parse: Callable[[], T]) -> T:
         """Parse a body; a large one in another thread, so that other requests do not wait for it."""
-        return parse() if len(raw) <= _LARGE_BODY else await self.executor.run(parse, None)
+        start = time.perf_counter()
+        parsed = parse() if len(raw) <= _LARGE_BODY else await self.executor.run(parse, None)
+        self._metrics.stage("parse", time.perf_counter() - start)
+        return parsed
 
     def _expires(self, request: Request) -> float:
         started: float = request.scope[STARTED]

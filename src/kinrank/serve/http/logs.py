@@ -21,6 +21,9 @@ import msgspec
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 """The id of the request being handled; it is added to every log line."""
 
+TRACE_ID: ContextVar[str | None] = ContextVar("trace_id", default=None)
+"""The trace that the request belongs to, if any; it is added to every log line, too."""
+
 _MAX_WAITING = 20_000  # lines
 _logger = logging.getLogger("kinrank.serve")
 
@@ -81,7 +84,7 @@ class _DroppingQueueHandler(QueueHandler):
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
         # Unlike the base class, keep the traceback apart from the message.
         record.msg, record.args = record.getMessage(), None
-        record.request_id = REQUEST_ID.get()
+        record.request_id, record.trace_id = REQUEST_ID.get(), TRACE_ID.get()
         return record
 
     def enqueue(self, record: logging.LogRecord) -> None:
@@ -124,8 +127,7 @@ class _JsonFormatter(logging.Formatter):
             fields |= {"event": record.msg, **extra["fields"]}
         else:  # logged by a library
             fields |= {"event": "server", "level": record.levelname.lower(), "message": record.msg}
-        if extra.get("request_id") is not None:
-            fields["request_id"] = extra["request_id"]
+        fields |= {name: extra[name] for name in ("request_id", "trace_id") if extra.get(name) is not None}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
         return _encode(**fields)

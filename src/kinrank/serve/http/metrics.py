@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from prometheus_client import (
@@ -15,6 +18,7 @@ from prometheus_client import (
 )
 
 from kinrank.serve.http.logs import log_event
+from kinrank.serve.http.traces import Traces
 from kinrank.serve.messages import Fallback
 from kinrank.serve.observer import Observer
 
@@ -28,9 +32,16 @@ _NOVELTY_HELP = (
 
 
 class Metrics(Observer):
-    """Metrics of one process. Model events and errors are also logged."""
+    """Metrics of one process. Model events and errors are also logged.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    traces
+        Also receives the stages of requests; passes traces on and records nothing by default.
+    """
+
+    def __init__(self, traces: Traces | None = None) -> None:
+        self.traces = traces or Traces()
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
@@ -82,9 +93,20 @@ class Metrics(Observer):
         """Set the number of requests being handled."""
         self._in_flight.set(count)
 
-    def stage(self, stage: str, seconds: float) -> None:
-        """Record the time of a stage."""
-        self._stages_of(stage).observe(seconds)
+    def stage(self, stage: str, seconds: float, queries: int = 1) -> None:
+        """Record the time of a stage, per query."""
+        self._stages_of(stage).observe(seconds / queries)
+        self.traces.stage(stage, seconds, queries)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Record the time of the block as a stage that sends requests to other services."""
+        start = time.perf_counter()
+        try:
+            with self.traces.measure(stage):
+                yield
+        finally:
+            self._stages_of(stage).observe(time.perf_counter() - start)
 
     def fallback(self, model: str, reason: Fallback) -> None:
         """Record a result in the engine's order."""

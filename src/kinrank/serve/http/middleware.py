@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kinrank.serve.http.errors import HttpError, error_response
 from kinrank.serve.http.logs import REQUEST_ID, log_event, log_fields
 from kinrank.serve.http.metrics import Metrics
+from kinrank.serve.http.traces import Traces
 
 UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are served under any load, and not logged."""
@@ -19,6 +20,7 @@ UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 STARTED = "kinrank.started"
 """Key of the scope: when the request came in, by `time.perf_counter`."""
 
+_UNTRACED = Traces()
 _ID_HEADER = b"x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}\Z")
 _HEADERS = [
@@ -71,7 +73,10 @@ class RequestMiddleware:
         endpoint = path if path in self._endpoints else "other"
         request_id = _request_id(scope)
         token = REQUEST_ID.set(request_id.decode())
-        status, shed = 500, False
+        status = 500
+        shed = path not in UNLIMITED and (self._in_flight >= self._limit or self._is_overloaded(scope))
+        # A span or a log line costs more than a rejection, and probes are of no interest.
+        traces = _UNTRACED if shed or path in UNLIMITED else self._metrics.traces
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status
@@ -86,30 +91,33 @@ class RequestMiddleware:
 
         self._in_flight += 1
         self._metrics.in_flight(self._in_flight)
-        try:
-            if path not in UNLIMITED and (self._in_flight > self._limit or self._is_overloaded(scope)):
-                shed = True
-                self._metrics.shed()
-                overloaded = HttpError(503, "overloaded", "too many requests at once: try again in a moment")
-                await error_response(overloaded)(scope, receive, send_with_headers)
-            elif not _has_host(scope):
-                ambiguous = HttpError(400, "host", "a request needs one Host header: send it once")
-                await error_response(ambiguous)(scope, receive, send_with_headers)
-            else:
-                await self.app(scope, receive, send_with_headers)
-        except Exception as error:
-            # Starlette has sent the 500 and raised the error again.
-            self._metrics.error(endpoint, error)
-        finally:
-            self._in_flight -= 1
-            self._metrics.in_flight(self._in_flight)
-            seconds = time.perf_counter() - start
-            self._metrics.request(endpoint, status, seconds)
-            if path not in UNLIMITED and not shed:  # a log line costs more than the rejection
-                milliseconds = round(seconds * 1000, 3)
+        with traces.request(scope, endpoint) as outcome:
+            try:
+                await self._choose_app(scope, shed=shed)(scope, receive, send_with_headers)
+            except Exception as error:
+                # Starlette has sent the 500 and raised the error again.
+                self._metrics.error(endpoint, error)
+            finally:
+                self._in_flight -= 1
+                self._metrics.in_flight(self._in_flight)
+                seconds = time.perf_counter() - start
+                self._metrics.request(endpoint, status, seconds)
                 fields = log_fields(scope)
-                log_event("request", method=scope["method"], path=endpoint, status=status, ms=milliseconds, **fields)
-            REQUEST_ID.reset(token)
+                outcome |= {"status": status, "request_id": REQUEST_ID.get(), **fields}
+                if path not in UNLIMITED and not shed:
+                    milliseconds = round(seconds * 1000, 3)
+                    log_event(
+                        "request", method=scope["method"], path=endpoint, status=status, ms=milliseconds, **fields
+                    )
+                REQUEST_ID.reset(token)
+
+    def _choose_app(self, scope: Scope, *, shed: bool) -> ASGIApp:
+        if shed:
+            self._metrics.shed()
+            return error_response(HttpError(503, "overloaded", "too many requests at once: try again in a moment"))
+        if not _has_host(scope):
+            return error_response(HttpError(400, "host", "a request needs one Host header: send it once"))
+        return self.app
 
 
 def _request_id(scope: Scope) -> bytes:

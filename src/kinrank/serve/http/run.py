@@ -20,6 +20,7 @@ from kinrank.serve.http.logs import JsonLog
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
+from kinrank.serve.http.traces import start_traces
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher, read_labels
 from kinrank.serve.selftest import SearchInputs
@@ -122,7 +123,9 @@ def run(options: Options) -> None:
 
 def build_app(options: Options) -> RequestMiddleware:
     """Build the application from the options. Its models are loaded when it starts."""
-    metrics = Metrics()
+    log = JsonLog().start()
+    traces = start_traces()
+    metrics = Metrics(traces)
     keys = None if options.keys is None else KeyRing(options.keys, partial(metrics.error, "keys"))
     service = Service(
         options.models,
@@ -134,7 +137,11 @@ def build_app(options: Options) -> RequestMiddleware:
         watch=[] if keys is None else [keys.refresh],
     )
     searcher = make_searcher(service, options)
-    log = JsonLog().start()
+
+    def close() -> None:
+        traces.close()
+        log.close()
+
     return create_app(
         service,
         metrics=metrics,
@@ -142,7 +149,7 @@ def build_app(options: Options) -> RequestMiddleware:
         searcher=searcher,
         drain_seconds=options.drain_seconds,
         on_load=freeze_loaded,
-        on_shutdown=log.close,
+        on_shutdown=close,
     )
 
 
