@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from kinrank.serve import Service, Settings
 from kinrank.serve.http import bodies
 from kinrank.serve.http.openapi import EXAMPLES
 from kinrank.serve.search import Searcher
+from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT, LogReader
 from tests.serve.engine import InMemoryEngine
@@ -203,12 +205,16 @@ def test_responses_have_a_request_id_and_requests_are_logged(
     make_client: Callable[..., Client], log: LogReader, secrets: dict[str, str]
 ):
     client = make_client(keys=True, key=secrets["query"])
-    assert client.post("/v1/rank", UP, x_request_id="mine-1").headers["x-request-id"] == "mine-1"
+    ranked = client.post("/v1/rank", UP, x_request_id="mine-1")
+    assert ranked.headers["x-request-id"] == "mine-1"
     assert client.post("/v1/rank", UP, x_request_id='bad"id\n').headers["x-request-id"] != 'bad"id\n'
     client.post("/v1/rank", {"ids": ["secret-document"], "features": [[1, 1]]}, authorization="Bearer kr_wrong")
     requests = log.wait_for("request", 3)
     assert [line["status"] for line in requests] == [200, 200, 401]
     assert (requests[0]["request_id"], requests[0]["key"], requests[0]["model"]) == ("mine-1", "query", "knn")
+    assert (requests[0]["version"], requests[0]["pid"]) == (ranked.json["version"], os.getpid())
+    assert (requests[0]["batch"], requests[0]["in_flight"]) == (1, 1)
+    assert all(requests[0][f"{stage}_ms"] >= 0 for stage in ("parse", "wait", "rank"))
     for word in (secrets["query"], "kr_wrong", "secret-document"):
         assert word not in log.text
 
@@ -221,6 +227,27 @@ def test_metrics_include_stages_and_novelty(client: Client):
     counts = [s.value for s in families["kinrank_query_novelty"].samples if s.name.endswith("_count")]
     assert counts == [1.0]
     assert "kinrank_model_events" in families
+
+
+def test_metrics_include_the_state_of_models_and_of_the_process(
+    make_client: Callable[..., Client], secrets: dict[str, str]
+):
+    client = make_client(keys=True, key=secrets["admin"])
+    body = {"queries": [{"qid": "900", **UP, "grades": [0, 2, 1]}]}
+    revision = int(client.post("/v1/judgments", body).headers["x-kinrank-revision"])
+
+    def values() -> dict[tuple[str, ...], float]:
+        families = text_string_to_metric_families(client.get("/metrics").body.decode())
+        return {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+
+    wait_until(lambda: values()["kinrank_judgment_revision", "knn"] == revision)
+    found = values()
+    assert found["kinrank_waiting", "knn"] == 0
+    assert ("kinrank_judgment_revision", "single") not in found  # it cannot learn
+    version = client.get("/v1/model").json["models"]["knn"]["loaded"]["version"].partition("+")[0]
+    assert found["kinrank_model_info", "knn", version] == 1
+    for name in ("cpu_seconds_total", "resident_memory_bytes", "open_fds", "max_fds", "start_time_seconds"):
+        assert found[f"process_{name}",] > 0
 
 
 def test_models_are_listed_and_reloaded(make_client: Callable[..., Client], models: Path, camps, secrets):

@@ -217,8 +217,9 @@ def test_service_runs_without_traces_that_cannot_be_recorded(log: LogReader):
 
 def test_nothing_is_imported_without_an_exporter():
     code = (
-        "import sys; from kinrank.serve.http.metrics import Metrics; from kinrank.serve.http.traces import start_traces; "
-        "Metrics(start_traces({})); print([name for name in sys.modules if name.startswith('opentelemetry')])"
+        "import sys; from kinrank.serve.http.metrics import Metrics, Traces; "
+        "from kinrank.serve.http.traces import start_traces; assert type(start_traces({})) is Traces; Metrics(); "
+        "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"

@@ -22,7 +22,7 @@ class Batcher:
     work
         Ranks a batch of jobs and delivers each ranking.
     on_batch
-        Called with the size of each batch and the number of jobs that still wait.
+        Called with the size of each batch.
     on_drop
         Called with a job that can no longer be ranked in time.
     on_error
@@ -43,7 +43,7 @@ class Batcher:
         self,
         work: Callable[[list[Job]], None],
         *,
-        on_batch: Callable[[int, int], None],
+        on_batch: Callable[[int], None],
         on_drop: Callable[[Job], None],
         on_error: Callable[[Exception], None],
         schedule: Schedule,
@@ -64,6 +64,10 @@ class Batcher:
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    def __len__(self) -> int:
+        """Return how many jobs wait."""
+        return len(self._schedule)
 
     def submit(self, job: Job) -> bool:
         """Queue a job. Return False if it could not be ranked in time."""
@@ -96,7 +100,7 @@ class Batcher:
             for job in dropped:
                 self._on_drop(job)
             if batch:
-                self._on_batch(len(batch), len(self._schedule))
+                self._on_batch(len(batch))
                 self._rank(batch)
 
     def _rank(self, batch: list[Job]) -> None:

@@ -33,8 +33,8 @@ class Observer:
     def novelty(self, model: str, novelty: float) -> None:
         """Record the novelty of a live query; see `kinrank.serve.Ranking`."""
 
-    def batch(self, model: str, size: int, waiting: int) -> None:
-        """Record the size of a batch, and how many queries wait after it."""
+    def batch(self, model: str, size: int) -> None:
+        """Record the size of a batch."""
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record that a model was ``loaded``, ``refused`` or ``missing``, or that judgments were ``learned`` or not.

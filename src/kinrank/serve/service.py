@@ -176,6 +176,11 @@ class Service:
         """Whether every model is loaded."""
         return all(slot.current is not None for slot in self.slots.values())
 
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many queries wait for each model."""
+        return {name: len(batcher) for name, batcher in self._batchers.items()}
+
     # --- ranking --------------------------------------------------------------------------------------------------
 
     def submit(

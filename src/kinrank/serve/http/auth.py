@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from kinrank.serve.http.errors import HttpError
-from kinrank.serve.http.logs import log_fields
+from kinrank.serve.http.logs import add_log_fields
 from kinrank.serve.keys import KeyRing, Role
 
 
@@ -33,6 +33,6 @@ class Authorizer:
         key = self._keys.find(secret.strip())
         if key is None:
             raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank key")
-        log_fields(request.scope)["key"] = key.name
+        add_log_fields(key=key.name)
         if key.role not in roles:
             raise HttpError(403, "wrong-role", f"this needs a key with role {' or '.join(roles)}, got {key.role}")

@@ -17,7 +17,7 @@ from kinrank.errors import DataError, StaleReplicaError
 from kinrank.serve.http import bodies
 from kinrank.serve.http.errors import HttpError
 from kinrank.serve.http.executor import BoundedExecutor
-from kinrank.serve.http.logs import REQUEST_ID, log_fields
+from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import STARTED
 from kinrank.serve.http.responses import (
@@ -85,7 +85,7 @@ class Endpoints:
         finally:
             self._rankings -= 1
         self._service.count(ranking)
-        _log_result(request, ranking)
+        _log_result(ranking)
         response = to_response(RankResponse, ranking)
         if request.headers.get("accept") == bodies.MSGPACK:
             return Response(msgspec.msgpack.encode(response), media_type=bodies.MSGPACK)
@@ -122,7 +122,7 @@ class Endpoints:
                 self._engine_seconds,
             )
         self._service.count(found)
-        _log_result(request, found)
+        _log_result(found)
         return _json(to_weights_response(found, engine_request))
 
     async def search(self, request: Request) -> Response:
@@ -146,7 +146,7 @@ class Endpoints:
             )
         except TimeoutError:
             raise HttpError(503, "engine-down", "the engine did not respond in time: try again") from None
-        _log_result(request, result.ranking)
+        _log_result(result.ranking)
         response = to_search_response(result, body.start, body.size)
         if body.explain:
             why = result.explanation
@@ -214,6 +214,9 @@ class Endpoints:
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002
         """Return metrics for Prometheus."""
+        for name, waiting in self._service.waiting.items():
+            served = self._service.slots[name].current
+            self._metrics.state(name, waiting, None if served is None else served.revision)
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(self, request: Request) -> Response:  # noqa: ARG002
@@ -318,12 +321,13 @@ class Endpoints:
         return 2 * self._settings.engine_seconds + self._settings.deadline + 0.1
 
 
-def _log_result(request: Request, result: Ranking | QueryWeights) -> None:
-    """Add the model, and the reason if it did not rank, to the log line of the request."""
-    fields = log_fields(request.scope)
-    fields["model"] = result.model
+def _log_result(result: Ranking | QueryWeights) -> None:
+    """Add the model and its version, or the reason why it did not rank, to the log line of the request."""
+    add_log_fields(model=result.model)
+    if result.version is not None:
+        add_log_fields(version=result.version)
     if result.fallback is not None:
-        fields["fallback"] = result.fallback
+        add_log_fields(fallback=result.fallback)
 
 
 def _json(response: msgspec.Struct, headers: dict[str, str] | None = None) -> Response:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import MutableMapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
@@ -24,6 +23,9 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 TRACE_ID: ContextVar[str | None] = ContextVar("trace_id", default=None)
 """The trace that the request belongs to, if any; it is added to every log line, too."""
 
+REQUEST_FIELDS: ContextVar[dict[str, Any] | None] = ContextVar("request_fields", default=None)
+"""Fields of the line that will be logged for the request being handled; see `add_log_fields`."""
+
 _MAX_WAITING = 20_000  # lines
 _logger = logging.getLogger("kinrank.serve")
 
@@ -33,10 +35,11 @@ def log_event(event: str, *, error: BaseException | None = None, **fields: Any) 
     _logger.log(logging.INFO if error is None else logging.ERROR, event, exc_info=error, extra={"fields": fields})
 
 
-def log_fields(scope: MutableMapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that will be logged with a request; handlers add to them."""
-    fields: dict[str, Any] = scope.setdefault("kinrank.log", {})
-    return fields
+def add_log_fields(**fields: Any) -> None:
+    """Add fields to the line that will be logged for the request being handled, if any."""
+    found = REQUEST_FIELDS.get()
+    if found is not None:
+        found |= fields
 
 
 class JsonLog:

@@ -17,7 +17,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from kinrank.serve.http.logs import log_event
+from kinrank.serve.http.logs import add_log_fields, log_event
 from kinrank.serve.http.traces import Traces
 from kinrank.serve.messages import Fallback
 from kinrank.serve.observer import Observer
@@ -71,12 +71,14 @@ class Metrics(Observer):
         self._versions = Gauge(
             "kinrank_model_info", "Version of the model in use; always 1.", ["model", "version"], registry=registry
         )
+        self._revisions = Gauge(
+            "kinrank_judgment_revision", "Revision of the judgments that were learned.", ["model"], registry=registry
+        )
         # Finding a series costs more than updating it, and every request updates a few of them.
         self._requests_of = cache(self._requests.labels)
         self._seconds_of = cache(self._seconds.labels)
         self._stages_of = cache(self._stages.labels)
         self._novelty_of = cache(self._novelty.labels)
-        self._waiting_of = cache(self._waiting.labels)
         self._batches_of = cache(self._batches.labels)
         self._version_of: dict[str, str] = {}
 
@@ -97,6 +99,9 @@ class Metrics(Observer):
         """Record the time of a stage, per query."""
         self._stages_of(stage).observe(seconds / queries)
         self.traces.stage(stage, seconds, queries)
+        _log_stage(stage, seconds)
+        if stage == "rank":
+            add_log_fields(batch=queries)
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
@@ -106,7 +111,9 @@ class Metrics(Observer):
             with self.traces.measure(stage):
                 yield
         finally:
-            self._stages_of(stage).observe(time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self._stages_of(stage).observe(seconds)
+            _log_stage(stage, seconds)
 
     def fallback(self, model: str, reason: Fallback) -> None:
         """Record a result in the engine's order."""
@@ -116,10 +123,15 @@ class Metrics(Observer):
         """Record the novelty of a live query."""
         self._novelty_of(model).observe(novelty)
 
-    def batch(self, model: str, size: int, waiting: int) -> None:
-        """Record a batch and the queries that wait after it."""
+    def batch(self, model: str, size: int) -> None:
+        """Record a batch."""
         self._batches_of(model).observe(size)
-        self._waiting_of(model).set(waiting)
+
+    def state(self, model: str, waiting: int, revision: int | None) -> None:
+        """Set how many queries wait for a model, and which judgments it has learned."""
+        self._waiting.labels(model).set(waiting)
+        if revision is not None:
+            self._revisions.labels(model).set(revision)
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record and log an event of a model."""
@@ -139,3 +151,7 @@ class Metrics(Observer):
     def page(self) -> bytes:
         """Return the metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+def _log_stage(stage: str, seconds: float) -> None:
+    add_log_fields(**{f"{stage}_ms": round(seconds * 1000, 3)})

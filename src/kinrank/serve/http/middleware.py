@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kinrank.serve.http.errors import HttpError, error_response
-from kinrank.serve.http.logs import REQUEST_ID, log_event, log_fields
+from kinrank.serve.http.logs import REQUEST_FIELDS, REQUEST_ID, log_event
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.traces import Traces
 
@@ -72,7 +73,8 @@ class RequestMiddleware:
         path = scope["path"]
         endpoint = path if path in self._endpoints else "other"
         request_id = _request_id(scope)
-        token = REQUEST_ID.set(request_id.decode())
+        fields: dict[str, Any] = {}
+        tokens = REQUEST_ID.set(request_id.decode()), REQUEST_FIELDS.set(fields)
         status = 500
         shed = path not in UNLIMITED and (self._in_flight >= self._limit or self._is_overloaded(scope))
         # A span or a log line costs more than a rejection, and probes are of no interest.
@@ -98,18 +100,19 @@ class RequestMiddleware:
                 # Starlette has sent the 500 and raised the error again.
                 self._metrics.error(endpoint, error)
             finally:
+                fields["in_flight"] = self._in_flight
                 self._in_flight -= 1
                 self._metrics.in_flight(self._in_flight)
                 seconds = time.perf_counter() - start
                 self._metrics.request(endpoint, status, seconds)
-                fields = log_fields(scope)
                 outcome |= {"status": status, "request_id": REQUEST_ID.get(), **fields}
                 if path not in UNLIMITED and not shed:
                     milliseconds = round(seconds * 1000, 3)
                     log_event(
                         "request", method=scope["method"], path=endpoint, status=status, ms=milliseconds, **fields
                     )
-                REQUEST_ID.reset(token)
+                REQUEST_ID.reset(tokens[0])
+                REQUEST_FIELDS.reset(tokens[1])
 
     def _choose_app(self, scope: Scope, *, shed: bool) -> ASGIApp:
         if shed:

@@ -26,6 +26,9 @@ _GROUP = "opentelemetry_traces_exporter"  # the entry points by which exporters 
 _OTLP = {"otlp": "otlp_proto_http"}  # the protocol of the extra
 
 
+_ATTRIBUTES = ("request_id", "key", "model", "version", "fallback")  # of a log line; the stages have spans
+
+
 class OtelTraces(Traces):
     """Records spans.
 
@@ -118,7 +121,7 @@ class OtelTraces(Traces):
 def _finish(span: Span, outcome: dict[str, Any]) -> None:
     if span.is_recording():
         status = outcome.pop("status", 500)
-        named = {f"kinrank.{name}": str(value) for name, value in outcome.items() if value is not None}
+        named = {f"kinrank.{name}": str(value) for name, value in outcome.items() if name in _ATTRIBUTES}
         span.set_attributes({"http.response.status_code": status, **named})
         if status >= 500:
             span.set_status(StatusCode.ERROR)
