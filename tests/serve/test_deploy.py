@@ -4,10 +4,31 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import CORE_ONLY
+
 ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+
+def promtool(*args: str | Path) -> None:
+    """Check rules as Prometheus reads them."""
+    program = shutil.which("promtool")
+    if program is None:
+        (pytest.skip if CORE_ONLY else pytest.fail)("promtool is not installed: apt-get install prometheus")
+    done = subprocess.run([program, *args], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def dashboard_queries() -> list[str]:
+    dashboard = json.loads((DEPLOY / "dashboard.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
 
 def normalized(requirement: str) -> str:
@@ -48,11 +69,23 @@ def test_alerts_and_dashboard_use_metrics_that_exist_and_every_alert_has_a_runbo
     families = {family.name for family in Metrics().registry.collect()}
     series = {f"{name}{end}" for name in families for end in ("", "_total", "_bucket", "_sum", "_count")}
     alerts = (ROOT / "deploy" / "alerts.yaml").read_text()
-    dashboard = json.loads((ROOT / "deploy" / "dashboard.json").read_text())
-    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    used = set(re.findall(r"\b(?:kinrank|process)_\w+", " ".join([alerts, *queries])))
+    used = set(re.findall(r"\b(?:kinrank|process|python)_\w+", " ".join([alerts, *dashboard_queries()])))
     assert used - series == set()
     runbook = (ROOT / "docs" / "operations.md").read_text()
     names = re.findall(r"alert: (\w+)", alerts)
     assert names
     assert [name for name in names if f"| `{name}` |" not in runbook] == []
+
+
+def test_alerts_fire_when_they_should():
+    tested = set(re.findall(r"alertname: (\w+)", (DEPLOY / "alerts_test.yaml").read_text()))
+    assert tested == set(re.findall(r"alert: (\w+)", (DEPLOY / "alerts.yaml").read_text()))
+    promtool("check", "rules", DEPLOY / "alerts.yaml")
+    promtool("test", "rules", DEPLOY / "alerts_test.yaml")
+
+
+def test_queries_of_the_dashboard_are_valid(tmp_path: Path):
+    # Recording rules are the queries that promtool checks; JSON is YAML.
+    rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(dashboard_queries())]
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", tmp_path / "rules.yaml")
