@@ -16,11 +16,11 @@ import uvicorn
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.serve.http.app import create_app
+from kinrank.serve.http.exporters import start_traces
 from kinrank.serve.http.logs import JsonLog
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
-from kinrank.serve.http.traces import start_traces
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher, read_labels
 from kinrank.serve.selftest import SearchInputs

@@ -6,7 +6,6 @@ is imported only if the standard environment variables ask for it.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,13 +14,10 @@ from typing import Any
 from starlette.types import Scope
 
 from kinrank.engines.trace_headers import TRACE_HEADERS
-from kinrank.errors import KinrankError
-from kinrank.registry import import_extra
-from kinrank.serve.http.logs import TRACE_ID, log_event
+from kinrank.serve.http.logs import TRACE_ID
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.A)
 _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}", re.A)
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 class Traces:
@@ -86,30 +82,3 @@ def read_trace(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     if not _TRACESTATE.fullmatch(fields.get("tracestate", "")):
         fields.pop("tracestate", None)
     return fields
-
-
-def start_traces(environ: Mapping[str, str] = os.environ) -> Traces:
-    """Return what the ``OTEL_*`` variables ask for: spans if they name an exporter or an OTLP endpoint.
-
-    A service must not stay down because of its traces. If they cannot be recorded, the log has the reason.
-    """
-    if not (exporters := _exporters(environ)):
-        return Traces()
-    try:
-        import_extra("opentelemetry.sdk.trace", "otel")
-        from kinrank.serve.http.otel import OtelTraces
-
-        traces = OtelTraces.exporting_to(exporters)
-    except (KinrankError, ImportError) as error:
-        log_event("tracing", exporters=exporters, message=f"traces are not recorded: {error}")
-        return Traces()
-    log_event("tracing", exporters=exporters)
-    return traces
-
-
-def _exporters(environ: Mapping[str, str]) -> list[str]:
-    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return []
-    default = "otlp" if any(environ.get(name) for name in _ENDPOINTS) else "none"
-    named = (environ.get("OTEL_TRACES_EXPORTER") or default).split(",")
-    return [name.strip() for name in named if name.strip() not in ("", "none")]
