@@ -5,6 +5,8 @@ With one interpreter, scripts/test-fast does the same in the environment of scri
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import nox
 
 nox.options.default_venv_backend = "uv"
@@ -34,6 +36,19 @@ def wheel(session: nox.Session) -> None:
     session.chdir(session.create_tmp())
     session.run("kinrank", "doctor")
     session.run("python", "-c", QUICK_START, env=ONE_THREAD)
+
+
+@nox.session(python="3.11")
+def sbom(session: nox.Session) -> None:
+    """Write the bill of materials of what the image installs: dist/kinrank.cdx.json."""
+    session.install("--require-hashes", "--requirement=deploy/requirements.lock")
+    session.install("--no-deps", ".")
+    python = session.run("python", "-c", "import sys; print(sys.executable)", silent=True)
+    output = Path("dist", "kinrank.cdx.json")
+    output.parent.mkdir(exist_ok=True)
+    tool = ("uvx", "--from=cyclonedx-bom>=7,<8", "cyclonedx-py", "environment")
+    about = ("--pyproject=pyproject.toml", "--mc-type=application", "--output-reproducible", f"--output-file={output}")
+    session.run(*tool, *about, str(python).strip(), external=True)
 
 
 QUICK_START = """

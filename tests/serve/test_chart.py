@@ -106,8 +106,8 @@ def test_manifests_are_valid(rendered: list[Any], case: int, version: str):
 
 
 def test_invalid_manifest_is_noticed(least: Manifests):
-    broken = {**least["Service"], "spec": {"selektor": {}}}
-    with pytest.raises(kubernetes_validate.ValidationError, match="selektor"):
+    broken = {**least["Service"], "spec": {"selects": {}}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="selects"):
         kubernetes_validate.validate(broken, OLDEST, strict=True)
 
 

@@ -15,6 +15,7 @@ from tests.conftest import CORE_ONLY
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+IN_THE_IMAGE = ("serve", "engines", "lightgbm", "postgres", "otel")
 
 
 def promtool(*args: str | Path) -> None:
@@ -35,25 +36,37 @@ def normalized(requirement: str) -> str:
     return re.split(r"[\[<>=~!; ]", requirement)[0].lower().replace("_", "-")
 
 
+def pinned(lock: str) -> set[str]:
+    """Return the names in a lock file, all of which must have a version and a hash."""
+    entries = re.split(r"\n(?=\w)", (DEPLOY / lock).read_text().strip())
+    assert all(re.match(r"[\w.-]+==\S+ ", entry) and "--hash=sha256:" in entry for entry in entries)
+    return {normalized(entry) for entry in entries}
+
+
 def test_lock_pins_every_dependency_by_hash():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     required = {
         normalized(line)
-        for line in [*project["dependencies"], *extras["serve"], *extras["engines"], *extras["lightgbm"]]
+        for line in [*project["dependencies"], *(line for extra in IN_THE_IMAGE for line in extras[extra])]
     }
-    lock = (ROOT / "deploy" / "requirements.lock").read_text()
-    entries = re.split(r"\n(?=\w)", lock.strip())
-    pinned = {normalized(entry): entry for entry in entries}
-    assert required <= pinned.keys()
-    assert all(re.match(r"[\w.-]+==\S+ ", entry) and "--hash=sha256:" in entry for entry in entries)
+    assert required <= pinned("requirements.lock")
+
+
+def test_lock_of_build_tools_pins_what_builds_the_package():
+    system = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    assert {normalized(line) for line in system["requires"]} <= pinned("build.lock")
 
 
 def test_container_is_hardened():
     docker = (DEPLOY / "Dockerfile").read_text()
-    assert "--require-hashes" in docker
+    installs = [line for line in docker.splitlines() if re.search(r"pip (?:install|wheel)", line)]
+    assert len(installs) == 4
+    assert all("--require-hashes" in line or "--no-index" in line for line in installs)
+    assert set(re.findall(r"^FROM (\S+)", docker, re.M)) == {"${BASE}"}  # releases pass it with its digest
     assert "USER kinrank" in docker
     assert "HEALTHCHECK" in docker
+    assert "--build-arg BASE=" in docker
     copied = re.findall(r"^COPY (?!--)(.+) \S+$", docker, re.M)
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert {f"!{name}" for line in copied for name in line.split()} <= set(ignored)
@@ -85,3 +98,10 @@ def test_queries_of_the_dashboard_are_valid(tmp_path: Path):
     rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(dashboard_queries())]
     (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     promtool("check", "rules", tmp_path / "rules.yaml")
+
+
+def test_release_pins_the_base_image_and_has_a_bill_of_materials():
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    assert "build-args: BASE=python:3.11-slim@${{ steps.base.outputs.digest }}" in release
+    assert "nox --session sbom" in release
+    assert "def sbom(" in (ROOT / "noxfile.py").read_text()
