@@ -186,6 +186,21 @@ def usable_threads() -> int:
     return int(chosen) if chosen.isdigit() and int(chosen) else usable_cores()
 
 
+def n_threads_of(n_jobs: int | None) -> int:
+    """Return the number of threads for scikit-learn's `n_jobs`: None and -1 mean all that are usable.
+
+    Examples
+    --------
+    >>> n_threads_of(3), n_threads_of(-1) == usable_threads()
+    (3, True)
+    """
+    if n_jobs is None or n_jobs == -1:
+        return usable_threads()
+    if n_jobs < 1:
+        raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {n_jobs}")
+    return n_jobs
+
+
 def threads_for(n_values: int) -> int:
     """Return how many threads are worth their coordination for work on this many values.
 

@@ -79,3 +79,6 @@ def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "judged.csv").write_text("qid,y\n1,2,3\n")
     with pytest.raises(FileFormatError, match="cannot be read as a table"):
         read_csv(tmp_path / "judged.csv")
+    (tmp_path / "judged.csv").write_text("qid,y,bm25\n")
+    with pytest.raises(FileFormatError, match="has a header but no rows"):
+        read_csv(tmp_path / "judged.csv")

@@ -81,6 +81,7 @@ def test_names_match_dimensions(queries: QuerySet, vectors: np.ndarray) -> None:
     assert "predictors(nqc)" in describer.names
     assert describer.names[-2:] == ("text(6)", "column:words")
     assert Describer("mean", n_components=2).fit(queries).names == ("direction(0)", "direction(1)")
+    assert describer.get_feature_names_out().tolist() == list(describer.names)
 
 
 def test_missing_values_are_ignored(queries: QuerySet) -> None:

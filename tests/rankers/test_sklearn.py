@@ -13,11 +13,12 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kinrank import SingleRanker
+from kinrank import KinRanker, SingleRanker
 from kinrank.checks.samples import linear_queries
-from kinrank.errors import MissingExtraError
+from kinrank.errors import DataError, MissingExtraError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers import RANKERS, Ranker
+from kinrank.study.peers import LightGBMPeer
 
 # Every other check must pass. An exception that is no longer needed is a failure, too.
 READS_MISSING = "NaN is a missing value, which trees read; the tag allow_nan is not set"
@@ -80,6 +81,30 @@ def test_cross_validation_scores_are_ndcg() -> None:
     scores = cross_val_score(ranker, queries.X, queries.y, cv=GroupKFold(3), params={"qid": ids, "groups": ids})
     assert scores.shape == (3,)
     assert np.all(scores > 0.9)
+
+
+def test_importances_name_the_feature_that_decides() -> None:
+    queries = linear_queries(60)
+    copies = queries.replace(
+        X=np.column_stack([np.ones(queries.n_rows), queries.grades]), feature_names=("none", "all")
+    )
+    trees = [SingleRanker("lambdamart").fit(copies), LightGBMPeer(10, shapes=None, validation=0).fit(copies)]
+    for ranker in trees:
+        np.testing.assert_allclose(ranker.feature_importances_, [0, 1])
+    kin = KinRanker(n_members=2, n_repeats=1, n_jobs=1, trees="lambdamart(n_trees=5)").fit(copies)
+    constant, decisive = kin.feature_importances_
+    assert constant < 0.01 < decisive <= 1  # the standing of a constant tells the number of candidates
+    assert clone(kin).n_jobs == 1
+    with pytest.raises(AttributeError, match="RankRLS has no trees"):
+        _ = SingleRanker("rankrls").fit(copies).feature_importances_
+
+
+def test_grades_by_name_are_refused() -> None:
+    queries = linear_queries(5)
+    with pytest.raises(DataError, match=r"y\[0\] is 'good', but grades are numbers"):
+        SingleRanker().fit(queries.X, ["good"] * queries.n_rows, qid=queries.qid[queries.query_of_row])
+    as_text = queries.grades.astype(str).tolist()  # as a CSV file gives them
+    SingleRanker().fit(queries.X, as_text, qid=queries.qid[queries.query_of_row])
 
 
 def test_clone_is_unfitted() -> None:

@@ -46,6 +46,7 @@ def _ids_from_objects(values: list[Any], name: str) -> NDArray[Any]:
 
 def as_grades(y: ArrayLike) -> Float32:
     """Return grades as a float32 array of finite numbers, or NaN for rows that are not judged."""
+    check_grades_are_numbers(y)
     grades = np.asarray(y, dtype=np.float32)
     if grades.ndim != 1:
         raise DataError(f"y must have one dimension, got shape {grades.shape}")
@@ -53,6 +54,30 @@ def as_grades(y: ArrayLike) -> Float32:
         row = int(np.argmax(np.isinf(grades)))
         raise DataError(f"y[{row}] is {grades[row]}, but a grade must be finite, or NaN if the row is not judged")
     return grades
+
+
+def check_grades_are_numbers(y: ArrayLike) -> None:
+    """Raise `DataError` if a grade is text that is no number.
+
+    Examples
+    --------
+    >>> check_grades_are_numbers(["bad", "good"])
+    Traceback (most recent call last):
+    ...
+    kinrank.errors.DataError: y[0] is 'bad', but grades are numbers, higher is better: map each name to a number
+    """
+    array = np.asarray(y)
+    if array.dtype.kind not in "OSU":
+        return
+    for row, value in enumerate(array.ravel().tolist()):
+        try:
+            float(value)
+        except ValueError:
+            raise DataError(
+                f"y[{row}] is {value!r}, but grades are numbers, higher is better: map each name to a number"
+            ) from None
+        except TypeError:
+            return  # another kind of object, which NumPy's own message describes
 
 
 def as_weights(sample_weight: ArrayLike) -> Float32:

@@ -36,6 +36,8 @@ def read_csv(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     [[7.5], [nan]]
     """
     table = read_delimited(path, as_text=(columns.get("text") or "text", "query.text"))
+    if not table.num_rows:
+        raise FileFormatError(path, 0, "the table has a header but no rows: check how it was written")
     try:
         return QuerySet.from_table(table, **columns)
     except DataError as error:

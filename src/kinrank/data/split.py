@@ -102,6 +102,8 @@ def _part_of_query(
 
     The groups are shuffled; without a seed, they are in the order of their values.
     """
+    if not len(queries):
+        raise DataError("there are no queries to split: the table has no rows")
     groups, group_of_query, sizes = np.unique(groups_of(queries, group), return_inverse=True, return_counts=True)
     line = np.arange(len(groups)) if seed is None else np.random.default_rng(seed).permutation(len(groups))
     middles = np.cumsum(sizes[line]) - sizes[line] / 2

@@ -16,6 +16,12 @@ from kinrank.parallel import threads_for
 from kinrank.registry import import_extra
 
 
+def shares_of_gain(gain: NDArray[Any]) -> Float64:
+    """Return importances that sum to 1, or zeros if no tree splits."""
+    shares: Float64 = np.asarray(gain, dtype=np.float64) / (np.sum(gain) or 1.0)
+    return shares
+
+
 class BoosterMixin:
     """Mixin for models that are a LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
 
@@ -115,6 +121,11 @@ class BoosterMixin:
     def n_trees_(self) -> int:
         """Number of trees in use."""
         return int(self.booster_.best_iteration if self.booster_.best_iteration > 0 else self.booster_.num_trees())
+
+    @property
+    def feature_importances_(self) -> Float64:
+        """The share of each feature in the loss that the splits of all trees save."""
+        return shares_of_gain(self.booster_.feature_importance("gain", iteration=self.n_trees_))
 
     def contributions(self, X: NDArray[Any]) -> Float64:
         """Return the SHAP values of each feature for each row; the last column is the expected score."""

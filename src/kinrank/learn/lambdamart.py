@@ -39,6 +39,8 @@ class LambdaMART(BoosterMixin, Learner):
     Attributes
     ----------
     booster_ : lightgbm.Booster
+    feature_importances_ : float64 array of shape (features,)
+        The share of each feature in the loss that the splits of all trees save.
     validation_ndcg_ : float64 array of shape (n_trees,)
         NDCG@10 on the validation queries after each tree. Set only if `fit` was given some.
 

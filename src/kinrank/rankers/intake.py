@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kinrank.data.columns import check_grades_are_numbers
 from kinrank.data.features import default_names
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, QueryTexts, align_texts
@@ -90,6 +91,7 @@ class QueryInput(BaseEstimator):
         if y is None and not fitting:
             rows, grades = validate_data(self, X, **settings), None
         else:
+            check_grades_are_numbers([] if y is None else y)
             # One row alone has no order to learn.
             least = 2 if fitting else 1
             rows, grades = validate_data(self, X, y, y_numeric=True, ensure_min_samples=least, **settings)

@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import ClassVar, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
+from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.rankers.base import LinearRanker
 from kinrank.rankers.capabilities import Capabilities
@@ -35,6 +37,8 @@ class SingleRanker(LinearRanker):
     ----------
     learner_ : Learner
         The fitted learner.
+    feature_importances_ : float64 array of shape (features,)
+        The share of each feature in what the trees gain. Only with trees; a linear learner has `weights`.
 
     Examples
     --------
@@ -69,6 +73,14 @@ class SingleRanker(LinearRanker):
     def _predict(self, queries: QuerySet) -> Float64:
         X = queries.X if self.learner_.allow_nan else self.preparer_.transform(queries.X, queries)
         return self.learner_.predict(X)
+
+    @property
+    def feature_importances_(self) -> Float64:
+        """The share of each feature in what the trees gain; only with ``learner="lambdamart"``."""
+        check_is_fitted(self)
+        if not isinstance(self.learner_, LambdaMART):
+            raise AttributeError(f"{type(self.learner_).__name__} has no trees and no feature importances: see weights")
+        return self.learner_.feature_importances_
 
     def _weights(self, queries: QuerySet) -> Float64:
         if not isinstance(self.learner_, LinearLearner):

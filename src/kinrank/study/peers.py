@@ -21,6 +21,7 @@ from kinrank.data.grouping import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
+from kinrank.learn.boosting import shares_of_gain
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure.base import query_means
 from kinrank.rankers.local.held_out import MEASURE
@@ -223,6 +224,8 @@ class LightGBMPeer(Peer):
     >>> peer = LightGBMPeer(20, validation=0.2).fit(queries)
     >>> 1 <= peer.n_trees_ <= 20, peer.predict(queries).shape
     (True, (1200,))
+    >>> peer.feature_importances_.round(2).sum()
+    1.0
     """
 
     library = "lightgbm"
@@ -232,6 +235,12 @@ class LightGBMPeer(Peer):
         """Return the unfitted learner with the shape and the number of trees found, for a model that can be saved."""
         check_is_fitted(self)
         return LambdaMART(self.n_trees_, learning_rate=self.learning_rate, params=self._own or None, seed=self.seed)
+
+    @property
+    def feature_importances_(self) -> Float64:
+        """The share of each feature in the loss that the splits of all trees save."""
+        check_is_fitted(self)
+        return shares_of_gain(self.model_.feature_importance("gain", iteration=self.n_trees_))
 
     def _shape_params(self, leaves: int, least: int) -> dict[str, Any]:
         return {"num_leaves": leaves, "min_data_in_leaf": least}

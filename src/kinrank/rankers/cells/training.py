@@ -60,7 +60,7 @@ class CellPlan:
 
     def points(self, queries: QuerySet) -> Float32:
         """Return the queries as points."""
-        return self.describer.transform(queries)
+        return self.describer.points(queries)
 
     def locate(self, queries: QuerySet) -> tuple[Int64, Float64, PairStatistics]:
         """Return the cell of each query, its distance from the center, and its statistics."""
@@ -128,7 +128,7 @@ def plan_cells(
         if describer.needs_targets:
             targets = unit_moments(preparer.apply(queries))
         describer.fit(queries, targets=targets)
-        points = describer.transform(queries)
+        points = describer.points(queries)
         wanted = POINTS_PER_CELL * n_cells
         if len(queries) < wanted and sample.share < 1.0:
             more = Sample.of_rows(blocks, int(wanted * queries.n_rows / len(queries)))
@@ -166,7 +166,7 @@ class BlockDescriber:
 
     def __call__(self, block: int) -> list[Float32]:
         """Return the points of the sampled queries."""
-        return [self.describer.transform(part) for part in self.sampler(block)]
+        return [self.describer.points(part) for part in self.sampler(block)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar, Literal, NamedTuple, Self
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.blocks import Blocks
@@ -27,7 +29,7 @@ from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
 from kinrank.learn.rankrls import RankRLS
-from kinrank.parallel import Executor, Serial, TaskCost
+from kinrank.parallel import Executor, Serial, TaskCost, n_threads_of, use_threads
 from kinrank.progress import report_progress
 from kinrank.rankers.base import Prediction, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
@@ -50,6 +52,7 @@ from kinrank.rankers.kin.trees import (
     MemberTraining,
     Progress,
     Without,
+    importances,
     linear_scores,
     what_trees_see,
 )
@@ -131,6 +134,8 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         Whether `weights` must not be negative, for search engines that accept no others. Ranking does not change.
     lower_is_better : list of str, optional
         Features whose weight must not be positive, regardless of `nonnegative`.
+    n_jobs : int, optional
+        Number of threads for `fit`; -1 for one per usable core. None leaves the limits of the process as they are.
     seed : int
         Seed for folds and trees.
 
@@ -148,6 +153,9 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         The bag; empty if there were too few queries to hold any out, and the global model ranks alone.
     forest_ : Forest
         The trees of all members. Set only if there are members.
+    feature_importances_ : float64 array of shape (features,)
+        The share of each feature, with its standing, in what the trees gain. The rest to 1 is the share of the local
+        score.
 
     Examples
     --------
@@ -190,6 +198,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         missing: Missing = "mean",
         nonnegative: bool = False,
         lower_is_better: Sequence[str] | None = None,
+        n_jobs: int | None = None,
         seed: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -207,6 +216,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         self.missing = missing
         self.nonnegative = nonnegative
         self.lower_is_better = lower_is_better
+        self.n_jobs = n_jobs
         self.seed = seed
 
     @property
@@ -224,6 +234,10 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings(queries)
+        with nullcontext() if self.n_jobs is None else use_threads(n_threads_of(self.n_jobs)):
+            self._fit_parts(queries)
+
+    def _fit_parts(self, queries: QuerySet) -> None:
         queries = self._fit_encoder(queries)
         if self.n_cells is not None:
             cells = self.cell_part().fit(queries)
@@ -391,6 +405,14 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         # Trees from a file were trained on features alone.
         self.sees_standing_ = self._tree_settings().learns
         self.forest_ = Forest.from_text(*(model.text for model in self.members_))
+
+    @property
+    def feature_importances_(self) -> Float64:
+        """The share of each feature, with its standing, in what the trees gain."""
+        check_is_fitted(self)
+        if not self.members_:
+            raise AttributeError("there are no trees, because there were too few queries, and no feature importances")
+        return importances(self.members_, self.n_features_in_)
 
     def _tree_settings(self) -> LambdaMART:
         if self.trees is not None:

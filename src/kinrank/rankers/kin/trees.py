@@ -233,6 +233,15 @@ def what_trees_see(queries: QuerySet, local: Float64 | None) -> Float32:
     return np.hstack(parts)
 
 
+def importances(members: Sequence[LambdaMART], n_features: int) -> Float64:
+    """Return the mean importance of each feature with its standing; that of the local score makes them sum to 1."""
+    each: Float64 = np.mean([member.feature_importances_ for member in members], axis=0)
+    return sum(  # values, z-scores and ranks of the features come first, in this order
+        (each[start : start + n_features] for start in range(0, min(3 * n_features, len(each)), n_features)),
+        start=np.zeros(n_features),
+    )
+
+
 def linear_scores(local: LocalPrediction, queries: QuerySet, highest_novelty: float) -> Float64:
     """Return the scores of the local and of the global model, which replaces the local one for a query without kin."""
     without_kin = rows_of(queries, local.novelty > highest_novelty)

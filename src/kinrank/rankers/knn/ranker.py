@@ -24,7 +24,7 @@ from kinrank.learn.prepare import Missing, Scale
 from kinrank.learn.statistics import PairStatistics
 from kinrank.neighbors import NeighborIndex, make_index
 from kinrank.neighbors.growing import GrowingIndex
-from kinrank.parallel import Threads, current_executor, map_ordered, usable_threads
+from kinrank.parallel import Threads, current_executor, map_ordered, n_threads_of
 from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.knn.offline import OfflineModels
@@ -181,8 +181,7 @@ class KnnRanker(NeighborRanker, TextRanker):
         super()._check_settings()
         if self.mode not in ("online", "offline-1", "offline-2"):
             raise ParameterError(f"mode must be 'online', 'offline-1' or 'offline-2', got {self.mode!r}")
-        if self.n_jobs is not None and self.n_jobs != -1 and self.n_jobs < 1:
-            raise ParameterError(f"n_jobs must be at least 1, or -1 or None for all cores, got {self.n_jobs}")
+        n_threads_of(self.n_jobs)  # raises if it is invalid
 
     def _check_neighbors(self) -> None:
         if self.n_neighbors != "auto":
@@ -233,7 +232,7 @@ class KnnRanker(NeighborRanker, TextRanker):
             return
         # Threads, because search and learning are compiled code that releases the interpreter's lock. The models do
         # not depend on how many there are.
-        threads = Threads(usable_threads() if self.n_jobs in (None, -1) else self.n_jobs)
+        threads = Threads(n_threads_of(self.n_jobs))
         learned = list(map_ordered(current_executor(threads), self._learn_near, in_blocks(self.index_.points_)))
         models = [model for _, some in learned for model in some]
         near = Neighborhoods.concat(some for some, _ in learned)

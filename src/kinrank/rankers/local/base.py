@@ -77,7 +77,7 @@ class LocalRanker(LinearRanker):
 
     def points(self, queries: QuerySet) -> Float32:
         """Return each query as a point: its description."""
-        return self.describer_.transform(queries)
+        return self.describer_.points(queries)
 
     def prepared(self, queries: QuerySet) -> NDArray[Any]:
         """Return the features as the learner sees them: scaled, missing values filled."""
