@@ -8,6 +8,7 @@
     │   └── LeakError                        test queries that were seen in training
     ├── ParameterError (also ValueError)     an invalid setting
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
+    ├── DownloadError (also OSError)         a data set that cannot be downloaded, or is not the published one
     ├── EncoderError                         a text encoder that is missing or not that of the model
     ├── ServiceError                         a request that the service cannot serve
     │   ├── UnknownModelError                no model of this name
@@ -80,6 +81,10 @@ class ParameterError(KinrankError, ValueError):
 
 class MissingExtraError(KinrankError, ImportError):
     """An optional dependency is not installed; the message has the pip command."""
+
+
+class DownloadError(KinrankError, OSError):
+    """A data set cannot be downloaded, or is not the published one."""
 
 
 class EncoderError(KinrankError):

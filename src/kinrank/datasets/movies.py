@@ -1,0 +1,89 @@
+"""The Movie Search Ranking Dataset (MSRD), as published."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinrank.datasets.download import RemoteFile, get_data_home, require_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER = "text/msrd"
+# The original repository (metarank/msrd) keeps its files in Git LFS; Elastic's copy is plain files at a fixed commit.
+_SOURCE = (
+    "https://raw.githubusercontent.com/elastic/elasticsearch-labs/77567655e8343607538e2ef203b4c0b322526d93/"
+    "notebooks/search/sample_data/learning-to-rank"
+)
+CORPUS = RemoteFile(
+    "movies-corpus.jsonl.gz",
+    [f"{_SOURCE}/movies-corpus.jsonl.gz"],
+    "sha256:e7dbd5a64fd4ec15d9224795eda8d833fa12da871620ea661a36cca6eefabb00",
+)
+JUDGMENTS = RemoteFile(
+    "movies-judgments.tsv.gz",
+    [f"{_SOURCE}/movies-judgments.tsv.gz"],
+    "sha256:38f64a511f48192fb2eeea02b54ca0420876a611072e57c1ab773adddc84ce3e",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MovieSearch:
+    """A corpus of movies and judged queries.
+
+    Attributes
+    ----------
+    movies : pyarrow.Table
+        One row per movie: id, title, overview, tags, genres, director, actors, characters, year, votes, rating,
+        popularity, budget, url.
+    judgments : pyarrow.Table
+        One row per judgment: qid, text (of the query), doc_id, y (0 or 1).
+    """
+
+    movies: pa.Table
+    judgments: pa.Table
+
+
+def fetch_msrd(
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    download_if_missing: bool = True,
+    n_retries: int = 3,
+    delay: float = 1.0,
+) -> MovieSearch:
+    """Return the Movie Search Ranking Dataset: 9,750 movies and 384,381 judgments of 16,279 queries.
+
+    It is downloaded on first use (6 MB) and licensed under CC BY-SA 4.0, by Metarank Labs
+    (https://github.com/metarank/msrd). Judgments of movies that are not in the corpus are left out.
+    ``examples/movies/features.py`` computes the 20 features that the benchmarks use.
+
+    Parameters
+    ----------
+    data_home
+        Folder of downloaded data sets, see `get_data_home`.
+    download_if_missing
+        Whether to download missing files. If not, they raise `kinrank.errors.DownloadError`.
+    n_retries, delay
+        How often to repeat a failed download, and the seconds before the first retry.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from kinrank.data.delimited import read_delimited
+    from kinrank.data.textfile import open_bytes
+
+    folder = get_data_home(data_home) / FOLDER
+    corpus, judged = (
+        require_file(file, folder, download_if_missing=download_if_missing, n_retries=n_retries, delay=delay)
+        for file in (CORPUS, JUDGMENTS)
+    )
+    with open_bytes(corpus, "rb") as lines:
+        movies = pa.Table.from_pylist([json.loads(line) for line in lines])
+    table = read_delimited(judged, as_text=("query", "doc_id"))
+    table = table.filter(pc.is_in(table["doc_id"], value_set=movies["id"].combine_chunks()))
+    qid = pc.replace_substring(table["query_id"], "qid:", "")
+    columns = {"qid": qid, "text": table["query"], "doc_id": table["doc_id"], "y": table["grade"]}
+    return MovieSearch(movies, pa.table(columns))
