@@ -26,6 +26,7 @@
     ├── JobError                             a long job that was not finished; finished parts are kept
     └── StoreError                           a folder that cannot be used
         ├── DamagedFolderError               it has changed since kinrank wrote it
+        ├── IncompleteVersionError           a published model of which files are missing
         ├── ForeignFolderError               it was not written by kinrank, or holds something else
         └── NewerFormatError                 it was written by a newer kinrank
 
@@ -153,6 +154,10 @@ class StoreError(KinrankError):
 
 class DamagedFolderError(StoreError):
     """The folder has changed since kinrank wrote it."""
+
+
+class IncompleteVersionError(StoreError):
+    """Files of a published model are missing or too short; they may still be on their way."""
 
 
 class ForeignFolderError(StoreError):

@@ -72,7 +72,7 @@ def read(
         If the folder was not written by kinrank, was written by a newer version, or has changed since.
     """
     folder = Path(path)
-    manifest = _read_manifest(folder, kind)
+    manifest = read_manifest(folder, kind)
     arrays = {}
     for name, entry in manifest["arrays"].items():
         file = folder / file_name(name)
@@ -104,7 +104,7 @@ def atomic_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
     """
     target = Path(path).resolve()  # replaces the target of a link, not the link
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        _read_manifest(target, kind)  # raises if kinrank did not write it
+        read_manifest(target, kind)  # raises if kinrank did not write it
     target.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
     try:
@@ -148,7 +148,8 @@ def file_name(name: str) -> str:
     return f"{name}.npy"
 
 
-def _read_manifest(folder: Path, kind: str) -> dict[str, Any]:
+def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
+    """Return the manifest of a folder, verified against its own checksum; see `read` for what it raises."""
     file = folder / MANIFEST
     if not folder.is_dir():
         found = "is a file" if folder.exists() else "does not exist"

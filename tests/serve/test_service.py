@@ -282,7 +282,7 @@ def test_slow_model_is_refused(models: Path):
 
 
 def test_slow_model_is_retried_until_it_is_fast_enough(models: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kinrank.serve.models, "SLOW_PAUSE", 0.0)
+    monkeypatch.setattr(kinrank.serve.models, "RETRY_PAUSE", 0.0)
     observer = RecordingObserver()
     checks: list[None] = []
     service = Service(

@@ -23,6 +23,8 @@ from kinrank.cli.interleave import interleave
 from kinrank.cli.judgments import judgments
 from kinrank.cli.key import key
 from kinrank.cli.log import log
+from kinrank.cli.models import models
+from kinrank.cli.publish import publish
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
 from kinrank.cli.serve import serve
@@ -54,6 +56,8 @@ _PANELS = {
         with_columns(explain),
         with_columns(weights),
         serve,
+        publish,
+        models,
         judgments,
         key,
         interleave,

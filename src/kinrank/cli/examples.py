@@ -20,6 +20,8 @@ EXAMPLES = {
     "explain": "kinrank explain model candidates.parquet --query 17",
     "weights": "kinrank weights model candidates.parquet --query 17",
     "serve": "kinrank serve model",
+    "publish": "kinrank publish model s3://bucket/models",
+    "models": "kinrank models s3://bucket/models --use 11",
     "judgments": "kinrank judgments sqlite:///judgments.db --export live.parquet",
     "key": "kinrank key keys.txt shop",
     "interleave": "kinrank interleave events.jsonl",

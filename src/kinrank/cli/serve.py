@@ -12,7 +12,10 @@ from kinrank.registry.notation import parse_settings
 
 def serve(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="Model folder, or NAME=FOLDER for each of several models.")
+        list[str],
+        typer.Argument(
+            metavar="MODEL", help="Model folder or store of kinrank publish; NAME=MODEL for each of several models."
+        ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
@@ -34,6 +37,14 @@ def serve(
             metavar="FOLDER",
             help="Folder for models with learned judgments, which makes restarts quick.",
             show_default="next to a SQLite file",
+        ),
+    ] = None,
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for copies of models from stores, which processes can share.",
+            show_default="a temporary folder",
         ),
     ] = None,
     engine: Annotated[
@@ -85,6 +96,7 @@ def serve(
             keys=keys,
             judgments=judgments,
             checkpoints=checkpoints,
+            cache=cache,
             engine=engine,
             features=features,
             client=parse_settings(None, settings or []),
@@ -107,9 +119,9 @@ def _named(models: list[str]) -> dict[str, str]:
     named: dict[str, str] = {}
     for model in models:
         name, equals, folder = model.partition("=")
-        if not equals:
+        if not equals or "://" in name:  # an address may have settings, as in ?region=eu-west-1
             name, folder = "default", model
         if name in named:
-            raise ParameterError(f"two models are named {name!r}: write NAME=FOLDER with different names")
+            raise ParameterError(f"two models are named {name!r}: write NAME=MODEL with different names")
         named[name] = folder
     return named

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 import threading
 import time
-from pathlib import Path
-from typing import Any
 
-from kinrank.errors import KinrankError, RejectedModelError, StaleReplicaError, UnsupportedByModelError
-from kinrank.folder import MANIFEST
+from kinrank.errors import (
+    IncompleteVersionError,
+    KinrankError,
+    RejectedModelError,
+    StaleReplicaError,
+    UnsupportedByModelError,
+)
 from kinrank.rankers.base import from_record
 from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import SearchInputs, SlowModelError, search_test, self_test, warm_up
 from kinrank.serve.served_model import ServedModel
-from kinrank.store import read_model_and_examples
+from kinrank.serve.sources import ModelSource, Signature
+from kinrank.store import fingerprint, read_model_and_examples
 
-SLOW_PAUSE = 10.0
-"""Seconds before a model that was too slow is tried again: the machine may have been busy."""
+RETRY_PAUSE = 10.0
+"""Seconds before a model is tried again that was too slow, as on a busy machine, or could not be fetched."""
+_TEMPORARY = (SlowModelError, IncompleteVersionError, OSError)
 
 
 class ModelSlot:
-    """A named model: the folder that is watched, and the model in use.
+    """A named model: the source that is watched, and the model in use.
 
     Parameters
     ----------
     name
         The name that requests use.
-    path
-        The model folder.
+    source
+        Where the model comes from.
     deadline
         Seconds that a query may take in the self-test.
     observer
@@ -48,7 +51,7 @@ class ModelSlot:
     def __init__(
         self,
         name: str,
-        path: str | os.PathLike[str],
+        source: ModelSource,
         *,
         deadline: float,
         observer: Observer,
@@ -57,7 +60,7 @@ class ModelSlot:
         mapped: bool = False,
     ) -> None:
         self.name = name
-        self.path = Path(path)
+        self.source = source
         self.deadline = deadline
         self.current: ServedModel | None = None
         self.learner = learner
@@ -65,34 +68,35 @@ class ModelSlot:
         self._mapped = mapped
         self._observer = observer
         self._lock = threading.Lock()
-        self._seen: tuple[Any, ...] | None = None
+        self._seen: Signature | None = None
         self._load_failure: str | None = None
+        self._outage: str | None = None
         self._retry_at = math.inf
 
     @property
     def refusal(self) -> str | None:
         """Why the latest model or its judgments were not put into use; None if they were."""
-        return self._load_failure or (None if self.learner is None else self.learner.failure)
+        return self._load_failure or self._outage or (None if self.learner is None else self.learner.failure)
 
     def refresh(self, *, force: bool = False) -> bool:
-        """Load the model if its folder has changed. Return whether it was loaded.
+        """Load the model if its source has another one. Return whether it was loaded.
 
         Raises
         ------
         RejectedModelError
-            The model cannot be used. The current one stays. The same folder is not tried again unless `force` is
-            set or it was only too slow.
+            The model cannot be used or fetched. The current one stays. The same model is not tried again unless
+            `force` is set, it was only too slow, or it could not be fetched completely.
         """
         with self._lock:
-            seen = self._signature()
+            seen = self._look()
             unchanged = seen == self._seen and time.monotonic() < self._retry_at
             if seen is None or (unchanged and not force):
                 return False
             try:
-                served = self._load()
+                served = self._load(seen)
             except Exception as error:  # whatever is wrong with the new model, the current one must stay
                 self._seen, self._load_failure = seen, str(error)
-                self._retry_at = time.monotonic() + SLOW_PAUSE if isinstance(error, SlowModelError) else math.inf
+                self._retry_at = time.monotonic() + RETRY_PAUSE if isinstance(error, _TEMPORARY) else math.inf
                 self._observer.model(self.name, None, "refused", self._load_failure)
                 self._report_unexpected("load", error)
                 raise RejectedModelError(f"{self.name}: {error}") from error
@@ -130,32 +134,34 @@ class ModelSlot:
                 f"{self.name} has learned judgments up to revision {learned}, not {revision}: {why}"
             )
 
-    def _load(self) -> ServedModel:
+    def _look(self) -> Signature | None:
+        """Return the signature of the source. Report once if it cannot be reached."""
+        try:
+            seen = self.source.signature()
+        except (OSError, KinrankError) as error:
+            if self._outage is None:
+                self._observer.model(self.name, None, "unreachable", str(error))
+            self._outage = str(error)
+            raise RejectedModelError(f"{self.name}: {error}") from error
+        self._outage = None
+        return seen
+
+    def _load(self, seen: Signature) -> ServedModel:
         for _ in range(3):
-            version = self._version()
-            record, examples = read_model_and_examples(self.path, copy=not self._mapped)
+            path = self.source.fetch(seen)
+            version = fingerprint(path)
+            record, examples = read_model_and_examples(path, copy=not self._mapped)
             ranker = from_record(record)
             warm_up(ranker, examples)
             tested = self_test(ranker, examples, self.deadline)
             encoder = QueryEncoder(ranker)
             if self._search is not None:
                 search_test(ranker, encoder, self._search)
-            if version == self._version():  # otherwise the folder was replaced while it was read
+            if version == fingerprint(path):  # otherwise the folder was replaced while it was read
                 revision = None if self.learner is None else self.learner.starting_revision(ranker)
                 return ServedModel(version, ranker, ranker, tested, encoder, revision=revision)
-        raise RejectedModelError(f"{self.path} changed three times while it was read: write it less often")
+        raise RejectedModelError(f"{path} changed three times while it was read: write it less often")
 
     def _report_unexpected(self, where: str, error: Exception) -> None:
         if not isinstance(error, KinrankError | OSError):
             self._observer.error(where, error)
-
-    def _version(self) -> str:
-        return hashlib.sha256((self.path / MANIFEST).read_bytes()).hexdigest()[:12]
-
-    def _signature(self) -> tuple[Any, ...] | None:
-        """Return a value that changes with the folder; None while it is missing, as between the renames of a swap."""
-        try:
-            files = sorted((file.name, file.stat()) for file in os.scandir(self.path))
-        except OSError:
-            return None
-        return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files) or None

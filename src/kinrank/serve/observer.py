@@ -39,7 +39,8 @@ class Observer:
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record that a model was ``loaded``, ``refused`` or ``missing``, or that judgments were ``learned`` or not.
 
-        The event is ``learn-failed`` if the judgments could not be learned.
+        The event is ``unreachable`` if the store of the model cannot be read, and ``learn-failed`` if the judgments
+        could not be learned.
         """
 
     def error(self, where: str, error: BaseException) -> None:

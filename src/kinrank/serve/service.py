@@ -24,6 +24,7 @@ from kinrank.serve.schedule import Job, Schedule
 from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
+from kinrank.serve.sources import ModelCache, open_source
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _NO_OBSERVER = Observer()
@@ -35,7 +36,7 @@ class Service:
     Parameters
     ----------
     models
-        Model folder by name. The first is the default.
+        Model folder, or address of a store of its versions, by name. The first is the default.
     settings
         Deadlines and limits.
     observer
@@ -46,6 +47,9 @@ class Service:
     checkpoints
         Folder for models with the judgments they have learned, so that a restart is quick. By default next to a SQLite
         file; with PostgreSQL, a temporary folder.
+    cache
+        Folder for copies of models from stores, which the processes of a machine can share. By default a temporary
+        folder.
     search
         What searches pass to the models, if an engine is attached. Models that cannot rank it are refused.
     watch
@@ -74,6 +78,7 @@ class Service:
         observer: Observer = _NO_OBSERVER,
         judgments: str | None = None,
         checkpoints: str | None = None,
+        cache: str | None = None,
         search: SearchInputs | None = None,
         watch: Iterable[Callable[[], None]] = (),
         expected: Callable[[], int] = lambda: 0,
@@ -87,17 +92,18 @@ class Service:
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
         kept = Checkpoints(checkpoints or (judgments and checkpoint_folder(judgments)))
+        self._copies = ModelCache(cache)
         self.slots = {
             name: ModelSlot(
                 name,
-                path,
+                open_source(name, address, self._copies),
                 deadline=self.settings.deadline,
                 observer=observer,
                 learner=None if self._store is None else JudgmentLearner(name, self._store, observer, kept),
                 search=search,
                 mapped=self.settings.map_models,
             )
-            for name, path in models.items()
+            for name, address in models.items()
         }
         self.default = next(iter(self.slots))
         self._rankers = {
@@ -140,16 +146,20 @@ class Service:
         for slot in self.slots.values():
             try:
                 if not slot.refresh():
-                    missing = f"{slot.path} does not exist: expected a folder written by kinrank train"
-                    self.observer.model(slot.name, None, "missing", missing)
-                    raise RejectedModelError(missing)
+                    self.observer.model(slot.name, None, "missing", slot.source.missing)
+                    raise RejectedModelError(slot.source.missing)
             except Exception as error:
                 if strict:
                     raise
                 self._report("start", error)
-        # A database that does not respond must not hold up the watch over models and keys.
-        loops = [self._watch] if self._store is None else [self._watch, self._learn]
-        self._threads = [threading.Thread(target=loop, name=loop.__name__, daemon=True) for loop in loops]
+        # A database or a store that does not respond must not hold up the watch over models and keys.
+        loops: dict[str, Callable[[], None]] = {"watch": self._watch}
+        if self._store is not None:
+            loops["learn"] = self._learn
+        for slot in self.slots.values():
+            if slot.source.is_remote:
+                loops[f"poll-{slot.name}"] = partial(self._poll, slot)
+        self._threads = [threading.Thread(target=loop, name=name, daemon=True) for name, loop in loops.items()]
         for thread in self._threads:
             thread.start()
 
@@ -161,6 +171,7 @@ class Service:
             thread.join(timeout=5.0)
         for batcher in self._batchers.values():
             batcher.close()
+        self._copies.close()
         if self._store is not None:
             self._store.close()
 
@@ -288,7 +299,7 @@ class Service:
     # --- models and judgments -------------------------------------------------------------------------------------
 
     def reload(self, model: str | None = None) -> ServedModel:
-        """Load a model's folder now, whether or not it has changed.
+        """Load a model now, whether or not its folder or its version has changed.
 
         Raises
         ------
@@ -297,7 +308,7 @@ class Service:
         """
         slot = self._slot(model)
         if not slot.refresh(force=True) or slot.current is None:
-            raise RejectedModelError(f"{slot.name}: its folder does not exist")
+            raise RejectedModelError(f"{slot.name}: {slot.source.missing}")
         return slot.current
 
     def judge(self, queries: Sequence[JudgedQuery], *, model: str | None = None, source: str = "") -> int:
@@ -355,13 +366,17 @@ class Service:
         while not self._stop.is_set():
             self._news.wait(self.settings.watch_interval)
             self._news.clear()
-            self._check_slots(ModelSlot.replay)
+            self._check_slots(ModelSlot.replay, self.slots.values())
+
+    def _poll(self, slot: ModelSlot) -> None:
+        while not self._stop.wait(self.settings.poll_interval):
+            self._check_slots(ModelSlot.refresh, [slot])
 
     def _refresh(self) -> None:
-        self._check_slots(ModelSlot.refresh)
+        self._check_slots(ModelSlot.refresh, [slot for slot in self.slots.values() if not slot.source.is_remote])
 
-    def _check_slots(self, check: Callable[[ModelSlot], object]) -> None:
-        for slot in self.slots.values():
+    def _check_slots(self, check: Callable[[ModelSlot], object], slots: Iterable[ModelSlot]) -> None:
+        for slot in slots:
             try:
                 check(slot)
             except Exception as error:  # one model must not keep the others from being checked

@@ -29,6 +29,8 @@ class Settings:
         Seconds that a query may wait for others that are on their way, so that they are ranked together.
     watch_interval : float
         Seconds between checks of the model folders, the judgments and the keys.
+    poll_interval : float
+        Seconds between checks of a store of model versions, which may be on another machine.
     in_flight : int
         Requests that one process handles at a time; further ones are rejected.
     body_bytes, body_seconds
@@ -58,6 +60,7 @@ class Settings:
     batch_size: int = 16
     linger: float = 0.002
     watch_interval: float = 1.0
+    poll_interval: float = 5.0
     in_flight: int = 128
     body_bytes: int = 8 << 20
     body_seconds: float = 5.0

@@ -3,12 +3,17 @@
 from kinrank.store.model import Examples, ModelRecord, read_model, read_model_and_examples, write_model
 from kinrank.store.params import decode, encode
 from kinrank.store.state import nest, unnest
+from kinrank.store.versions import Arm, ModelVersion, VersionStore, fingerprint
 
 __all__ = [
+    "Arm",
     "Examples",
     "ModelRecord",
+    "ModelVersion",
+    "VersionStore",
     "decode",
     "encode",
+    "fingerprint",
     "nest",
     "read_model",
     "read_model_and_examples",

@@ -26,6 +26,7 @@ from kinrank.serve.search import Searcher, read_labels
 from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
+from kinrank.store import VersionStore
 
 _KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep connections, so that they close them
 _SHUTDOWN_SECONDS = 10  # for requests in progress, after the drain
@@ -38,7 +39,7 @@ class Options:
     Attributes
     ----------
     models
-        Model folder by name.
+        Model folder, or address of a store of its versions, by name.
     host, port
         Address to listen on.
     fd
@@ -48,6 +49,8 @@ class Options:
     judgments, checkpoints
         Address of the database for new judgments, and folder for models that have learned them; see
         `kinrank.serve.Service`.
+    cache
+        Folder for copies of models from stores; see `kinrank.serve.Service`.
     engine, features
         Address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
     client
@@ -69,6 +72,7 @@ class Options:
     keys: str | None = None
     judgments: str | None = None
     checkpoints: str | None = None
+    cache: str | None = None
     engine: str | None = None
     features: str | None = None
     client: dict[str, Any] = field(default_factory=dict)
@@ -90,7 +94,7 @@ class Options:
                 "kinrank key and pass --keys, or pass --open"
             )
         for folder in self.models.values():
-            if not Path(folder).exists():
+            if not VersionStore.is_at(folder) and not Path(folder).exists():
                 raise ParameterError(f"{folder} does not exist: expected a folder written by kinrank train")
 
     @property
@@ -133,6 +137,7 @@ def build_app(options: Options) -> RequestMiddleware:
         observer=metrics,
         judgments=options.judgments,
         checkpoints=options.checkpoints,
+        cache=options.cache,
         search=search_inputs(options),
         watch=[] if keys is None else [keys.refresh],
     )

@@ -1,0 +1,129 @@
+"""Where models come from: a folder that is watched, or a store of numbered versions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Protocol
+
+from kinrank.store.versions import CURRENT, VersionStore
+
+KEPT_COPIES = 4
+"""Versions in the cache: those in use, and the one before."""
+
+Signature = tuple[Any, ...]
+
+
+class ModelSource(Protocol):
+    """A place that holds the latest version of a model."""
+
+    is_remote: bool
+    """Whether looking for a new version may take long."""
+    missing: str
+    """What to report while there is no model."""
+
+    def signature(self) -> Signature | None:
+        """Return a value that changes with the model; None while there is none."""
+        ...
+
+    def fetch(self, signature: Signature) -> Path:
+        """Return a folder with the model of a signature."""
+        ...
+
+
+class FolderSource:
+    """A model folder that is replaced as a whole.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    """
+
+    is_remote = False
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self.missing = f"{self._path} does not exist: expected a folder written by kinrank train"
+
+    def signature(self) -> Signature | None:
+        """Return a value that changes with the folder; None while it is missing, as between the renames of a swap."""
+        try:
+            files = sorted((file.name, file.stat()) for file in os.scandir(self._path))
+        except OSError:
+            return None
+        return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files) or None
+
+    def fetch(self, signature: Signature) -> Path:  # noqa: ARG002
+        """Return the folder."""
+        return self._path
+
+
+class StoreSource:
+    """The version that a store has in a role, copied to this machine.
+
+    Parameters
+    ----------
+    store
+        The versions.
+    cache
+        Folder for the copies, which the processes of a machine can share.
+    role
+        The role in the rollout of the store.
+    """
+
+    is_remote = True
+
+    def __init__(self, store: VersionStore, cache: Path, role: str = CURRENT) -> None:
+        self._store = store
+        self._cache = cache
+        self._role = role
+        self.missing = f"{store} has no {role} version: upload one with kinrank publish"
+
+    def signature(self) -> Signature | None:
+        """Return the name of the version; None if there is none."""
+        arm = self._store.rollout().get(self._role)
+        return None if arm is None else (arm.version,)
+
+    def fetch(self, signature: Signature) -> Path:
+        """Return a verified copy of the version, and delete old ones."""
+        copy = self._store.pull(signature[0], self._cache)
+        copies = sorted(self._cache.glob("[0-9]*-*"), key=lambda each: each.stat().st_mtime, reverse=True)
+        for old in copies[KEPT_COPIES:]:
+            shutil.rmtree(old, ignore_errors=True)
+        return copy
+
+
+class ModelCache:
+    """The folder for copies of models from stores.
+
+    Parameters
+    ----------
+    folder
+        The folder. None: a temporary one, which `close` deletes.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    def folder_of(self, name: str) -> Path:
+        """Return the folder for the copies of a model."""
+        if self._folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kinrank-models-", ignore_cleanup_errors=True)
+            self._folder = Path(self._temporary.name)
+        return self._folder / name
+
+    def close(self) -> None:
+        """Delete the temporary folder."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+
+def open_source(name: str, address: str | os.PathLike[str], cache: ModelCache) -> ModelSource:
+    """Return the source of a model from its folder or the address of its store."""
+    if VersionStore.is_at(address):
+        return StoreSource(VersionStore(address), cache.folder_of(name))
+    return FolderSource(address)

@@ -1,0 +1,282 @@
+"""Numbered versions of a model in a folder or an object store, and which of them are in use.
+
+::
+
+    rollout.json                          which versions are in use; written last
+    versions/000012-b03d51b9b4c7/         a model folder; the manifest, with the SHA-256 of all files, is written last
+    versions/000013-09c1f5ad2e77/
+
+The name of a version is its number and the fingerprint of its manifest, which is also the ``version`` in the responses
+of a service. Two programs that publish at the same time may take the same number, but never the same folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+
+from pyarrow import fs
+
+from kinrank import folder
+from kinrank.data.filesystems import filesystem_of
+from kinrank.data.jobs import write_atomically
+from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, StoreError
+from kinrank.store.model import KIND
+
+ROLLOUT = "rollout.json"
+CURRENT = "current"
+_VERSIONS = "versions"
+_NAME = re.compile(r"(?P<number>\d{6,})-(?P<fitted>[0-9a-f]{12})\Z")
+_CHUNK = 8 << 20
+
+
+def fingerprint(path: str | os.PathLike[str]) -> str:
+    """Return the first digits of the SHA-256 of a model folder's manifest; identical folders have identical ones."""
+    return hashlib.sha256((Path(path) / folder.MANIFEST).read_bytes()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """A version in a store.
+
+    Attributes
+    ----------
+    name : str
+        The name of its folder.
+    size : int
+        Its size in bytes.
+    written : datetime, or None
+        When its manifest was written; None if there is none, because it was not uploaded completely.
+    """
+
+    name: str
+    size: int
+    written: datetime | None
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return int(self.name.partition("-")[0])
+
+    @property
+    def fitted(self) -> str:
+        """The fingerprint of its manifest, as in the responses of a service."""
+        return self.name.partition("-")[2]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A version in use.
+
+    Attributes
+    ----------
+    version : str
+        The name of the version.
+    share : float
+        The share of the queries that it ranks.
+    """
+
+    version: str
+    share: float = 1.0
+
+
+Rollout = Mapping[str, Arm]
+"""The versions in use by role."""
+
+
+class VersionStore:
+    """Numbered versions of a model.
+
+    Parameters
+    ----------
+    address
+        A folder, or an address such as ``s3://bucket/models``; see `kinrank.data.filesystems.filesystem_of`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from kinrank import SingleRanker
+    >>> from kinrank.datasets import make_two_camps
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     SingleRanker("rankrls").fit(make_two_camps(40)).save(f"{place}/model")
+    ...     store = VersionStore(f"{place}/models")
+    ...     version = store.publish(f"{place}/model")
+    ...     store.set_rollout({"current": Arm(version.name)})
+    ...     [each.number for each in store.versions()], store.rollout()["current"].version == version.name
+    ([1], True)
+    """
+
+    def __init__(self, address: str | os.PathLike[str]) -> None:
+        self._address = os.fspath(address)
+
+    def __str__(self) -> str:
+        return re.sub(r"(?<=://)[^/@]*@", "", self._address)  # without a password
+
+    @staticmethod
+    def is_at(address: str | os.PathLike[str]) -> bool:
+        """Return whether an address is that of a store: any on another machine, and a folder that holds one."""
+        name = os.fspath(address)
+        return "://" in name or (Path(name) / ROLLOUT).exists() or (Path(name) / _VERSIONS).is_dir()
+
+    @cached_property
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        return filesystem_of(self._address)  # may ask the network for the region of a bucket
+
+    @property
+    def _files(self) -> fs.FileSystem:
+        return self._opened[0]
+
+    def _path(self, *parts: str) -> str:
+        return "/".join([self._opened[1].rstrip("/"), *parts])
+
+    # --- versions ---------------------------------------------------------------------------------------------------
+
+    def versions(self) -> list[ModelVersion]:
+        """Return the versions by number, with those that were not uploaded completely."""
+        selector = fs.FileSelector(self._path(_VERSIONS), recursive=True, allow_not_found=True)
+        found: dict[str, list[fs.FileInfo]] = {}
+        for info in self._files.get_file_info(selector):
+            name = info.path.split("/")[-2]
+            if info.type == fs.FileType.File and _NAME.match(name):
+                found.setdefault(name, []).append(info)
+        return [_to_version(name, infos) for name, infos in sorted(found.items())]
+
+    def find(self, wanted: str) -> ModelVersion:
+        """Return the version with a number, a fingerprint or a name. Raise `ParameterError` if there is not one."""
+        versions = self.versions()
+        matching = [each for each in versions if wanted in (str(each.number), each.fitted, each.name)]
+        if len(matching) > 1:
+            names = ", ".join(each.fitted for each in matching)
+            raise ParameterError(f"{self} has several versions {wanted}: name one of {names}")
+        if not matching:
+            known = ", ".join(str(each.number) for each in versions) or "none"
+            raise ParameterError(f"{self} has no version {wanted[:100]!r}: it has {known}")
+        if matching[0].written is None:
+            raise IncompleteVersionError(f"version {wanted} was not uploaded completely: publish the model again")
+        return matching[0]
+
+    def publish(self, path: str | os.PathLike[str]) -> ModelVersion:
+        """Upload a model folder as the next version, and verify it first. It is not in use yet; see `set_rollout`.
+
+        A model that is there already is not uploaded again.
+        """
+        manifest = folder.read_manifest(Path(path), KIND)
+        folder.read(path, KIND)
+        fitted = fingerprint(path)
+        versions = self.versions()
+        for known in versions:
+            if known.fitted == fitted and known.written is not None:
+                return known
+        number = max((each.number for each in versions), default=0) + 1
+        name = f"{number:06d}-{fitted}"
+        self._files.create_dir(self._path(_VERSIONS, name), recursive=True)
+        for file in [*map(folder.file_name, manifest["arrays"]), folder.MANIFEST]:
+            with (
+                open(Path(path) / file, "rb") as source,
+                self._files.open_output_stream(self._path(_VERSIONS, name, file)) as target,
+            ):
+                shutil.copyfileobj(source, target, _CHUNK)
+        if fingerprint(path) != fitted:
+            self._files.delete_dir(self._path(_VERSIONS, name))
+            raise StoreError(f"{os.fspath(path)} was replaced while it was uploaded: publish it again")
+        return self.find(name)
+
+    def pull(self, name: str, cache: str | os.PathLike[str]) -> Path:
+        """Return a verified copy of a version in a folder of this machine, downloaded unless it is there.
+
+        Raises
+        ------
+        IncompleteVersionError
+            Files are missing or too short.
+        DamagedFolderError
+            A file differs from its checksum.
+        """
+        _check_name(name)
+        copy = Path(cache) / name
+        if copy.exists():
+            try:
+                folder.read(copy, KIND)
+                copy.touch()
+                return copy
+            except StoreError:
+                shutil.rmtree(copy, ignore_errors=True)
+        sizes = {info.base_name: info.size for info in self._list_version(name)}
+        if folder.MANIFEST not in sizes:
+            raise IncompleteVersionError(f"{self}: version {name} has no {folder.MANIFEST}: publish it again")
+        try:
+            with folder.atomic_folder(copy, KIND) as staging:
+                self._download(name, sizes, staging)
+        except OSError:
+            if not copy.exists():  # otherwise another process has written it meanwhile
+                raise
+        return copy
+
+    def _download(self, name: str, sizes: Mapping[str, int], staging: Path) -> None:
+        self._copy(name, folder.MANIFEST, staging)
+        manifest = folder.read_manifest(staging, KIND)
+        if fingerprint(staging) != name.partition("-")[2]:
+            raise DamagedFolderError(f"{self}: the manifest of version {name} is not its own: publish it again")
+        for array, entry in manifest["arrays"].items():
+            file = folder.file_name(array)
+            if sizes.get(file) != entry["bytes"]:
+                raise IncompleteVersionError(
+                    f"{self}: {file} of version {name} has {sizes.get(file, 'no')} bytes, expected "
+                    f"{entry['bytes']}: publish it again"
+                )
+        for array in manifest["arrays"]:
+            self._copy(name, folder.file_name(array), staging)
+        folder.read(staging, KIND)
+
+    def _copy(self, name: str, file: str, staging: Path) -> None:
+        with (
+            self._files.open_input_stream(self._path(_VERSIONS, name, file)) as source,
+            open(staging / file, "wb") as target,
+        ):
+            shutil.copyfileobj(source, target, _CHUNK)
+
+    def _list_version(self, name: str) -> list[fs.FileInfo]:
+        selector = fs.FileSelector(self._path(_VERSIONS, name), allow_not_found=True)
+        return [info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File]
+
+    # --- rollout ----------------------------------------------------------------------------------------------------
+
+    def rollout(self) -> dict[str, Arm]:
+        """Return the versions in use by role; empty if nothing was published."""
+        try:
+            with self._files.open_input_stream(self._path(ROLLOUT)) as stream:
+                raw = stream.read()
+        except FileNotFoundError:
+            return {}
+        try:
+            found = {str(role): Arm(**arm) for role, arm in json.loads(raw).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise DamagedFolderError(
+                f"{self}/{ROLLOUT} cannot be read ({error}): choose a version with kinrank models --use"
+            ) from None
+        for arm in found.values():
+            _check_name(arm.version)
+        return found
+
+    def set_rollout(self, rollout: Rollout) -> None:
+        """Put versions into use; services change over at once, and never see half of a change."""
+        arms = {role: asdict(arm) for role, arm in rollout.items()}
+        write_atomically(self._files, self._path(ROLLOUT), json.dumps(arms, indent=2).encode() + b"\n")
+
+
+def _to_version(name: str, infos: list[fs.FileInfo]) -> ModelVersion:
+    written = [info.mtime for info in infos if info.base_name == folder.MANIFEST]
+    return ModelVersion(name, sum(info.size for info in infos), written[0] if written else None)
+
+
+def _check_name(name: object) -> None:
+    """Raise unless the name of a version is one: it becomes a path."""
+    if not (isinstance(name, str) and _NAME.match(name)):
+        raise DamagedFolderError(f"{name!r} is not the name of a version: choose one with kinrank models --use")

@@ -1,0 +1,167 @@
+"""Numbered versions of a model in a folder or an object store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import kinrank.serve.models
+from kinrank.cli import app
+from kinrank.data.filesystems import filesystem_of
+from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, RejectedModelError
+from kinrank.serve import CandidateSet, Service, Settings
+from kinrank.store import Arm, VersionStore, fingerprint
+from tests.processes import wait_until
+from tests.serve.objects import object_store
+from tests.serve.observers import RecordingObserver
+
+POLLING = Settings(deadline=60.0, poll_interval=0.02)
+
+
+@pytest.fixture(params=["folder", "s3"])
+def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    if request.param == "folder":
+        yield str(tmp_path / "store")
+    else:
+        with object_store(monkeypatch) as address:
+            yield address
+
+
+def kinrank_command(*args: object) -> str:
+    done = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout.strip()
+
+
+def overwrite(address: str, path: str, content: bytes) -> None:
+    files, root = filesystem_of(address)
+    with files.open_output_stream(f"{root}/{path}") as stream:
+        stream.write(content)
+
+
+def published(store: VersionStore, model: Path) -> str:
+    version = store.publish(model)
+    store.set_rollout({"current": Arm(version.name)})
+    return version.fitted
+
+
+def test_service_follows_what_is_published_and_survives_bad_versions(
+    address: str, models: Path, up: CandidateSet, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kinrank.serve.models, "RETRY_PAUSE", 0.05)
+    first, second = fingerprint(models / "knn"), fingerprint(models / "single")
+    assert kinrank_command("publish", models / "knn", address) == "1"
+    store, observer = VersionStore(address), RecordingObserver()
+    with Service({"default": address}, settings=POLLING, observer=observer) as service:
+        slot = service.slots["default"]
+        assert service.rank(up).version == first
+        assert kinrank_command("publish", models / "single", address) == "2"
+        wait_until(lambda: service.rank(up).version == second)
+        kinrank_command("models", address, "--use", 1)
+        wait_until(lambda: service.rank(up).version == first)
+        # A version that is not there completely is refused, and used when the rest has arrived.
+        version = store.find("2")
+        content = (models / "single" / "manifest.json").read_bytes()
+        files, root = filesystem_of(address)
+        files.delete_file(f"{root}/versions/{version.name}/manifest.json")
+        # Another process without a copy in its cache meets the incomplete version.
+        with Service({"default": address}, settings=POLLING) as other:
+            store.set_rollout({"current": Arm(version.name)})
+            wait_until(lambda: "has no manifest.json" in str(other.slots["default"].refusal))
+            assert other.rank(up).version == first
+            overwrite(address, f"versions/{version.name}/manifest.json", content)
+            wait_until(lambda: other.rank(up).version == second)
+            assert other.slots["default"].refusal is None
+        wait_until(lambda: slot.current is not None and slot.current.version == second)
+    listed = json.loads(kinrank_command("models", address, "--json"))
+    assert [(row["number"], row["version"], row["in_use"]) for row in listed] == [
+        (1, first, []),
+        (2, second, ["current"]),
+    ]
+    assert observer.errors == []
+
+
+def test_damaged_version_is_refused_and_names_the_file(tmp_path: Path, models: Path):
+    store = VersionStore(tmp_path / "store")
+    name = store.publish(models / "knn").name
+    array = next((tmp_path / "store" / "versions" / name).glob("*.npy"))
+    raw = bytearray(array.read_bytes())
+    raw[-1] ^= 1
+    array.write_bytes(raw)
+    with pytest.raises(DamagedFolderError, match=f"{array.name} has changed since it was written"):
+        store.pull(name, tmp_path / "cache")
+    array.write_bytes(raw[:-1])
+    with pytest.raises(IncompleteVersionError, match=f"{array.name} of version {name} has"):
+        store.pull(name, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_manifest_of_another_model_is_refused(tmp_path: Path, models: Path):
+    store = VersionStore(tmp_path / "store")
+    name = store.publish(models / "knn").name
+    folder = tmp_path / "store" / "versions" / name
+    (folder / "manifest.json").write_bytes((models / "single" / "manifest.json").read_bytes())
+    with pytest.raises(DamagedFolderError, match="is not its own"):
+        store.pull(name, tmp_path / "cache")
+
+
+def test_damaged_copy_is_pulled_again(tmp_path: Path, models: Path):
+    store = VersionStore(tmp_path / "store")
+    name = store.publish(models / "knn").name
+    copy = store.pull(name, tmp_path / "cache")
+    (copy / "manifest.json").write_text("{}")
+    assert fingerprint(store.pull(name, tmp_path / "cache")) == fingerprint(models / "knn")
+
+
+def test_same_model_is_published_once(tmp_path: Path, models: Path):
+    store = VersionStore(tmp_path / "store")
+    assert store.publish(models / "knn") == store.publish(models / "knn")
+    assert len(store.versions()) == 1
+
+
+def test_unknown_and_ambiguous_versions_are_refused(tmp_path: Path, models: Path):
+    store = VersionStore(tmp_path / "store")
+    name = store.publish(models / "knn").name
+    with pytest.raises(ParameterError, match="has no version '7': it has 1"):
+        store.find("7")
+    twin = tmp_path / "store" / "versions" / "000001-0123456789ab"  # published by another program at the same time
+    twin.mkdir()
+    (twin / "manifest.json").touch()
+    with pytest.raises(ParameterError, match="several versions 1: name one of"):
+        store.find("1")
+    assert store.find(fingerprint(models / "knn")).name == name
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"current": 1}', b'{"current": {"version": "../../etc"}}', b'{"current": {"share": 1}}']
+)
+def test_invalid_rollout_is_refused_and_the_model_stays(tmp_path: Path, models: Path, up: CandidateSet, content: bytes):
+    store, observer = VersionStore(tmp_path / "store"), RecordingObserver()
+    fitted = published(store, models / "knn")
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        overwrite(str(tmp_path / "store"), "rollout.json", content)
+        wait_until(lambda: "kinrank models --use" in str(service.slots["default"].refusal))
+        assert service.rank(up).version == fitted
+        with pytest.raises(RejectedModelError, match="kinrank models --use"):
+            service.reload()
+        published(store, models / "single")
+        wait_until(lambda: service.slots["default"].refusal is None and service.rank(up).version != fitted)
+    assert observer.models.count(("default", "unreachable")) == 1  # not once per poll
+
+
+def test_service_without_a_published_version_starts_unready(tmp_path: Path, models: Path, up: CandidateSet):
+    (tmp_path / "store" / "versions").mkdir(parents=True)
+    service = Service({"default": tmp_path / "store"}, settings=POLLING)
+    service.start(strict=False)
+    assert not service.ready
+    fitted = published(VersionStore(tmp_path / "store"), models / "knn")
+    wait_until(lambda: service.rank(up).version == fitted)
+    service.close()
+
+
+def test_passwords_in_addresses_are_not_shown():
+    assert str(VersionStore("s3://user:secret@bucket/models")) == "s3://bucket/models"
