@@ -7,13 +7,4 @@ from contextvars import ContextVar
 from types import MappingProxyType
 
 TRACE_HEADERS: ContextVar[Mapping[str, str]] = ContextVar("trace_headers", default=MappingProxyType({}))
-"""Headers added to every request to an engine: ``traceparent`` and ``tracestate`` of the W3C, if there is a trace.
-
-Examples
---------
->>> from contextvars import copy_context
->>> context = copy_context()
->>> _ = context.run(TRACE_HEADERS.set, {"traceparent": "00-" + 32 * "1" + "-" + 16 * "2" + "-01"})
->>> list(context.run(TRACE_HEADERS.get)), list(TRACE_HEADERS.get())
-(['traceparent'], [])
-"""
+"""Headers added to every request to an engine: ``traceparent`` and ``tracestate`` of the W3C, if there is a trace."""
