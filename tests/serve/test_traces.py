@@ -210,6 +210,22 @@ def test_environment_decides_whether_spans_are_recorded(environ: dict[str, str],
     traces.close()
 
 
+def test_spans_are_sent_to_the_collector_before_the_process_ends(monkeypatch: pytest.MonkeyPatch):
+    paths: list[str] = []
+    with stub_server(lambda path: paths.append(path) or {}) as url:
+        for name, value in {"EXPORTER_OTLP_ENDPOINT": url, "RESOURCE_ATTRIBUTES": "service.name=films,zone=a"}.items():
+            monkeypatch.setenv(f"OTEL_{name}", value)
+        traces = start_traces()
+        assert isinstance(traces, OtelTraces)
+        attributes = traces._provider.resource.attributes
+        assert (attributes["service.name"], attributes["zone"]) == ("films", "a")
+        scope = {"method": "GET", "scheme": "http", "headers": []}
+        with traces.request(scope, "/v1/model") as outcome:
+            outcome["status"] = 200
+        traces.close()
+    assert paths == ["/v1/traces"]
+
+
 def test_service_runs_without_traces_that_cannot_be_recorded(log: LogReader):
     assert type(start_traces({"OTEL_TRACES_EXPORTER": "carrier-pigeon"})) is Traces
     (line,) = log.wait_for("tracing")
