@@ -30,7 +30,8 @@ def test_report_of_two_models(report: Run, workdir: Path):
     page = (workdir / "report.html").read_text("utf-8")
     assert f"<title>Two camps: {answer}</title>" in page
     for measure in DEFAULT_MEASURES:
-        assert f">{measure} <small>" in page
+        assert f">{measure}</abbr> <small>" in page
+    assert "<dt><bdi>Test file</bdi></dt><dd>test</dd>" in page
     perfect = "warning: knn reaches 1.0000, which is too good to be believed"  # it is: the world has no noise
     assert done.stderr.startswith(perfect)
     assert done.stderr.endswith("report.html: 0.1 MB\n")

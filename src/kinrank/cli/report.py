@@ -61,13 +61,30 @@ def report(
             metavar="COLUMN", help="Query column with the names of queries.", show_default="text, query or the id"
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Query column with the kind of each query, such as its intent.",
+            show_default="queries that are ranked by similar features",
+        ),
+    ] = None,
+    titles: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Document titles, as ID<tab>TEXT lines, to show the lists of the queries that changed most.",
+        ),
+    ] = None,
 ) -> None:
     """Write a self-contained HTML report: which ranker is better, for which queries, and how certain that is."""
+    from kinrank.data.labels import read_labels
     from kinrank.measure import parse_measure
     from kinrank.study.comparison import compare
     from kinrank.study.entrants import evaluate_entrant
     from kinrank.study.report import STEPS, collect, write_page
-    from kinrank.study.report.words import evidence, headline, provenance
+    from kinrank.study.report.kinds import groups_by_column
+    from kinrank.study.report.words import evidence, headline, ingredients, provenance
 
     # Fail on wrong options before the work starts.
     import_extra("jinja2", "report")
@@ -80,6 +97,9 @@ def report(
     judged = None if train is None else read_queries(train, n_features)
     tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
     validation = None if validate is None else read_queries(validate, tests.n_features)
+    known_titles = None if titles is None else read_labels(titles)
+    if by is not None:
+        groups_by_column(tests, by)
     labels = _labels(entrants)
     with console.progress("ranking", len(entrants)) as advance:
         measured = []
@@ -96,6 +116,9 @@ def report(
             judged=judged,
             validation=validation,
             ladder=ladder,
+            by=by,
+            titles=known_titles,
+            sources=_sources(data, train, validate),
             advance=advance,
         )
     size = write_page(out, collected)
@@ -108,6 +131,8 @@ def report(
     console.print_result(f"{headline(collected)}\n{evidence(collected)}")
     if collected.answer is not None:
         console.print_result(collected.answer.text)
+    if collected.ingredients:
+        console.print_result(ingredients(collected))
     console.info(f"{out}: {size / 1e6:.1f} MB")
 
 
@@ -117,6 +142,11 @@ def _n_features(entrants: list[str]) -> int | None:
     from kinrank.study.entrants import origin_of
 
     return next((len(read_model(text).feature_names) for text in entrants if origin_of(text) == "model"), None)
+
+
+def _sources(data: str, train: str | None, validate: str | None) -> dict[str, str]:
+    paths = {"Test file": data, "Training file": train, "Validation file": validate}
+    return {use: path for use, path in paths.items() if path is not None}
 
 
 def _labels(entrants: list[str]) -> dict[str, str]:

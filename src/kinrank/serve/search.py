@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from kinrank.arrays import Float32
 from kinrank.engines import Engine, Hits
 from kinrank.engines.search_options import PLAIN, SearchOptions
-from kinrank.errors import DataError, EngineError, FileFormatError, ParameterError
+from kinrank.errors import DataError, EngineError, ParameterError
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.service import Service
 
@@ -239,17 +238,3 @@ class Searcher:
     def _with_texts(self, explanation: QueryExplanation) -> QueryExplanation:
         named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]
         return replace(explanation, neighbors=named)
-
-
-def read_labels(path: str | os.PathLike[str] | None) -> dict[str, str]:
-    """Read texts by id from a file with lines ``ID<tab>TEXT``."""
-    if path is None:
-        return {}
-    labels = {}
-    with open(path, encoding="utf-8") as stream:
-        for number, line in enumerate(stream, 1):
-            name, tab, text = line.rstrip("\n").partition("\t")
-            if not tab:
-                raise FileFormatError(path, number, "expected an id, a tab and a text")
-            labels[name] = text
-    return labels

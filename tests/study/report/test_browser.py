@@ -106,6 +106,27 @@ def test_hovering_over_a_dot_shows_its_query(opened, report: Report):
     expect(tab.locator("#card")).to_contain_text("Nearest judged queries")
 
 
+def test_terms_are_explained_on_hover_and_focus(opened):
+    tab = opened(PHONE)
+    tip = tab.get_by_role("tooltip")
+    tab.locator("dt abbr").first.hover()
+    expect(tip).to_contain_text("From 0 to 1")
+    tab.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+    tab.locator("dt abbr").nth(1).focus()
+    expect(tip).to_contain_text("Positive is better")
+    box = tip.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= PHONE[0]
+
+
+def test_link_to_a_folded_section_opens_it(opened):
+    tab = opened(DESK)
+    assert not tab.locator("#neighbors svg.wide").is_visible()
+    tab.get_by_role("link", name="number of neighbors").click()
+    expect(tab.locator("#neighbors svg.wide")).to_be_visible()
+
+
 def test_arrow_keys_move_between_queries(opened):
     tab = opened(DESK)
     tab.locator("#query-map").focus()

@@ -100,6 +100,8 @@ def test_curve_of_the_neighbor_part_of_kin_compares_with_the_global_model():
     assert report.neighbors is not None
     assert report.neighbors.curve is not None
     assert report.neighbors.curve.gains[80].mean_difference > 0.3
+    assert sum(report.ingredients.values()) == pytest.approx(1)
+    assert words.ingredients(report).startswith("What counts in own: ")
     note = context_of(report)["curve"]["note"]
     assert "The line at zero is one linear model, fitted on all 80 judged queries." in note
 

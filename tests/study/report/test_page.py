@@ -60,7 +60,8 @@ def test_headline_is_the_first_heading(page: str, elements: Elements, report: Re
 
 def test_page_has_all_sections(elements: Elements):
     sections = {attributes["id"] for attributes in elements.of("section")}
-    wanted = {"measures", "queries", "map", "weights", "difficulty", "neighbors", "advance", "latency", "method"}
+    wanted = {"measures", "queries", "map", "kinds", "weights", "difficulty"}
+    wanted |= {"latency", "neighbors", "advance", "method"}
     assert sections == {"answer"} | wanted
     assert [link["href"] for link in elements.of("a")][1:] == [f"#{each}" for each in _in_order(elements, wanted)]
 
@@ -210,7 +211,7 @@ def small(ranker, measure, n_test: int = 12) -> Report:
 @pytest.mark.parametrize(
     ("ranker", "absent"),
     [
-        (SingleRanker("ranksvm"), {"map", "weights", "neighbors", "advance"}),
+        (SingleRanker("ranksvm"), {"map", "kinds", "weights", "neighbors", "advance"}),
         (KnnRanker(radius=0.5), {"neighbors", "advance"}),
         (KnnRanker(5, mode="offline-1"), {"neighbors"}),
     ],
@@ -220,7 +221,7 @@ def test_parts_without_data_have_no_section(ranker, absent: set[str]):
     elements = Elements(render(small(ranker, NDCG @ 10)))
     sections = {attributes["id"] for attributes in elements.of("section")}
     everything = {"answer", "measures", "queries", "difficulty", "latency", "method"}
-    assert sections == everything | ({"map", "weights", "neighbors", "advance"} - absent)
+    assert sections == everything | ({"map", "kinds", "weights", "neighbors", "advance"} - absent)
 
 
 def test_queries_that_the_measure_skips_are_left_out():

@@ -13,6 +13,7 @@ from typing import Any
 
 import uvicorn
 
+from kinrank.data.labels import read_labels
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.serve.http.app import create_app
@@ -22,7 +23,7 @@ from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
 from kinrank.serve.keys import KeyRing
-from kinrank.serve.search import Searcher, read_labels
+from kinrank.serve.search import Searcher
 from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
@@ -180,7 +181,8 @@ def make_searcher(service: Service, options: Options) -> Searcher | None:
     if options.engine is None:
         return None
     engine = connect(options.engine, options.features, **options.client)
-    return Searcher(service, engine, titles=read_labels(options.titles), texts=read_labels(options.texts))
+    titles, texts = ({} if path is None else read_labels(path) for path in (options.titles, options.texts))
+    return Searcher(service, engine, titles=titles, texts=texts)
 
 
 def _is_loopback(host: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,14 @@ from kinrank.study.comparison import Comparison
 from kinrank.study.ladder import answer_of, climb, missing_trees, rung_of, rungs_of
 from kinrank.study.leaks import find_leaks
 from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report
+from kinrank.study.report.ingredients import ingredient_shares
+from kinrank.study.report.kinds import groups_by_column
 from kinrank.study.report.names import query_names
 from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
+from kinrank.study.report.origin import made_now
 from kinrank.study.report.timing import time_rankers
 
-STEPS = 4
+STEPS = 5
 """Number of calls of `advance` in `collect`."""
 
 _TIMED = 100
@@ -37,6 +41,9 @@ def collect(
     judged: QuerySet | None = None,
     validation: QuerySet | None = None,
     ladder: bool = True,
+    by: str | None = None,
+    titles: Mapping[str, str] | None = None,
+    sources: Mapping[str, str] | None = None,
     advance: Callable[[int], None] = lambda _: None,
     seed: int = 0,
 ) -> Report:
@@ -59,6 +66,14 @@ def collect(
     ladder
         Whether to fit the rungs of `kinrank.study.ladder` that `kin` is compared with on `judged`, if they are not in
         the comparison.
+    by
+        Query column that names the kind of each query, such as its intent; by default, queries that are ranked by
+        similar features are of one kind.
+    titles
+        Titles of documents by id. With them, the report shows the lists before and after of the queries that changed
+        most.
+    sources
+        Where the data came from, by what it was used for, to print at the end.
     advance
         Called with 1 after each of `STEPS` steps.
     seed
@@ -72,26 +87,40 @@ def collect(
     if chosen == comparison.baseline.name:
         raise ParameterError(f"subject {chosen!r} is the baseline: choose another entrant")
     queries = comparison.queries
+    if titles is not None and queries.doc_id is None:
+        raise ParameterError("titles need document ids, and the test queries have none")
+    groups = {} if by is None else groups_by_column(queries, by)
     rankers = {each.name: each.ranker for each in comparison.entrants if each.ranker is not None}
     timings = time_rankers(rankers, sample(queries, _TIMED, seed))
     advance(1)
     names = {} if judged is None else dict(zip(map(str, judged.qid), query_names(judged, name_column), strict=True))
-    neighbors = _analyze_neighbors(comparison, chosen, names, validation, seed)
+    own_names = query_names(queries, name_column)
+    neighbors = _analyze_neighbors(
+        comparison, chosen, validation, seed, names=own_names, groups=groups, judged_names=names
+    )
     advance(1)
     leak_check = _leak_check(comparison, chosen, judged)
     advance(1)
     answer = _answer(comparison, chosen, judged if ladder else None)
     advance(1)
+    ingredients = ingredient_shares(comparison[chosen].ranker, sample(queries, _TIMED, seed))
+    advance(1)
     return Report(
         title=title,
         comparison=comparison,
         subject=chosen,
-        names=query_names(queries, name_column),
+        names=own_names,
         levels=difficulty_levels(queries.grades, queries.offsets),
         timings=timings,
         neighbors=neighbors,
         leak_check=leak_check,
         answer=answer,
+        ingredients=ingredients,
+        by=by,
+        groups=groups,
+        titles=titles,
+        sources=sources or {},
+        made=made_now(),
     )
 
 
@@ -110,7 +139,7 @@ def _answer(comparison: Comparison, subject: str, judged: QuerySet | None) -> An
 
 
 def _analyze_neighbors(
-    comparison: Comparison, subject: str, judged_names: dict[str, str], validation: QuerySet | None, seed: int
+    comparison: Comparison, subject: str, validation: QuerySet | None, seed: int, **naming: Any
 ) -> NeighborAnalysis | None:
     """Analyze the subject if it, or a part of it, learns from neighbors; else the first entrant that does."""
     measure = comparison.measures[0]
@@ -125,9 +154,9 @@ def _analyze_neighbors(
                 gains,
                 measure,
                 whole=ranker is entrant.ranker,
-                judged_names=judged_names,
                 validation=None if validation is None else with_vectors(entrant.ranker, validation),
                 seed=seed,
+                **naming,
             )
     return None
 

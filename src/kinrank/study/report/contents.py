@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,6 +178,18 @@ class Report:
         None if no training queries are known.
     answer : Answer or None
         What the ladder says about the subject; None if it has no model per query.
+    ingredients : mapping of str to float
+        Mean share of each ingredient of the subject in its scores; empty if it has only one.
+    by : str or None
+        Query column that the kinds of queries are taken from.
+    groups : mapping of str to int64 array
+        Positions of the test queries by value of that column; empty without one.
+    titles : mapping of str to str, or None
+        Titles of documents by id, to show lists before and after.
+    sources : mapping of str to str
+        Where the data came from, by what it was used for.
+    made : str
+        When the report was made, and with which versions.
     """
 
     title: str
@@ -189,6 +201,12 @@ class Report:
     neighbors: NeighborAnalysis | None
     leak_check: LeakCheck | None
     answer: Answer | None = None
+    ingredients: Mapping[str, float] = field(default_factory=dict)
+    by: str | None = None
+    groups: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    titles: Mapping[str, str] | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+    made: str = ""
 
     @property
     def claim(self) -> Claim:

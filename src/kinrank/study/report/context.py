@@ -8,18 +8,21 @@ from kinrank.data.queryset import QuerySet
 from kinrank.study.report import page_tables, words
 from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, NeighborCurve, Report
 from kinrank.study.report.groups import GroupGain, kind_gains, level_gains
+from kinrank.study.report.ingredients import in_words
 from kinrank.study.report.svg import format_number
+from kinrank.study.report.terms import TERMS, explain_measure
 
 # Title of each section, and the part it needs; None if it is always shown.
 _SECTIONS = {
     "measures": ("All measures", None),
     "queries": ("Query by query", None),
     "map": ("Map of queries", "analysis"),
+    "kinds": ("Kinds of queries", "kind_table"),
     "weights": ("What decides the ranking", "heat"),
     "difficulty": ("Easy and hard queries", "levels"),
-    "neighbors": ("Number of neighbors", "curve"),
-    "advance": ("Models learned in advance", "ratios"),
     "latency": ("Time per query", "latency"),
+    "neighbors": ("For specialists: number of neighbors", "curve"),
+    "advance": ("For specialists: models learned in advance", "ratios"),
     "method": ("How this was measured", None),
 }
 
@@ -30,6 +33,7 @@ def context_of(report: Report) -> dict[str, Any]:
     parts = {
         **_neighbor_parts(report),
         "levels": page_tables.gain_table(level_gains(report)) or None,
+        "kind_table": page_tables.gain_table(kind_gains(report)) or None,
         "latency": _latency(report),
     }
     return {
@@ -44,6 +48,11 @@ def context_of(report: Report) -> dict[str, Any]:
         "tests": len(comparison.differences),
         "metric_tables": page_tables.metric_table(report),
         "extremes": page_tables.extremes(report),
+        "titled": report.titles is not None,
+        "by": report.by,
+        "ingredients": in_words(report.ingredients),
+        "terms": TERMS,
+        "measure_terms": {str(measure): explain_measure(measure) for measure in comparison.measures},
         "map_note": _map_note(report),
         "method": _method(report),
     }
@@ -74,14 +83,13 @@ def _answer(report: Report) -> dict[str, Any]:
 
 def _neighbor_parts(report: Report) -> dict[str, Any]:
     """Return the variables that need an entrant that learns from neighbors."""
-    parts: dict[str, Any] = dict.fromkeys(("analysis", "heat", "kind_table", "curve", "ratios"))
+    parts: dict[str, Any] = dict.fromkeys(("analysis", "heat", "curve", "ratios"))
     analysis = report.neighbors
     if analysis is None:
         return parts
     parts["analysis"] = analysis
     if analysis.shares is not None:
         parts["heat"] = page_tables.heat_table(report, analysis, analysis.shares)
-        parts["kind_table"] = page_tables.gain_table(kind_gains(report, analysis, analysis.shares))
     if analysis.curve is not None:
         parts["curve"] = _curve(analysis, analysis.curve)
     if analysis.ratios is not None:
@@ -151,7 +159,7 @@ def _unjudged(queries: QuerySet) -> str:
 
 
 def _method(report: Report) -> list[dict[str, str]]:
-    """Return notes on the data and on each entrant."""
+    """Return notes on the data, on each entrant, and on when the report was made."""
     queries = report.comparison.queries
     entries = [
         {
@@ -171,4 +179,5 @@ def _method(report: Report) -> list[dict[str, str]]:
                 f"{covered.unjudged_top:.0%} of its top 10 are not judged"
             )
         entries.append({"name": entrant.name, "text": text})
-    return entries
+    entries += [{"name": use, "text": where} for use, where in report.sources.items()]
+    return [*entries, {"name": "Made", "text": report.made}]

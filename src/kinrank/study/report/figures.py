@@ -25,6 +25,9 @@ def figures_of(report: Report) -> dict[str, str]:
     levels = level_gains(report)
     if levels:
         figures["levels"] = _intervals(f"Change in {measure} by difficulty", levels)
+    kinds = kind_gains(report)
+    if kinds:
+        figures["kinds"] = _intervals(f"Change in {measure} by kind of query", kinds)
     if report.timings:
         figures["latency"] = charts.latencies(report.timings)
     return figures if report.neighbors is None else figures | _neighbor_figures(report, report.neighbors)
@@ -36,8 +39,6 @@ def _neighbor_figures(report: Report, analysis: NeighborAnalysis) -> dict[str, s
     if analysis.shares is not None:
         letters = ", ".join(kind.letter for kind in analysis.shares.kinds)
         figures["kind_map"] = draw_kinds(analysis, analysis.shares, f"The map of queries, colored by kind: {letters}.")
-        kinds = kind_gains(report, analysis, analysis.shares)
-        figures["kinds"] = _intervals(f"Change in {measure} by kind of query", kinds)
     if analysis.curve is not None and analysis.n_neighbors is not None:
         by_k = [GroupGain(f"k {k:,}", gain) for k, gain in analysis.curve.gains.items()]
         alt = _intervals_alt(f"Change in {measure} by number of neighbors", by_k)

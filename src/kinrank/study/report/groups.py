@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.measure import PairedComparison, compare_paired
-from kinrank.study.report.contents import FeatureShares, NeighborAnalysis, Report
+from kinrank.study.report.contents import Report
+from kinrank.study.report.shares import LETTERS, kind_label
 
 # Queries without a relevant candidate are left out: any order scores the same.
 _LEVELS = {"hard": "hard (1–3)", "normal": "normal (4–20)", "easy": "easy (over 20)"}
@@ -29,9 +30,15 @@ def level_gains(report: Report) -> list[GroupGain]:
     return _gains(report, members)
 
 
-def kind_gains(report: Report, analysis: NeighborAnalysis, shares: FeatureShares) -> list[GroupGain]:
-    """Return the gain by kind of query."""
-    return _gains(report, {f"Kind {kind.letter}": analysis.shown[kind.members] for kind in shares.kinds})
+def kind_gains(report: Report) -> list[GroupGain]:
+    """Return the gain by kind of query, given by a column or found; empty if there are no kinds."""
+    if report.groups:
+        named = zip(LETTERS, report.groups.items(), strict=False)
+        return _gains(report, {kind_label(letter, value): members for letter, (value, members) in named})
+    analysis = report.neighbors
+    if analysis is None or analysis.shares is None:
+        return []
+    return _gains(report, {kind.label: analysis.shown[kind.members] for kind in analysis.shares.kinds})
 
 
 def _gains(report: Report, members: Mapping[str, NDArray[np.int64]]) -> list[GroupGain]:

@@ -33,12 +33,12 @@ def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]
     ids = [str(qid) for qid in queries.qid.tolist()]
     found = column or next((each for each in TEXTS if each in queries.query_columns), None)
     if found is None or queries.query_columns[found].ndim != 1:
-        return tuple(map(_clean, ids))
-    texts = (_clean(str(text)) for text in queries.query_columns[found].tolist())
-    return tuple(text or _clean(qid) for text, qid in zip(texts, ids, strict=True))
+        return tuple(map(clean, ids))
+    texts = (clean(str(text)) for text in queries.query_columns[found].tolist())
+    return tuple(text or clean(qid) for text, qid in zip(texts, ids, strict=True))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Return the text as one short line without control characters."""
     line = " ".join("".join(" " if unicodedata.category(sign) in ("Cc", "Cs") else sign for sign in text).split())
     return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1].rstrip() + "…"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from kinrank.rankers.local.explanation import Explanation
 from kinrank.rankers.local.nearest import NeighborRanker
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.study.report.contents import ChangeRatios, FeatureShares, NeighborAnalysis, NeighborCurve
+from kinrank.study.report.kinds import kinds_of_groups, names_by_words
 from kinrank.study.report.projection import project
 from kinrank.study.report.shares import feature_shares, group_by_shares
 
@@ -39,6 +41,8 @@ def analyze_neighbors(
     measure: Measure,
     *,
     whole: bool = True,
+    names: Sequence[str],
+    groups: Mapping[str, Int64] | None = None,
     judged_names: Mapping[str, str] | None = None,
     validation: QuerySet | None = None,
     seed: int = 0,
@@ -59,6 +63,10 @@ def analyze_neighbors(
         Measure for the effect of k.
     whole
         Whether the ranker is the entrant itself, not a part of it.
+    names
+        Names of the test queries, whose words name the kinds of queries.
+    groups
+        Kinds of queries, as positions by name; by default, queries with similar shares.
     judged_names
         Names of the judged queries by id as text; queries without a name are shown by id.
     validation
@@ -81,7 +89,7 @@ def analyze_neighbors(
         nearest=tuple(
             tuple(known.get(q, q) for q in map(str, each.neighbors[:_N_NEAREST].tolist())) for each in explained
         ),
-        shares=_shares(explained, some, seed),
+        shares=_shares(explained, some, shown, names, groups, seed),
         curve=neighbor_curve(ranker, queries if validation is None else validation, measure, validation is not None),
         ratios=change_ratios(ranker, sample(queries, _RATIO_QUERIES, seed)),
     )
@@ -110,14 +118,27 @@ def sample(queries: QuerySet, n: int, seed: int = 0) -> QuerySet:
     return queries[np.sort(np.random.default_rng(seed).choice(len(queries), n, replace=False))]
 
 
-def _shares(explained: list[Explanation], queries: QuerySet, seed: int) -> FeatureShares | None:
+def _shares(
+    explained: list[Explanation],
+    queries: QuerySet,
+    shown: Int64,
+    names: Sequence[str],
+    groups: Mapping[str, Int64] | None,
+    seed: int,
+) -> FeatureShares | None:
     """Return the feature shares; None if the models are not linear."""
     weights = [each.weights for each in explained if each.weights is not None]
     global_weights = explained[0].global_weights
     if global_weights is None:
         return None
     by_query = feature_shares(np.array(weights), queries)
-    return FeatureShares(by_query, feature_shares(global_weights, queries), tuple(group_by_shares(by_query, seed)))
+    overall = feature_shares(global_weights, queries)
+    if groups:
+        return FeatureShares(by_query, overall, tuple(kinds_of_groups(groups, shown, by_query, overall)))
+    found = group_by_shares(by_query, seed)
+    words = names_by_words([[names[query] for query in shown[kind.members].tolist()] for kind in found])
+    kinds = (replace(kind, name=name) for kind, name in zip(found, words, strict=True))
+    return FeatureShares(by_query, overall, tuple(kinds))
 
 
 def neighbor_counts(n_judged: int, own: int) -> list[int]:

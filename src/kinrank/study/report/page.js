@@ -35,6 +35,42 @@ function make(tag, text, className) {
   addEventListener("afterprint", () => { for (const each of opened) each.open = false; });
 }
 
+// Explain terms on hover, focus and tap. Without a script the browser shows the title of each.
+{
+  const shown = make("div", undefined, "explanation");
+  shown.id = "explanation";
+  shown.setAttribute("role", "tooltip");
+  shown.hidden = true;
+  document.body.append(shown);
+  const hide = () => { shown.hidden = true; };
+  for (const term of document.querySelectorAll("abbr[title]")) {
+    const text = term.title;
+    term.removeAttribute("title");
+    term.setAttribute("aria-describedby", "explanation");
+    const show = () => {
+      shown.textContent = text;
+      shown.hidden = false;
+      const box = term.getBoundingClientRect(), width = document.documentElement.clientWidth;
+      shown.style.left = Math.max(8, Math.min(box.left, width - shown.offsetWidth - 8)) + "px";
+      const above = box.top - shown.offsetHeight - 6;
+      shown.style.top = (above > 4 ? above : box.bottom + 6) + "px";
+    };
+    for (const event of ["pointerenter", "focus", "click"]) term.addEventListener(event, show);
+    for (const event of ["pointerleave", "blur"]) term.addEventListener(event, hide);
+  }
+  addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  addEventListener("scroll", hide, { passive: true });
+}
+
+// A link to a folded section opens it.
+addEventListener("hashchange", unfold);
+unfold();
+function unfold() {
+  const target = location.hash.length > 1 && at(location.hash.slice(1));
+  const folded = target && target.querySelector(":scope > details");
+  if (folded) folded.open = true;
+}
+
 if (at("data")) drawMap(JSON.parse(at("data").textContent));
 
 function drawMap(data) {
@@ -42,7 +78,8 @@ function drawMap(data) {
   const side = map.viewBox.baseVal.width;
   const signed = (value, digits) => (value > 0 ? "+" : value < 0 ? "\u2212" : "") + Math.abs(value).toFixed(digits);
   const shadeClass = (shade) => (shade ? (shade > 0 ? "gain" : "loss") + Math.abs(shade) : "none");
-  const percent = (perMille) => signed(perMille / 10, 0) + "%";
+  // Importance and direction.
+  const percent = (perMille) => Math.abs(perMille / 10).toFixed(0) + "%" + (perMille > 0 ? " \u2191" : perMille < 0 ? " \u2193" : "");
   let selected = -1;
 
   // Color by change in the measure, by kind, or by the difference of a feature's share from the global model.
@@ -122,7 +159,7 @@ function drawMap(data) {
       const order = data.features.map((_, feature) => feature)
         .sort((a, b) => Math.abs(data.change[query][b]) - Math.abs(data.change[query][a])).slice(0, 3);
       const shares = order.map((feature) => `${data.features[feature]} ${percent(data.overall[feature] + data.change[query][feature])} (globally ${percent(data.overall[feature])})`);
-      parts.push(make("p", `Kind ${data.kinds[data.kind[query]]}. Decided by ${shares.join(", ")}.`));
+      parts.push(make("p", `${data.kinds[data.kind[query]]}. Decided by ${shares.join(", ")}.`));
     }
     card.replaceChildren(...parts);
     card.hidden = false;

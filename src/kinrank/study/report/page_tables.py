@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from kinrank.arrays import Float64
 from kinrank.study.report.contents import FeatureShares, NeighborAnalysis, Report
 from kinrank.study.report.groups import GroupGain
+from kinrank.study.report.lists import before_and_after
 from kinrank.study.report.querymap import shade_class
+from kinrank.study.report.shares import Kind
 from kinrank.study.report.svg import format_number
 from kinrank.study.report.words import between, conventions, examples, p_value
 
 _EXTREMES = 10
 _HEAT_ROWS = 20
+_COUNTS = 0.005  # importance from which a feature has a direction
 
 
 def metric_table(report: Report) -> list[dict[str, Any]]:
@@ -57,6 +61,7 @@ def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
             "after": f"{after[query]:.2f}",
             "change": format_number(float(gains[query]), "+.2f"),
             **_reasons(report, query),
+            "lists": None if report.titles is None else before_and_after(report, query, report.titles),
         }
 
     return {
@@ -73,7 +78,7 @@ def _reasons(report: Report, query: int) -> dict[str, Any]:
     names = report.comparison.queries.feature_names
     if analysis.shares is None:
         return {"nearest": analysis.nearest[position], "more": "", "less": ""}
-    change = analysis.shares.by_query[position] - analysis.shares.overall
+    change = np.abs(analysis.shares.by_query[position]) - np.abs(analysis.shares.overall)
     return {
         "nearest": analysis.nearest[position],
         "more": names[int(np.argmax(change))] if change.max() > 0 else "",
@@ -115,23 +120,35 @@ class HeatTable:
 class _Cell:
     share: str
     shade: str
+    way: str  # the direction if it differs from the global one
 
 
 def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares) -> HeatTable:
-    """Return the table of feature shares, shaded by the difference from the global model."""
+    """Return the table of importances, shaded by the difference from the global model, with directions apart."""
     features = report.comparison.queries.feature_names
-    by_kind = np.array([kind.shares for kind in shares.kinds])
-    change = by_kind - shares.overall
+    sizes = np.array([_mean_size(shares, kind) for kind in shares.kinds])
+    ways = [
+        [_direction(*pair) for pair in zip(k.shares, size, strict=True)]
+        for k, size in zip(shares.kinds, sizes, strict=True)
+    ]
+    overall = np.abs(shares.overall)
+    own_ways = [_direction(share, abs(share)) for share in shares.overall]
+    change = sizes - overall
     # Round to the nearest shade, so that small differences have no color.
     shades = np.rint(3 * change / (np.abs(change).max() or 1.0)).astype(int)
     order = np.argsort(-np.abs(change).max(axis=0), kind="stable").tolist()
     rows = [
         {
             "feature": features[feature],
-            "overall": _percent(shares.overall[feature]),
+            "overall": _percent(overall[feature]),
+            "way": own_ways[feature],
             "cells": [
-                _Cell(_percent(share), shade_class(int(shade)))
-                for share, shade in zip(by_kind[:, feature], shades[:, feature], strict=True)
+                _Cell(
+                    _percent(sizes[kind, feature]),
+                    shade_class(int(shades[kind, feature])),
+                    ways[kind][feature] if ways[kind][feature] != own_ways[feature] else "",
+                )
+                for kind in range(len(sizes))
             ],
         }
         for feature in order
@@ -139,6 +156,7 @@ def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares
     kinds = [
         {
             "letter": kind.letter,
+            "name": kind.name,
             "queries": f"{len(kind.members):,}",
             "examples": examples(report, analysis, kind),
             "more": [features[f] for f in np.argsort(-moved)[:2].tolist() if moved[f] > 0],
@@ -149,5 +167,26 @@ def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares
     return HeatTable(kinds, rows[:_HEAT_ROWS], rows[_HEAT_ROWS:])
 
 
-def _percent(share: float) -> str:
-    return format_number(round(100 * float(share)), "+.0f")
+def _mean_size(shares: FeatureShares, kind: Kind) -> Float64:
+    """Return the mean importance of each feature, which queries of opposite directions do not cancel."""
+    if not len(kind.members):
+        return np.abs(shares.overall)
+    mean: Float64 = np.abs(shares.by_query[kind.members]).mean(axis=0)
+    return mean
+
+
+def _direction(share: float, size: float) -> str:
+    """Return the direction of a feature: up, down, mixed if queries disagree, "" if it does not count.
+
+    Examples
+    --------
+    >>> _direction(0.2, 0.2), _direction(-0.2, 0.25), _direction(0.01, 0.2), _direction(0.001, 0.001)
+    ('up', 'down', 'mixed', '')
+    """
+    if size < _COUNTS:
+        return ""
+    return "mixed" if abs(share) < size / 2 else "up" if share > 0 else "down"
+
+
+def _percent(size: float) -> str:
+    return f"{100 * float(size):.0f}"

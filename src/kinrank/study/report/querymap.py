@@ -58,6 +58,8 @@ def draw_kinds(analysis: NeighborAnalysis, shares: FeatureShares, alt: str) -> s
     at = map_positions(analysis.positions)
     parts = [_dots(analysis, kind.members, f"k{position}") for position, kind in enumerate(shares.kinds)]
     for kind in shares.kinds:
+        if not len(kind.members):
+            continue
         x, y = np.median(at[kind.members], axis=0).tolist()
         parts.append(element("text", escaped(kind.letter), class_="kind middle", x=x, y=y + 8))
     return _map(parts, alt)
@@ -112,7 +114,7 @@ def map_data(report: Report, analysis: NeighborAnalysis) -> dict[str, Any]:
         "features": [report.comparison.queries.feature_names[feature] for feature in varying.tolist()],
         "overall": _per_mille(analysis.shares.overall[varying]),
         "change": _per_mille(change[:, varying]),
-        "kinds": [kind.letter for kind in analysis.shares.kinds],
+        "kinds": [kind.label for kind in analysis.shares.kinds],
         "kind": kind_of.tolist(),
     }
 

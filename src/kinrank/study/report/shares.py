@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 
-_LETTERS = "ABCDEF"
+LETTERS = "ABCDEF"
+"""Short names of kinds."""
+
 _MIN_MEMBERS = 50  # average size of a group, so that its mean is worth showing
 
 
@@ -26,11 +28,30 @@ class Kind:
         The queries, most typical first.
     shares : float64 array of shape (features,)
         Mean shares of its queries; see `feature_shares`.
+    name : str
+        The words or the value of a column that its queries have in common; empty if there are none.
     """
 
     letter: str
     members: NDArray[np.int64]
     shares: Float64
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Letter and name."""
+        return kind_label(self.letter, self.name)
+
+
+def kind_label(letter: str, name: str) -> str:
+    """Return the letter and the name of a kind.
+
+    Examples
+    --------
+    >>> kind_label("A", "movie, with"), kind_label("B", "")
+    ('A: movie, with', 'Kind B')
+    """
+    return f"{letter}: {name}" if name else f"Kind {letter}"
 
 
 def feature_shares(weights: Float64, queries: QuerySet) -> Float64:
@@ -82,9 +103,9 @@ def group_by_shares(shares: Float64, seed: int = 0) -> list[Kind]:
     """
     from sklearn.cluster import KMeans
 
-    n = min(len(_LETTERS), max(2, len(shares) // _MIN_MEMBERS), len(np.unique(shares, axis=0)))
+    n = min(len(LETTERS), max(2, len(shares) // _MIN_MEMBERS), len(np.unique(shares, axis=0)))
     found = KMeans(n, n_init=4, random_state=seed).fit(shares)
     distances = np.linalg.norm(shares - found.cluster_centers_[found.labels_], axis=1)
     order = np.argsort(distances, kind="stable")
     groups = sorted((order[found.labels_[order] == label] for label in range(n)), key=len, reverse=True)
-    return [Kind(_LETTERS[i], members, shares[members].mean(axis=0)) for i, members in enumerate(groups)]
+    return [Kind(LETTERS[i], members, shares[members].mean(axis=0)) for i, members in enumerate(groups)]

@@ -11,6 +11,7 @@ from kinrank.measure import Measure, holm
 from kinrank.study.answer import LEVEL
 from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, NeighborCurve, Report
 from kinrank.study.report.groups import kind_gains
+from kinrank.study.report.ingredients import in_words
 from kinrank.study.report.shares import Kind
 from kinrank.study.report.svg import format_number
 
@@ -71,7 +72,7 @@ def _seen(leak_check: LeakCheck, queries: int) -> str:
 def points(report: Report) -> list[str]:
     """Return the other main results, one sentence each."""
     answer = "" if report.answer is None else _typeset(report.answer.text)
-    sentences = [answer, _balance(report), _kinds(report)]
+    sentences = [answer, _balance(report), ingredients(report), _kinds(report)]
     if report.neighbors is not None and report.neighbors.curve is not None:
         sentence = _best_k(report.neighbors, report.neighbors.curve)
         part = "" if report.neighbors.whole else " (This is the part that learns from neighbors.)"
@@ -95,21 +96,27 @@ def _balance(report: Report) -> str:
     )
 
 
-def _kinds(report: Report) -> str:
-    if report.neighbors is None or report.neighbors.shares is None:
+def ingredients(report: Report) -> str:
+    """Return how much each ingredient of the subject counts; empty if it has only one."""
+    parts = in_words(report.ingredients)
+    if not parts:
         return ""
-    gains = kind_gains(report, report.neighbors, report.neighbors.shares)
+    return f"What counts in {report.subject}: {'; '.join(f'{name} {share}' for name, share in parts)}."
+
+
+def _kinds(report: Report) -> str:
+    gains = kind_gains(report)
+    if not gains:
+        return ""
     corrected = holm([each.gain.p for each in gains])
     sure = [i for i, p in enumerate(corrected) if p < LEVEL and gains[i].gain.mean_difference > 0]
-    grouped = "Grouped by the features that decide their ranking"
+    grouped = f"Grouped by {report.by or 'the features that decide their ranking'}"
     if not sure:
         return f"{grouped}, none of {len(gains)} kinds of queries has a significant gain."
     best = max(sure, key=lambda i: gains[i].gain.mean_difference)
-    kind = report.neighbors.shares.kinds[best]
-    such = ", ".join(f"“{name}”" for name in examples(report, report.neighbors, kind, 3))
     return (
-        f"{grouped}, the {len(kind.members):,} queries of kind {kind.letter} gain most "
-        f"({format_number(gains[best].gain.mean_difference, '+.4f')} on average); for example {such}."
+        f"{grouped}, the {gains[best].gain.n:,} queries of {gains[best].label} gain most "
+        f"({format_number(gains[best].gain.mean_difference, '+.4f')} on average)."
     )
 
 
