@@ -13,6 +13,7 @@ CANDIDATES = {"ids": ["a", "b"], "features": [[0.2, 1], [0.9, 1]]}
 BODIES = {
     "POST /v1/rank": CANDIDATES,
     "POST /v1/weights": CANDIDATES,
+    "POST /v1/explain": CANDIDATES,
     "POST /v1/search": {"query": "up"},
     "POST /v1/judgments": {"queries": [{"qid": "900", **CANDIDATES, "grades": [0, 1]}]},
     "POST /v1/judgments/withdraw": {"qid": "900"},
@@ -22,16 +23,19 @@ BODIES = {
 TABLE = {
     "POST /v1/rank": (401, 401, 200, 403, 200),
     "POST /v1/weights": (401, 401, 200, 403, 200),
+    "POST /v1/explain": (401, 401, 200, 403, 200),
     "POST /v1/search": (401, 401, 200, 403, 200),
     "POST /v1/judgments": (401, 401, 403, 200, 403),
     "POST /v1/judgments/withdraw": (401, 401, 403, 200, 403),
     "POST /v1/model/reload": (401, 401, 403, 200, 403),
     "GET /v1/model": (401, 401, 200, 200, 200),
+    "GET /v1/examples": (401, 401, 200, 403, 200),
     "GET /metrics": (401, 401, 200, 200, 200),
     "GET /healthz": (200, 200, 200, 200, 200),
     "GET /readyz": (200, 200, 200, 200, 200),
     "GET /openapi.json": (200, 200, 200, 200, 200),
     "GET /": (200, 200, 200, 200, 200),
+    "GET /docs": (200, 200, 200, 200, 200),
 }
 HEADERS = {
     "none": lambda secrets: {},

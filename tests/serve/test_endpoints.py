@@ -471,9 +471,11 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
     assert document["paths"].keys() == {
         "/v1/rank",
         "/v1/weights",
+        "/v1/explain",
         "/v1/search",
         "/v1/judgments",
         "/v1/judgments/withdraw",
+        "/v1/examples",
         "/v1/model",
         "/v1/model/reload",
         "/healthz",
@@ -490,6 +492,8 @@ FIELDS = {
     "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids total fields facets "
     "explanation titles",
     "WeightsResponse": "weights model version fallback detail normalization fidelity request params",
+    "ExplanationResponse": "neighbors n_neighbors unusual weights global_weights shares spread reasons",
+    "ExamplesResponse": "feature_names examples",
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
     "JudgmentsResponse": "kept",
@@ -514,6 +518,8 @@ def test_responses_have_documented_fields_and_match_their_schema(
         ("SearchResponse", client.post("/v1/search", search, **query)),
         ("WeightsResponse", client.post("/v1/weights", {"query": "up"}, **query)),
         ("WeightsResponse", client.post("/v1/weights", UP, **query)),
+        ("ExplanationResponse", client.post("/v1/explain", UP, **query)),
+        ("ExamplesResponse", client.get("/v1/examples", **query)),
         ("ModelsResponse", client.get("/v1/model", **query)),
         ("ReloadResponse", client.post("/v1/model/reload", b"", **admin)),
         ("JudgmentsResponse", client.post("/v1/judgments", judged, **admin)),
@@ -562,8 +568,9 @@ def test_process_with_a_damaged_model_starts_unready_and_says_why(models: Path, 
     client.runner.close()
 
 
-def test_page_is_self_contained(client: Client):
-    page = client.get("/")
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_page_is_self_contained(client: Client, path: str):
+    page = client.get(path)
     assert page.headers["content-type"].startswith("text/html")
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy

@@ -36,7 +36,8 @@ GENERATED = {
     "/v1/judgments": (Role.ADMIN, 300),
     "/v1/rank": (Role.QUERY, 1200),
     "/v1/weights": (Role.QUERY, 1200),
-    "/v1/search": (Role.QUERY, 2600),
+    "/v1/search": (Role.QUERY, 2300),
+    "/v1/explain": (Role.QUERY, 300),
     "/v1/model": (Role.QUERY, 10),
 }
 # Generated revisions are never reached: every request would wait for seconds and get 503.
@@ -50,6 +51,7 @@ SEEDS = [
     ("/v1/rank", {**_RANK, "feature_names": ["value", "camp"], "vector": [0.5, 1.5], "columns": {"words": 2}}),
     ("/v1/rank", {**_RANK, "interleave": ["knn", "single"]}),
     ("/v1/weights", _RANK),
+    ("/v1/explain", _RANK),
     ("/v1/weights", {"query": "up", "size": 5}),
     ("/v1/search", {"query": "up", "size": 5, "window": 10, "explain": True}),
     ("/v1/judgments", {"queries": [{"qid": "900", **_RANK, "grades": [0, 2, 1]}], "model": "knn"}),

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
+from kinrank.arrays import Float32, Float64
 from kinrank.errors import EncoderError, KinrankError, UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.serve.messages import (
@@ -14,7 +19,19 @@ from kinrank.serve.messages import (
     to_query_set,
 )
 from kinrank.serve.observer import Observer
+from kinrank.serve.selftest import example_candidates
 from kinrank.serve.served_model import ServedModel
+
+_REASONS = 3  # features named for each document
+
+
+@dataclass(frozen=True, eq=False)
+class StoredExample:
+    """A query that was stored with a model, and the scores its candidates had when the model was written."""
+
+    qid: str
+    candidates: CandidateSet
+    scores: list[float]
 
 
 def weights_of(
@@ -57,7 +74,13 @@ def explanation_of(
         return None
     try:
         candidates = served.encoder(candidates, observer)
-        explained = ranker.explain(to_query_set([candidates], [candidates.align(names)], names))[0]
+        rows = candidates.align(names)
+        queries = to_query_set([candidates], [rows], names)
+        explained = ranker.explain(queries)[0]
+        # A blend has trees besides the local model, so its stand-in is nearer to its order.
+        weights = explained.weights
+        if has_weights(ranker) and ranker.normalization is None:
+            weights = ranker.weights_with_fidelity(queries).weights[0]
     except KinrankError:
         return None
     nearest = zip(explained.neighbors[:limit].tolist(), explained.distances[:limit].tolist(), strict=True)
@@ -72,4 +95,41 @@ def explanation_of(
             else dict(zip(names, explained.global_weights.tolist(), strict=True))
         ),
         shares=explained.shares or None,
+        spread=dict(zip(names, _moments(rows)[1].tolist(), strict=True)),
+        reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights),
     )
+
+
+def _reasons(ids: list[str], names: tuple[str, ...], rows: Float32, weights: Float64) -> dict[str, dict[str, float]]:
+    """Return what the most effective features add to the score of each document, relative to the mean candidate."""
+    effects = np.nan_to_num((rows - _moments(rows)[0]) * weights)
+    largest = np.argsort(-np.abs(effects), axis=1, kind="stable")[:, :_REASONS]
+    return {
+        document: {names[f]: float(effects[row, f]) for f in largest[row].tolist() if effects[row, f]}
+        for row, document in enumerate(ids)
+    }
+
+
+def _moments(rows: Float32) -> tuple[Float64, Float64]:
+    """Return mean and standard deviation of each feature over its known values; 0 if it has none."""
+    values = rows.astype(np.float64)
+    known = np.isfinite(values)
+    counts = np.maximum(known.sum(axis=0), 1)
+    means = np.where(known, values, 0.0).sum(axis=0) / counts
+    deviations = np.where(known, values - means, 0.0)
+    return means, np.sqrt((deviations**2).sum(axis=0) / counts)
+
+
+def stored_examples(served: ServedModel) -> list[StoredExample]:
+    """Return the examples stored with a model; empty if there are none."""
+    if served.examples is None:
+        return []
+    queries, scores = served.examples
+    return [
+        StoredExample(
+            str(qid),
+            example_candidates(queries, position),
+            scores[queries.offsets[position] : queries.offsets[position + 1]].tolist(),
+        )
+        for position, qid in enumerate(queries.qid.tolist())
+    ]

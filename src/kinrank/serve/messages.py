@@ -219,6 +219,12 @@ class QueryExplanation:
         Weight by feature name in the local and in the global model, if they are linear.
     shares : dict of str to float, or None
         Share of the final order that each component of the ranker contributes, if it has several.
+    spread : dict of str to float, or None
+        Standard deviation of each feature among the candidates. A weight times its spread can be compared between
+        features.
+    reasons : dict of str to dict of str to float, or None
+        For each document, the features that lift or lower it most, with what they add to its score in comparison with
+        the mean candidate; None if no linear weights stand for the ranking.
     """
 
     neighbors: list[Neighbor]
@@ -227,6 +233,8 @@ class QueryExplanation:
     weights: dict[str, float] | None = None
     global_weights: dict[str, float] | None = None
     shares: dict[str, float] | None = None
+    spread: dict[str, float] | None = None
+    reasons: dict[str, dict[str, float]] | None = None
 
 
 def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[str, ...]) -> QuerySet:

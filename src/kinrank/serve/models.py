@@ -159,7 +159,7 @@ class ModelSlot:
                 search_test(ranker, encoder, self._search)
             if version == fingerprint(path):  # otherwise the folder was replaced while it was read
                 revision = None if self.learner is None else self.learner.starting_revision(ranker)
-                return ServedModel(version, ranker, ranker, tested, encoder, revision=revision)
+                return ServedModel(version, ranker, ranker, tested, encoder, revision=revision, examples=examples)
         raise RejectedModelError(f"{path} changed three times while it was read: write it less often")
 
     def _report_unexpected(self, where: str, error: Exception) -> None:

@@ -122,16 +122,12 @@ def warm_up(ranker: Ranker, examples: Examples | None) -> None:
     """
     names = ranker.feature_names_
     if examples is None:
-        rows, given = np.zeros((2, len(names)), dtype=np.float32), {}
+        query = CandidateSet(["0", "1"], np.zeros((2, len(names)), dtype=np.float32), names)
     else:
-        first = examples[0][:1]
-        rows, given = np.array(first.X), {name: column[0] for name, column in first.query_columns.items()}
-    text, vector = given.pop(TEXT, None), given.pop(VECTORS, None)
-    columns = {name: float(value) for name, value in given.items() if np.asarray(value).dtype.kind in "iuf"}
+        query = example_candidates(examples[0], 0)
+    rows = query.features
     frozen = np.frombuffer(rows.tobytes(), dtype=np.float32).reshape(rows.shape)
     for features in (rows, frozen):
-        ids = [str(row) for row in range(len(features))]
-        query = CandidateSet(ids, features, names, vector, columns, None if text is None else str(text))
         queries = to_query_set([query], [features], names)
         with suppress(KinrankError):
             ranker.predict_with_novelty(queries)
@@ -139,6 +135,23 @@ def warm_up(ranker: Ranker, examples: Examples | None) -> None:
                 ranker.weights_with_fidelity(queries)
             if can_explain(ranker):
                 ranker.explain(queries)
+
+
+def example_candidates(queries: QuerySet, position: int) -> CandidateSet:
+    """Return a stored query as a request would pass it."""
+    query = queries[position : position + 1]
+    given = {name: column[0] for name, column in query.query_columns.items()}
+    text, vector = given.pop(TEXT, None), given.pop(VECTORS, None)
+    columns = {name: float(value) for name, value in given.items() if np.asarray(value).dtype.kind in "iuf"}
+    ids = range(query.n_rows) if query.doc_id is None else query.doc_id.tolist()
+    return CandidateSet(
+        [str(each) for each in ids],
+        np.array(query.X),
+        query.feature_names,
+        vector,
+        columns,
+        None if text is None else str(text),
+    )
 
 
 def _time(ranker: Ranker, query: QuerySet) -> float:

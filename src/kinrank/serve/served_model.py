@@ -9,6 +9,7 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.encoding import QueryEncoder
+from kinrank.store import Examples
 
 FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recommended
 
@@ -35,6 +36,8 @@ class ServedModel:
         How many of those were learned when the ranker was last written to disk and read again.
     revision : int, or None
         The revision of the judgment store that the ranker has learned; None if there is no store.
+    examples : tuple, or None
+        The stored queries, and the scores they had when the model was written.
     """
 
     fitted: str
@@ -45,6 +48,7 @@ class ServedModel:
     judgments: int = 0
     consolidated: int = 0
     revision: int | None = None
+    examples: Examples | None = None
 
     @property
     def version(self) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve.batches import Batcher
 from kinrank.serve.checkpoints import Checkpoints
-from kinrank.serve.insight import explanation_of, weights_of
+from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
 from kinrank.serve.interleave import team_draft
 from kinrank.serve.judgment_store import checkpoint_folder, open_store
 from kinrank.serve.learning import JudgmentLearner
@@ -295,6 +295,11 @@ class Service:
         slot = self.slots.get(self.default if model is None else model)
         served = None if slot is None else slot.current
         return None if served is None else explanation_of(served, candidates, limit, self.observer)
+
+    def examples(self, model: str | None = None) -> list[StoredExample]:
+        """Return the queries stored with a model; empty if there are none, or no model is loaded."""
+        slot = self.slots.get(self.default if model is None else model)
+        return [] if slot is None or slot.current is None else stored_examples(slot.current)
 
     # --- models and judgments -------------------------------------------------------------------------------------
 

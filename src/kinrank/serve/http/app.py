@@ -113,6 +113,7 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
     operations = [
         Operation("POST", "/v1/rank", endpoints.rank, query, bodies.RankBody, responses.RankResponse),
         Operation("POST", "/v1/weights", endpoints.weights, query, bodies.WeightsBody, responses.WeightsResponse),
+        Operation("POST", "/v1/explain", endpoints.explain, query, bodies.ExplainBody, responses.ExplanationResponse),
         Operation("POST", "/v1/search", endpoints.search, query, bodies.SearchBody, responses.SearchResponse),
         Operation(
             "POST", "/v1/judgments", endpoints.judgments, admin, bodies.JudgmentsBody, responses.JudgmentsResponse
@@ -122,21 +123,41 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         ),
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, either, response=responses.ModelsResponse),
+        Operation("GET", "/v1/examples", endpoints.examples, query, response=responses.ExamplesResponse),
         Operation("GET", "/healthz", endpoints.healthz, response=responses.StatusResponse),
         Operation("GET", "/readyz", endpoints.readyz, response=responses.ReadyResponse),
         Operation("GET", "/metrics", endpoints.metrics, either),
     ]
     document = msgspec.json.encode(openapi_document(operations))
-    page = files("kinrank.serve.http").joinpath("page.html").read_text(encoding="utf-8")
-    policy = _page_policy(page)
+    pages = {name: _assemble(name) for name in ("page", "api")}
+    policies = {name: _page_policy(page) for name, page in pages.items()}
 
     async def openapi(_: Request) -> Response:
         return Response(document, media_type=bodies.JSON)
 
-    async def show_page(_: Request) -> Response:
-        return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
+    def show(name: str) -> Response:
+        return Response(pages[name], media_type="text/html", headers={"Content-Security-Policy": policies[name]})
 
-    return [*operations, Operation("GET", "/openapi.json", openapi), Operation("GET", "/", show_page)]
+    async def show_page(_: Request) -> Response:
+        return show("page")
+
+    async def show_api(_: Request) -> Response:
+        return show("api")
+
+    unlisted = {"/openapi.json": openapi, "/": show_page, "/docs": show_api}
+    return [*operations, *(Operation("GET", path, handler) for path, handler in unlisted.items())]
+
+
+_SCRIPTS = {"page": ("common.js", "page.js", "panels.js"), "api": ("common.js", "api.js")}
+
+
+def _assemble(name: str) -> str:
+    """Return a page with its style and its scripts inside, so that the policy can permit exactly these."""
+    folder = files("kinrank.serve.http") / "pages"
+    style = folder.joinpath("page.css").read_text(encoding="utf-8")
+    script = "".join(folder.joinpath(each).read_text(encoding="utf-8") for each in _SCRIPTS[name])
+    page = folder.joinpath(f"{name}.html").read_text(encoding="utf-8")
+    return page.replace("/* page.css */", style).replace(f"/* {name}.js */", script)
 
 
 def _page_policy(page: str) -> str:

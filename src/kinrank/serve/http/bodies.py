@@ -89,6 +89,17 @@ class WeightsBody(Struct, forbid_unknown_fields=True, kw_only=True):
     facets: Facets = {}
 
 
+class ExplainBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Candidates as for ranking."""
+
+    ids: Ids
+    features: Rows
+    feature_names: Names | None = None
+    vector: Vector | None = None
+    columns: Columns = {}
+    text: Text | None = None
+
+
 class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """The text of a query."""
 
@@ -150,6 +161,7 @@ class _WeightsBodyWithRawRows(WeightsBody):
 B = TypeVar("B")
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
     SearchBody: msgspec.json.Decoder(SearchBody),
+    ExplainBody: msgspec.json.Decoder(ExplainBody),
     JudgmentsBody: msgspec.json.Decoder(JudgmentsBody),
     WithdrawBody: msgspec.json.Decoder(WithdrawBody),
     ReloadBody: msgspec.json.Decoder(ReloadBody),
@@ -225,7 +237,7 @@ def to_vector(numbers: list[float] | None) -> Float32 | None:
 
 
 def to_candidates(
-    body: RankBody | PackedRankBody | WeightsBody | JudgedBody, features: Float32, vector: Float32 | None
+    body: RankBody | PackedRankBody | WeightsBody | ExplainBody | JudgedBody, features: Float32, vector: Float32 | None
 ) -> CandidateSet:
     """Return the candidates of a body."""
     text = body.text or (body.query if isinstance(body, WeightsBody) else None)

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from kinrank.errors import DataError, StaleReplicaError
+from kinrank.errors import DataError, StaleReplicaError, UnsupportedByModelError
 from kinrank.serve.http import bodies
 from kinrank.serve.http.errors import HttpError
 from kinrank.serve.http.executor import BoundedExecutor
@@ -29,18 +29,20 @@ from kinrank.serve.http.responses import (
     ReloadResponse,
     StatusResponse,
     WithdrawResponse,
+    to_examples_response,
     to_model_status,
     to_response,
     to_search_response,
     to_weights_response,
 )
-from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
+from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
 MODEL_HEADER = "x-kinrank-model"
 REVISION_HEADER = "x-kinrank-revision"
 _RELOAD_SECONDS = 60.0
+_EXPLAIN_SECONDS = 10.0  # for people, not for traffic
 _LARGE_BODY = 256 << 10  # bytes; parsing them takes a few milliseconds
 T = TypeVar("T")
 
@@ -124,6 +126,25 @@ class Endpoints:
         self._service.count(found)
         _log_result(found)
         return _json(to_weights_response(found, engine_request))
+
+    async def explain(self, request: Request) -> Response:
+        """Return why the candidates are ranked as they are. 409 if the model cannot explain."""
+        raw = await self._read_body(request)
+        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.ExplainBody))
+        model = request.headers.get(MODEL_HEADER)
+
+        def explain() -> QueryExplanation | None:
+            candidates = bodies.to_candidates(body, bodies.to_matrix(body.features), bodies.to_vector(body.vector))
+            return self._service.explain(candidates, model=model)
+
+        why = await self._run(explain, None, _EXPLAIN_SECONDS)
+        if why is None:
+            raise UnsupportedByModelError("there is no explanation: the model has none for these candidates")
+        return _json(to_response(ExplanationResponse, why))
+
+    async def examples(self, request: Request) -> Response:
+        """Return the queries stored with the model, to rank them again."""
+        return _json(to_examples_response(self._service.examples(request.headers.get(MODEL_HEADER))))
 
     async def search(self, request: Request) -> Response:
         """Return candidates of the engine, ranked."""

@@ -26,6 +26,7 @@ _CANDIDATES = {
 EXAMPLES: dict[type[Any], Any] = {
     bodies.RankBody: _CANDIDATES,
     bodies.WeightsBody: _CANDIDATES,
+    bodies.ExplainBody: _CANDIDATES,
     bodies.SearchBody: {"query": "rocky horror", "size": 10},
     bodies.JudgmentsBody: {"queries": [{"qid": "q17", **_CANDIDATES, "grades": [2, 0, 1]}]},
     bodies.WithdrawBody: {"qid": "q17", "source": "panel"},
@@ -75,7 +76,7 @@ class Operation:
     @property
     def ranks(self) -> bool:
         """Whether a model ranks the candidates of a query."""
-        return self.body in (bodies.RankBody, bodies.WeightsBody, bodies.SearchBody)
+        return self.body in (bodies.RankBody, bodies.WeightsBody, bodies.ExplainBody, bodies.SearchBody)
 
     def document(self) -> dict[str, Any]:
         """Return the OpenAPI operation object."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from kinrank.serve.insight import StoredExample
 from kinrank.serve.messages import Fallback, QueryWeights
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.search import EngineRequest, SearchResult
@@ -36,6 +39,20 @@ Total = Annotated[
     Meta(description='How many documents match: {"value": 10000, "relation": "gte"} means at least 10,000.'),
 ]
 DocumentFields = Annotated[dict[str, dict[str, Any]], Meta(description="The requested fields of each document, by id.")]
+Spread = Annotated[
+    dict[str, float],
+    Meta(
+        description="Standard deviation of each feature among the candidates. Weights times their spread can be "
+        "compared between features."
+    ),
+]
+Reasons = Annotated[
+    dict[str, dict[str, float]],
+    Meta(
+        description="For each document, the features that lift or lower it most, and what they add to its score in "
+        "comparison with the mean candidate."
+    ),
+]
 R = TypeVar("R", bound=Struct)
 
 
@@ -82,6 +99,27 @@ class ExplanationResponse(Struct):
     weights: dict[str, float] | None
     global_weights: dict[str, float] | None
     shares: dict[str, float] | None
+    spread: Spread | None
+    reasons: Reasons | None
+
+
+class ExampleResponse(Struct):
+    """A query stored with the model, as /v1/rank takes it, and the scores its candidates had at that time."""
+
+    qid: str
+    ids: list[str]
+    features: list[list[float | None]]
+    text: str | None
+    vector: list[float] | None
+    columns: dict[str, float]
+    scores: list[float]
+
+
+class ExamplesResponse(Struct):
+    """The queries stored with the model."""
+
+    feature_names: list[str]
+    examples: list[ExampleResponse]
 
 
 class SearchResponse(RankResponse, kw_only=True):
@@ -191,6 +229,25 @@ def to_search_response(result: SearchResult, start: int, size: int) -> SearchRes
         shown = dict.fromkeys(response.ids + response.engine_ids)
         response.fields = {doc_id: dict(result.fields[doc_id]) for doc_id in shown}
     return response
+
+
+def to_examples_response(examples: Sequence[StoredExample]) -> ExamplesResponse:
+    """Return the response for the queries stored with a model."""
+    names = examples[0].candidates.feature_names if examples else None
+    return ExamplesResponse(list(names or ()), [_to_example(each) for each in examples])
+
+
+def _to_example(example: StoredExample) -> ExampleResponse:
+    given = example.candidates
+    return ExampleResponse(
+        qid=example.qid,
+        ids=given.ids,
+        features=[[None if math.isnan(value) else value for value in row] for row in given.features.tolist()],
+        text=given.text,
+        vector=None if given.vector is None else given.vector.tolist(),
+        columns=dict(given.columns),
+        scores=example.scores,
+    )
 
 
 def to_weights_response(result: QueryWeights, request: EngineRequest | None) -> WeightsResponse:

@@ -1,0 +1,89 @@
+"""Explanations and stored examples over HTTP, and the page that shows them without an engine."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.serve.asgi import Client
+from tests.serve.engine import InMemoryEngine
+from tests.serve.servers import one_thread, serving
+
+UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+
+
+def test_explanation_says_what_lifts_each_document(client: Client):
+    why = client.post("/v1/explain", UP).json
+    assert why["neighbors"]
+    assert why["spread"]["value"] == pytest.approx(0.2867, abs=1e-4)
+    assert why["spread"]["camp"] == 0
+    effects = {document: each["value"] for document, each in why["reasons"].items()}
+    assert effects["b"] > 0 > effects["a"]
+    assert effects["b"] == pytest.approx(why["weights"]["value"] * (0.9 - 1.6 / 3), rel=1e-5)
+
+
+def test_model_without_explanations_is_a_conflict(client: Client):
+    answer = client.post("/v1/explain", UP, x_kinrank_model="single")
+    assert (answer.status, answer.code) == (409, "unable-model")
+
+
+def test_stored_examples_are_ranked_as_when_the_model_was_written(client: Client):
+    found = client.get("/v1/examples").json
+    assert len(found["examples"]) == 5
+    for example in found["examples"]:
+        body = {key: example[key] for key in ("ids", "features", "columns")} | {"feature_names": found["feature_names"]}
+        ranked = client.post("/v1/rank", body).json
+        scores = dict(zip(ranked["ids"], ranked["scores"], strict=True))
+        assert [scores[document] for document in example["ids"]] == pytest.approx(example["scores"], abs=1e-5)
+    assert client.get("/v1/examples", x_kinrank_model="unknown").json["examples"] == []
+
+
+def test_search_explains_every_move(make_client: Callable[..., Client]):
+    client = make_client(engine=InMemoryEngine([0.3, 0.9, 0.1, 0.6]))
+    found = client.post("/v1/search", {"query": "up", "explain": True}).json
+    assert found["explanation"]["reasons"].keys() == set(found["ids"])
+
+
+@pytest.mark.browser
+def test_page_without_an_engine(models: Path, tmp_path: Path):
+    """Replay an example, rank pasted candidates, read the model card and the metrics, and send a request from /docs."""
+    messages: list[str] = []
+    with (
+        serving(
+            tmp_path / "log", str(models / "knn"), "--deadline", "5000", "--drain", "0.1", env=one_thread()
+        ) as server,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        tab = browser.new_page(viewport={"width": 390, "height": 844})
+        tab.on("console", lambda message: messages.append(message.text))
+        tab.on("pageerror", lambda error: messages.append(str(error)))
+        tab.goto(f"http://127.0.0.1:{server.port}/")
+        expect(tab.locator("#note")).to_contain_text("No engine is attached")
+        expect(tab.locator("#card")).to_contain_text("knn")
+        tab.locator("#examples button").first.click()
+        expect(tab.locator("#note")).to_contain_text("The scores are those that the model had when it was written.")
+        assert tab.locator("#weights .bar").count() == 2
+        tab.locator("#candidates").fill("id,value,camp\na,0.2,1\nb,0.9,1\nc,0.5,1")
+        tab.get_by_role("button", name="Rank").click()
+        expect(tab.locator("#after li").first).to_have_attribute("data-id", "b")
+        expect(tab.locator("#after li").first.locator(".why")).to_have_text(re.compile(r"^value \+"))
+        tab.locator("#candidates").fill("id,value,camp\na,many,1")
+        tab.get_by_role("button", name="Rank").click()
+        expect(tab.locator("#note")).to_have_text("Row 1: value is not a number: many")
+        tab.evaluate("poll()")
+        expect(tab.locator("#metrics")).to_contain_text("Requests that rank2")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        tab.get_by_role("link", name="API", exact=True).click()
+        card = tab.locator(".operation", has_text="POST /v1/rank")
+        card.get_by_role("button", name="Send").click()
+        expect(card.locator("pre")).to_contain_text("unknown-feature")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        browser.close()
+    assert messages == []
