@@ -14,12 +14,25 @@ def publish(
     address: Annotated[
         str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
     ],
+    canary: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Share of the queries to rank with it, such as 0.05.")
+    ] = None,
+    shadow: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Share of the queries to compare it on, without answering with it."),
+    ] = None,
 ) -> None:
     """Upload a model as the next numbered version, put it into use, and print its number."""
-    from kinrank.store.versions import CURRENT, Arm, VersionStore
+    from kinrank.store.versions import CANARY, CURRENT, SHADOW, Arm, VersionStore
 
+    role, share = CURRENT, 1.0
+    if canary is not None:
+        role, share = CANARY, canary
+    elif shadow is not None:
+        role, share = SHADOW, shadow
+    Arm("", share)  # refuse an invalid share before the upload
     store = VersionStore(address)
     version = store.publish(model)
-    store.set_rollout({CURRENT: Arm(version.name)})
-    console.info(f"{store}: version {version.number} ({version.fitted}) is {CURRENT}")
+    store.assign(role, Arm(version.name, share))
+    console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
     typer.echo(version.number)

@@ -82,6 +82,11 @@ class Batcher:
         with self._changed:
             return self._schedule.is_full(time.perf_counter(), deadline)
 
+    def is_busy(self) -> bool:
+        """Return whether jobs are being ranked or wait."""
+        with self._changed:
+            return not self._schedule.is_idle
+
     def close(self) -> None:
         """Stop the thread after the waiting jobs are done."""
         with self._changed:

@@ -89,6 +89,8 @@ class ModelSlot:
         """
         with self._lock:
             seen = self._look()
+            if seen is None and self.source.is_optional:
+                self.current = self._seen = self._load_failure = None
             unchanged = seen == self._seen and time.monotonic() < self._retry_at
             if seen is None or (unchanged and not force):
                 return False

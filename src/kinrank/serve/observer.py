@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kinrank.serve.messages import Fallback
+from kinrank.serve.messages import Fallback, Ranking
 
 
 class Observer:
@@ -29,6 +29,18 @@ class Observer:
 
     def fallback(self, model: str, reason: Fallback) -> None:
         """Record a result in the engine's order."""
+
+    def ranked(self, model: str, version: str, seconds: float) -> None:
+        """Record the time that a version of a model took for a query."""
+
+    def result(self, model: str, version: str, fallback: Fallback | None) -> None:
+        """Record whether a version of a model ranked a query, or why not."""
+
+    def shadow(self, model: str, answer: Ranking, shadow: Ranking, tau: float, overlap: float) -> None:
+        """Record a ranking by a shadow model: Kendall's τ to the answer, and the shared part of both top 10."""
+
+    def shadow_dropped(self, model: str) -> None:
+        """Record that a shadow model had no time for a query."""
 
     def novelty(self, model: str, novelty: float) -> None:
         """Record the novelty of a live query; see `kinrank.serve.Ranking`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,8 @@ import numpy as np
 from kinrank.arrays import Float32, Float64
 from kinrank.errors import DataError, EncoderError, KinrankError
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, UnknownFeatureError, to_query_set
-from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
+from kinrank.serve.rollouts import SESSION, Rollout
 from kinrank.serve.schedule import Job
 from kinrank.serve.served_model import ServedModel
 
@@ -31,34 +31,42 @@ class BatchRanker:
 
     Parameters
     ----------
-    slot
-        The model.
+    rollout
+        The models.
     max_novelty
         Queries with a higher novelty stay in the engine's order.
     observer
-        Receives stage times, novelty and errors.
+        Receives stage times, novelty, results and errors.
     """
 
-    def __init__(self, slot: ModelSlot, *, max_novelty: float, observer: Observer) -> None:
-        self._slot = slot
+    def __init__(self, rollout: Rollout, *, max_novelty: float, observer: Observer) -> None:
+        self._rollout = rollout
+        self._name = rollout.current.name
+        self.on_ranked: Callable[[Job, Ranking], None] = lambda *_: None
+        """Called after a ranking by a model was delivered."""
         self._max_novelty = max_novelty
         self._observer = observer
 
     def __call__(self, jobs: list[Job]) -> None:
         """Rank every job and deliver its ranking."""
         start = time.perf_counter()
-        served = self._slot.current
+        chosen: dict[ServedModel, list[Job]] = {}
         for job in jobs:
             job.context.run(self._observer.stage, "wait", start - job.submitted)
-        if served is None:
-            for job in jobs:
+            served = self._model_for(job)
+            if served is None:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.NO_MODEL, "no model is loaded"))
-            return
-        for group in self._aligned(served, jobs):
-            self._rank(served, group)
+            else:
+                chosen.setdefault(served, []).append(job)
+        for served, some in chosen.items():
+            for group in self._aligned(served, some):
+                self._rank(served, group)
 
     def drop(self, job: Job) -> None:
         """Deliver the engine's order, unless the deadline has passed: then the caller has answered already."""
+        served = self._model_for(job)
+        if served is not None:
+            self._observer.result(self._name, served.fitted, Fallback.LATE)
         if time.perf_counter() < job.expires:
             job.deliver(self.refusal(job.candidates))
 
@@ -75,17 +83,26 @@ class BatchRanker:
                 rows = candidates.align(served.ranker.feature_names_)
             except EncoderError as error:
                 job.context.run(self._observer.error, "encode", error)
-                job.deliver(self.in_engine_order(job.candidates, Fallback.ENCODER, str(error)))
+                self._deliver(served, job, self.in_engine_order(job.candidates, Fallback.ENCODER, str(error)))
                 continue
             except UnknownFeatureError as error:
-                job.deliver(self.in_engine_order(job.candidates, Fallback.UNKNOWN_FEATURE, str(error)))
+                self._deliver(served, job, self.in_engine_order(job.candidates, Fallback.UNKNOWN_FEATURE, str(error)))
                 continue
             groups.setdefault(candidates.batch_key, []).append(_Ready(job, candidates, rows))
         return groups.values()
 
     def in_engine_order(self, candidates: CandidateSet, reason: Fallback, detail: str) -> Ranking:
         """Return the candidates in the order they were sent."""
-        return Ranking(candidates.ids, model=self._slot.name, fallback=reason, detail=detail)
+        return Ranking(candidates.ids, model=self._name, fallback=reason, detail=detail)
+
+    def _model_for(self, job: Job) -> ServedModel | None:
+        return self._rollout.model_for(job.candidates, job.context.get(SESSION))
+
+    def _deliver(self, served: ServedModel, job: Job, ranking: Ranking) -> None:
+        job.deliver(ranking)
+        self._observer.result(self._name, served.fitted, ranking.fallback)
+        if ranking.fallback is None:
+            self.on_ranked(job, ranking)
 
     def _rank(self, served: ServedModel, group: Sequence[_Ready]) -> None:
         start = time.perf_counter()
@@ -98,20 +115,21 @@ class BatchRanker:
                 for each in group:
                     self._rank(served, [each])
                 return
-            group[0].job.deliver(self._failed(group[0].job, group[0].rows, error))
+            self._deliver(served, group[0].job, self._failed(group[0].job, group[0].rows, error))
             return
         seconds = time.perf_counter() - start
         for position, job in enumerate(each.job for each in group):
             job.context.run(self._observer.stage, "rank", seconds, len(group))
+            self._observer.ranked(self._name, served.fitted, seconds / len(group))
             scores = predicted.scores[queries.offsets[position] : queries.offsets[position + 1]]
             novelty = None if predicted.novelty is None else float(predicted.novelty[position])
-            job.deliver(self._ranking(served, job.candidates, scores, novelty))
+            self._deliver(served, job, self._ranking(served, job.candidates, scores, novelty))
 
     def _ranking(
         self, served: ServedModel, candidates: CandidateSet, scores: Float64, novelty: float | None
     ) -> Ranking:
         if novelty is not None:
-            self._observer.novelty(self._slot.name, novelty)
+            self._observer.novelty(self._name, novelty)
             if novelty > self._max_novelty:
                 detail = f"novelty {novelty:.3g} is above {self._max_novelty:.3g}: no similar query was judged"
                 return self.in_engine_order(candidates, Fallback.NOVEL, detail)
@@ -122,7 +140,7 @@ class BatchRanker:
         return Ranking(
             [ids[position] for position in order.tolist()],
             scores[order].tolist(),
-            self._slot.name,
+            self._name,
             served.version,
             novelty=novelty,
         )

@@ -101,7 +101,7 @@ class Schedule:
 
     def is_full(self, now: float, deadline: float) -> bool:
         """Return whether a further job of the usual size with this deadline would be refused."""
-        if self._idle:
+        if self.is_idle:
             return False
         own = self._seconds_per_unit * self._mean_units
         return len(self._waiting) >= self._backlog or self.wait(now) + own > (1 - _RESERVE) * deadline
@@ -109,7 +109,7 @@ class Schedule:
     def add(self, job: Job, now: float) -> bool:
         """Add a job. Return False if it could not be ranked in time. An idle model accepts any job."""
         late = now + self.wait(now) + self.estimate([job]) > job.due
-        if len(self._waiting) >= self._backlog or (late and not self._idle):
+        if len(self._waiting) >= self._backlog or (late and not self.is_idle):
             return False
         insort(self._waiting, job, key=lambda each: each.expires)
         self._units += job.units
@@ -146,7 +146,8 @@ class Schedule:
         self._busy, self._busy_until = False, 0.0
 
     @property
-    def _idle(self) -> bool:
+    def is_idle(self) -> bool:
+        """Whether no job is being ranked or waits."""
         return not self._waiting and not self._busy
 
     def _fitting(self, first: int, now: float) -> int:

@@ -20,11 +20,14 @@ from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExp
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
+from kinrank.serve.rollouts import SESSION, Rollout
 from kinrank.serve.schedule import Job, Schedule
 from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
-from kinrank.serve.sources import ModelCache, open_source
+from kinrank.serve.shadow import Shadow
+from kinrank.serve.sources import ModelCache, ModelSource, open_sources
+from kinrank.store.versions import CURRENT
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _NO_OBSERVER = Observer()
@@ -93,26 +96,37 @@ class Service:
         self._store = None if judgments is None else open_store(judgments)
         kept = Checkpoints(checkpoints or (judgments and checkpoint_folder(judgments)))
         self._copies = ModelCache(cache)
-        self.slots = {
-            name: ModelSlot(
-                name,
-                open_source(name, address, self._copies),
+
+        def make_slot(name: str, role: str, source: ModelSource) -> ModelSlot:
+            return ModelSlot(
+                name if role == CURRENT else f"{name}:{role}",
+                source,
                 deadline=self.settings.deadline,
                 observer=observer,
                 learner=None if self._store is None else JudgmentLearner(name, self._store, observer, kept),
                 search=search,
                 mapped=self.settings.map_models,
             )
+
+        self.rollouts = {
+            name: Rollout(
+                {
+                    role: make_slot(name, role, source)
+                    for role, source in open_sources(name, address, self._copies).items()
+                }
+            )
             for name, address in models.items()
         }
+        self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
         self.default = next(iter(self.slots))
         self._rankers = {
-            name: BatchRanker(slot, max_novelty=self.settings.max_novelty, observer=observer)
-            for name, slot in self.slots.items()
+            name: BatchRanker(rollout, max_novelty=self.settings.max_novelty, observer=observer)
+            for name, rollout in self.rollouts.items()
         }
         self.expected = expected
         self._unknown_model = f"unknown model name; this service has: {', '.join(self.slots)}"
         self._batchers: dict[str, Batcher] = {}
+        self._shadows: list[Shadow] = []
         self._watched = [self._refresh, *watch]
         self._stop = threading.Event()
         self._news = threading.Event()
@@ -143,6 +157,11 @@ class Service:
             )
             for name, ranker in self._rankers.items()
         }
+        for name, rollout in self.rollouts.items():
+            if rollout.shadow is not None:
+                shadow = Shadow(name, rollout.shadow, self.observer, self._batchers[name].is_busy)
+                self._rankers[name].on_ranked = shadow.offer
+                self._shadows.append(shadow)
         for slot in self.slots.values():
             try:
                 if not slot.refresh():
@@ -156,9 +175,9 @@ class Service:
         loops: dict[str, Callable[[], None]] = {"watch": self._watch}
         if self._store is not None:
             loops["learn"] = self._learn
-        for slot in self.slots.values():
-            if slot.source.is_remote:
-                loops[f"poll-{slot.name}"] = partial(self._poll, slot)
+        for name, rollout in self.rollouts.items():
+            if rollout.current.source.is_remote:
+                loops[f"poll-{name}"] = partial(self._poll, rollout)
         self._threads = [threading.Thread(target=loop, name=name, daemon=True) for name, loop in loops.items()]
         for thread in self._threads:
             thread.start()
@@ -171,6 +190,8 @@ class Service:
             thread.join(timeout=5.0)
         for batcher in self._batchers.values():
             batcher.close()
+        for shadow in self._shadows:
+            shadow.close()
         self._copies.close()
         if self._store is not None:
             self._store.close()
@@ -283,7 +304,7 @@ class Service:
         name = self.default if model is None else model
         if name not in self.slots:
             return QueryWeights(fallback=Fallback.NO_MODEL, detail=self._unknown_model)
-        served = self.slots[name].current
+        served = self.rollouts[name].model_for(candidates, SESSION.get())
         if served is None:
             return QueryWeights(model=name, fallback=Fallback.NO_MODEL, detail="no model is loaded")
         return weights_of(served, name, candidates, self.settings.min_fidelity, self.observer)
@@ -292,8 +313,8 @@ class Service:
         self, candidates: CandidateSet, *, model: str | None = None, limit: int = 10
     ) -> QueryExplanation | None:
         """Return the judged queries that the ranking is based on, and the weights; None if the model cannot explain."""
-        slot = self.slots.get(self.default if model is None else model)
-        served = None if slot is None else slot.current
+        rollout = self.rollouts.get(self.default if model is None else model)
+        served = None if rollout is None else rollout.model_for(candidates, SESSION.get())
         return None if served is None else explanation_of(served, candidates, limit, self.observer)
 
     def examples(self, model: str | None = None) -> list[StoredExample]:
@@ -351,7 +372,7 @@ class Service:
 
     def check_learned(self, revision: int, *, model: str | None = None) -> None:
         """Raise `StaleReplicaError` unless this process ranks with the judgments up to a revision."""
-        self._slot(model).check_learned(revision)
+        self.rollouts[self._slot(model).name].check_learned(revision)
 
     def _slot(self, model: str | None) -> ModelSlot:
         name = self.default if model is None else model
@@ -371,11 +392,14 @@ class Service:
         while not self._stop.is_set():
             self._news.wait(self.settings.watch_interval)
             self._news.clear()
-            self._check_slots(ModelSlot.replay, self.slots.values())
+            for rollout in self.rollouts.values():
+                self._check_slots(ModelSlot.replay, rollout.slots.values())
 
-    def _poll(self, slot: ModelSlot) -> None:
-        while not self._stop.wait(self.settings.poll_interval):
-            self._check_slots(ModelSlot.refresh, [slot])
+    def _poll(self, rollout: Rollout) -> None:
+        while True:
+            self._check_slots(ModelSlot.refresh, rollout.slots.values())
+            if self._stop.wait(self.settings.poll_interval):
+                return
 
     def _refresh(self) -> None:
         self._check_slots(ModelSlot.refresh, [slot for slot in self.slots.values() if not slot.source.is_remote])

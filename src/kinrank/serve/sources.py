@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
-from kinrank.store.versions import CURRENT, VersionStore
+from kinrank.store.versions import CANARY, CURRENT, SHADOW, VersionStore
 
 KEPT_COPIES = 4
 """Versions in the cache: those in use, and the one before."""
@@ -23,6 +23,8 @@ class ModelSource(Protocol):
     """Whether looking for a new version may take long."""
     missing: str
     """What to report while there is no model."""
+    is_optional: bool
+    """Whether a model that the source no longer has is given up; otherwise it stays in use."""
 
     def signature(self) -> Signature | None:
         """Return a value that changes with the model; None while there is none."""
@@ -43,6 +45,7 @@ class FolderSource:
     """
 
     is_remote = False
+    is_optional = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -80,11 +83,15 @@ class StoreSource:
         self._store = store
         self._cache = cache
         self._role = role
+        self.is_optional = role != CURRENT
+        self.share = 0.0
+        """The share of the queries that the version ranks, as of the last look at the store."""
         self.missing = f"{store} has no {role} version: upload one with kinrank publish"
 
     def signature(self) -> Signature | None:
         """Return the name of the version; None if there is none."""
         arm = self._store.rollout().get(self._role)
+        self.share = 0.0 if arm is None else arm.share
         return None if arm is None else (arm.version,)
 
     def fetch(self, signature: Signature) -> Path:
@@ -122,8 +129,9 @@ class ModelCache:
             self._temporary.cleanup()
 
 
-def open_source(name: str, address: str | os.PathLike[str], cache: ModelCache) -> ModelSource:
-    """Return the source of a model from its folder or the address of its store."""
-    if VersionStore.is_at(address):
-        return StoreSource(VersionStore(address), cache.folder_of(name))
-    return FolderSource(address)
+def open_sources(name: str, address: str | os.PathLike[str], cache: ModelCache) -> dict[str, ModelSource]:
+    """Return the sources of a model by role: one for a folder, one for each role of a store."""
+    if not VersionStore.is_at(address):
+        return {CURRENT: FolderSource(address)}
+    store, folder = VersionStore(address), cache.folder_of(name)
+    return {role: StoreSource(store, folder, role) for role in (CURRENT, CANARY, SHADOW)}

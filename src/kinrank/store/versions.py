@@ -32,7 +32,7 @@ from kinrank.errors import DamagedFolderError, IncompleteVersionError, Parameter
 from kinrank.store.model import KIND
 
 ROLLOUT = "rollout.json"
-CURRENT = "current"
+CURRENT, CANARY, SHADOW = "current", "canary", "shadow"
 _VERSIONS = "versions"
 _NAME = re.compile(r"(?P<number>\d{6,})-(?P<fitted>[0-9a-f]{12})\Z")
 _CHUNK = 8 << 20
@@ -86,6 +86,10 @@ class Arm:
 
     version: str
     share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ParameterError(f"the share of a version must be above 0 and at most 1, got {self.share}")
 
 
 Rollout = Mapping[str, Arm]
@@ -269,6 +273,17 @@ class VersionStore:
         """Put versions into use; services change over at once, and never see half of a change."""
         arms = {role: asdict(arm) for role, arm in rollout.items()}
         write_atomically(self._files, self._path(ROLLOUT), json.dumps(arms, indent=2).encode() + b"\n")
+
+    def assign(self, role: str, arm: Arm | None) -> None:
+        """Give a role to a version, or end it; a version that becomes current loses its other roles."""
+        try:
+            known = self.rollout()
+        except DamagedFolderError:
+            known = {}
+        kept = {each: other for each, other in known.items() if each != role}
+        if role == CURRENT and arm is not None:
+            kept = {each: other for each, other in kept.items() if other.version != arm.version}
+        self.set_rollout(kept if arm is None else {role: arm, **kept})
 
 
 def _to_version(name: str, infos: list[fs.FileInfo]) -> ModelVersion:

@@ -23,13 +23,14 @@ from starlette.routing import Route
 import kinrank
 from kinrank.serve.http import bodies, responses
 from kinrank.serve.http.auth import Authorizer
-from kinrank.serve.http.endpoints import Endpoints, check_media_type
+from kinrank.serve.http.endpoints import SESSION_HEADER, Endpoints, check_media_type
 from kinrank.serve.http.errors import STATUS, HttpError, error_response, to_http_error
 from kinrank.serve.http.logs import log_event
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.openapi import Operation, openapi_document
 from kinrank.serve.keys import KeyRing, Role
+from kinrank.serve.rollouts import SESSION
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
@@ -180,6 +181,7 @@ def _authorized(
             authorizer.authorize(request, operation.roles)
         if operation.body is not None:
             check_media_type(request, packed=operation.body is bodies.RankBody)
+        SESSION.set(request.headers.get(SESSION_HEADER))
         if operation.ranks:
             await endpoints.wait_for_revision(request)
         return await operation.handler(request)

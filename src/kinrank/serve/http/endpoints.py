@@ -41,6 +41,7 @@ from kinrank.serve.service import Service
 
 MODEL_HEADER = "x-kinrank-model"
 REVISION_HEADER = "x-kinrank-revision"
+SESSION_HEADER = "x-kinrank-session"
 _RELOAD_SECONDS = 60.0
 _EXPLAIN_SECONDS = 10.0  # for people, not for traffic
 _LARGE_BODY = 256 << 10  # bytes; parsing them takes a few milliseconds
@@ -199,7 +200,9 @@ class Endpoints:
     async def models(self, request: Request) -> Response:  # noqa: ARG002
         """Return the models in use."""
         default = self._service.default
-        models = {name: to_model_status(slot, default=name == default) for name, slot in self._service.slots.items()}
+        models = {
+            name: to_model_status(rollout, default=name == default) for name, rollout in self._service.rollouts.items()
+        }
         return _json(ModelsResponse(models, self._searcher is not None))
 
     async def reload(self, request: Request) -> Response:

@@ -19,8 +19,8 @@ from prometheus_client import (
 
 from kinrank.serve.http.logs import add_log_fields, log_event
 from kinrank.serve.http.traces import Traces
+from kinrank.serve.http.version_metrics import VersionMetrics
 from kinrank.serve.messages import Fallback
-from kinrank.serve.observer import Observer
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _NOVELTY = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -31,7 +31,7 @@ _NOVELTY_HELP = (
 )
 
 
-class Metrics(Observer):
+class Metrics(VersionMetrics):
     """Metrics of one process. Model events and errors are also logged.
 
     Parameters
@@ -43,6 +43,7 @@ class Metrics(Observer):
     def __init__(self, traces: Traces | None = None) -> None:
         self.traces = traces or Traces()
         self.registry = registry = CollectorRegistry()
+        super().__init__(registry)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         self._requests = Counter("kinrank_requests", "Responses by status.", ["endpoint", "status"], registry=registry)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import kinrank
 from kinrank.serve.http import bodies
-from kinrank.serve.http.endpoints import MODEL_HEADER, REVISION_HEADER
+from kinrank.serve.http.endpoints import MODEL_HEADER, REVISION_HEADER, SESSION_HEADER
 from kinrank.serve.http.responses import ErrorResponse
 from kinrank.serve.keys import Role
 
@@ -45,6 +45,13 @@ _REVISION_PARAMETER = {
     "required": False,
     "description": "Wait until the model has learned the judgments up to this revision; 503 if that takes long.",
     "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
+}
+_SESSION_PARAMETER = {
+    "name": SESSION_HEADER,
+    "in": "header",
+    "required": False,
+    "description": "All queries with this value are ranked by the same version of the model during a canary.",
+    "schema": {"type": "string", "maxLength": 512},
 }
 
 
@@ -99,7 +106,7 @@ class Operation:
         if self.roles:
             document["security"] = [{"key": []}]
         if self.ranks:
-            document["parameters"] = [_MODEL_PARAMETER, _REVISION_PARAMETER]
+            document["parameters"] = [_MODEL_PARAMETER, _REVISION_PARAMETER, _SESSION_PARAMETER]
         return document
 
 

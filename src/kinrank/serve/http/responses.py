@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from kinrank.serve.insight import StoredExample
 from kinrank.serve.messages import Fallback, QueryWeights
 from kinrank.serve.models import ModelSlot
+from kinrank.serve.rollouts import Rollout
 from kinrank.serve.search import EngineRequest, SearchResult
 
 Novelty = Annotated[
@@ -161,11 +162,13 @@ class LoadedModel(Struct):
 
 
 class ModelStatus(Struct):
-    """A model, and why the latest version of it was refused, if it was."""
+    """A model, why the latest version of it was refused, if it was, and the versions of its canary and shadow."""
 
     default: bool
     refused: str | None
     loaded: LoadedModel | None
+    canary: str | None
+    shadow: str | None
 
 
 class ModelsResponse(Struct):
@@ -258,9 +261,9 @@ def to_weights_response(result: QueryWeights, request: EngineRequest | None) -> 
     return response
 
 
-def to_model_status(slot: ModelSlot, *, default: bool) -> ModelStatus:
-    """Return the response for a model slot."""
-    served = slot.current
+def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:
+    """Return the response for the models of one name."""
+    served = rollout.current.current
     loaded = None
     if served is not None:
         names = list(served.ranker.feature_names_)
@@ -274,4 +277,8 @@ def to_model_status(slot: ModelSlot, *, default: bool) -> ModelStatus:
             fit_recommended=served.fit_recommended,
             self_tested=served.tested,
         )
-    return ModelStatus(default, slot.refusal, loaded)
+    return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary), _version_of(rollout.shadow))
+
+
+def _version_of(slot: ModelSlot | None) -> str | None:
+    return None if slot is None or slot.current is None else slot.current.version

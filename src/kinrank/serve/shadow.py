@@ -1,0 +1,98 @@
+"""A model that ranks live queries after they were answered, so that it can be compared with the one in use."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from scipy.stats import kendalltau
+
+from kinrank.serve.messages import Ranking
+from kinrank.serve.models import ModelSlot
+from kinrank.serve.observer import Observer
+from kinrank.serve.ranking import BatchRanker
+from kinrank.serve.rollouts import SESSION, Rollout, is_chosen
+from kinrank.serve.schedule import Job
+
+WAITING = 8
+"""Queries that may wait for the shadow; further ones are dropped."""
+TOP = 10
+_STOP = None
+
+
+class Shadow:
+    """A thread that ranks queries again while no query waits for its answer.
+
+    Parameters
+    ----------
+    name
+        The name of the model.
+    slot
+        The shadow model.
+    observer
+        Receives the comparisons.
+    is_busy
+        Returns whether queries are being ranked or wait; then the shadow drops its work.
+    """
+
+    def __init__(self, name: str, slot: ModelSlot, observer: Observer, is_busy: Callable[[], bool]) -> None:
+        self._name = name
+        self._slot = slot
+        self._observer = observer
+        self._is_busy = is_busy
+        self._ranker = BatchRanker(Rollout({"current": slot}), max_novelty=math.inf, observer=_OnlyErrors(observer))
+        self._queue: queue.Queue[tuple[Job, Ranking] | None] = queue.Queue(WAITING)
+        self._thread = threading.Thread(target=self._run, name=f"shadow-{name}", daemon=True)
+        self._thread.start()
+
+    def offer(self, job: Job, answer: Ranking) -> None:
+        """Compare a ranking, if the query belongs to the shadow's share and there is time."""
+        served = self._slot.current
+        if served is None or not is_chosen(self._slot, served, job.candidates, job.context.get(SESSION)):
+            return
+        try:
+            self._queue.put_nowait((job, answer))
+        except queue.Full:
+            self._observer.shadow_dropped(self._name)
+
+    def close(self) -> None:
+        """Stop after the current query."""
+        while True:
+            try:
+                self._queue.put_nowait(_STOP)
+                break
+            except queue.Full:
+                self._queue.get_nowait()
+        self._thread.join(timeout=5.0)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not _STOP:
+            if self._is_busy():
+                self._observer.shadow_dropped(self._name)
+                continue
+            job, answer = work
+            now = time.perf_counter()
+            self._ranker([Job(job.candidates, now, now, partial(self._compare, answer))])
+
+    def _compare(self, answer: Ranking, found: Ranking) -> None:
+        position = {doc_id: rank for rank, doc_id in enumerate(found.ids)}
+        top = min(TOP, len(answer.ids))
+        overlap = len(set(answer.ids[:top]) & set(found.ids[:top])) / top
+        tau = 1.0
+        if len(answer.ids) > 1:
+            tau = float(kendalltau(range(len(answer.ids)), [position[each] for each in answer.ids]).statistic)
+        self._observer.shadow(self._name, answer, found, tau, overlap)
+
+
+class _OnlyErrors(Observer):
+    """Passes errors on; times and novelty of a shadow are not those of answers."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def error(self, where: str, error: BaseException) -> None:
+        self._observer.error(f"shadow-{where}", error)

@@ -1,0 +1,152 @@
+"""Canary and shadow: versions of a store that rank a share of the queries, or are compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kinrank.cli import app
+from kinrank.errors import ParameterError
+from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
+from kinrank.serve.rollouts import SESSION
+from kinrank.store import Arm, VersionStore, fingerprint
+from tests.processes import wait_until
+from tests.serve.observers import RecordingObserver
+
+POLLING = Settings(deadline=60.0, poll_interval=0.02)
+
+
+class Comparisons(RecordingObserver):
+    def __init__(self) -> None:
+        super().__init__()
+        self.results: Counter[tuple[str, str, Fallback | None]] = Counter()
+        self.compared: list[tuple[Ranking, Ranking, float, float]] = []
+        self.dropped = 0
+
+    def result(self, model: str, version: str, fallback: Fallback | None) -> None:
+        self.results[model, version, fallback] += 1
+
+    def shadow(self, model: str, answer: Ranking, shadow: Ranking, tau: float, overlap: float) -> None:
+        self.compared.append((answer, shadow, tau, overlap))
+
+    def shadow_dropped(self, model: str) -> None:
+        self.dropped += 1
+
+
+@pytest.fixture
+def store(tmp_path: Path, models: Path) -> VersionStore:
+    """Version 1, the current one, and version 2."""
+    store = VersionStore(tmp_path / "store")
+    store.assign("current", Arm(store.publish(models / "knn").name))
+    store.publish(models / "single")
+    return store
+
+
+def test_canary_ranks_its_share_and_keeps_its_sessions(
+    store: VersionStore, tmp_path: Path, models: Path, up: CandidateSet
+):
+    current, canary = fingerprint(models / "knn"), fingerprint(models / "single")
+    texts = [replace(up, text=None, ids=[f"{query}-{each}" for each in "abc"]) for query in range(300)]
+    observer = Comparisons()
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        rollout = service.rollouts["default"]
+
+        def chosen(session: str | None = None) -> list[str]:
+            models = [rollout.model_for(query, session) for query in texts]
+            return [model.fitted for model in models if model is not None]
+
+        assert set(chosen()) == {current}
+        store.assign("canary", Arm(store.find("2").name, 0.2))
+        wait_until(lambda: canary in chosen())
+        first = chosen()
+        assert 30 <= first.count(canary) <= 90  # 60 expected, standard deviation 7
+        assert chosen() == first
+        assert len(set(chosen("session"))) == 1
+        store.assign("canary", Arm(store.find("2").name, 0.6))
+        wait_until(lambda: chosen().count(canary) > 130)
+        assert all(after == canary for before, after in zip(first, chosen(), strict=True) if before == canary)
+        # The version in the response is that of the model that ranked, also among the jobs of one batch.
+        answered = {service.rank(query).version for query in texts[:20]}
+        assert answered == {current, canary}
+        assert {version for _, version, _ in observer.results} == answered
+        token = SESSION.set("session")
+        assert service.rank(texts[0]).version == service.rank(texts[1]).version == chosen("session")[0]
+        SESSION.reset(token)
+        store.assign("canary", None)
+        wait_until(lambda: set(chosen()) == {current})
+
+
+def test_promoted_canary_gives_up_its_share(store: VersionStore):
+    canary = store.find("2").name
+    store.assign("canary", Arm(canary, 0.05))
+    store.assign("current", Arm(canary))
+    assert store.rollout() == {"current": Arm(canary)}
+
+
+def test_refused_canary_leaves_all_queries_to_the_current_model(
+    store: VersionStore, tmp_path: Path, models: Path, up: CandidateSet
+):
+    version = store.find("2").name
+    next((tmp_path / "store" / "versions" / version).glob("*.npy")).write_bytes(b"")
+    store.assign("canary", Arm(version, 1.0))
+    with Service({"default": tmp_path / "store"}, settings=POLLING) as service:
+        wait_until(lambda: str(service.rollouts["default"].refusal).startswith("canary: "))
+        assert service.rank(up).version == fingerprint(models / "knn")
+
+
+def test_shadow_is_compared_and_never_answers(store: VersionStore, tmp_path: Path, models: Path, up: CandidateSet):
+    store.assign("shadow", Arm(store.find("2").name))
+    observer = Comparisons()
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        shadow = service.rollouts["default"].shadow
+        assert shadow is not None
+        wait_until(lambda: shadow.current is not None)
+        answers = []
+
+        def compared() -> bool:
+            answers.append(service.rank(up).version)
+            return bool(observer.compared)
+
+        wait_until(compared)
+        assert set(answers) == {fingerprint(models / "knn")}
+        answer, found, tau, overlap = observer.compared[0]
+        assert (answer.version, found.version) == (fingerprint(models / "knn"), fingerprint(models / "single"))
+        assert sorted(found.ids) == sorted(answer.ids)
+        assert (tau == 1.0) == (found.ids == answer.ids)
+        assert overlap == 1.0  # of three documents
+        assert {version for _, version, _ in observer.results} == set(answers)
+
+
+def test_shadow_drops_its_work_while_queries_are_ranked(store: VersionStore, tmp_path: Path, up: CandidateSet):
+    store.assign("shadow", Arm(store.find("2").name))
+    observer = Comparisons()
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        shadow = service.rollouts["default"].shadow
+        assert shadow is not None
+        wait_until(lambda: shadow.current is not None)
+        service._shadows[0]._is_busy = lambda: True
+        assert service.rank(up).fallback is None
+        wait_until(lambda: observer.dropped == 1)
+        assert observer.compared == []
+
+
+def test_commands_change_the_rollout(store: VersionStore, tmp_path: Path):
+    def run(*args: str) -> int:
+        return CliRunner().invoke(app, ["models", str(tmp_path / "store"), *args]).exit_code
+
+    second = store.find("2").name
+    assert run("--canary", "2:0.05", "--shadow", "2") == 0
+    assert (store.rollout()["canary"], store.rollout()["shadow"]) == (Arm(second, 0.05), Arm(second))
+    assert run("--canary", "none") == 0
+    assert set(store.rollout()) == {"current", "shadow"}
+    assert run("--canary", "2:much") == run("--canary", "2:1.5") == run("--canary", "9:0.1") == 2
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])
+def test_invalid_share_is_refused(share: float):
+    with pytest.raises(ParameterError, match="must be above 0 and at most 1"):
+        Arm("000001-0123456789ab", share)
