@@ -140,8 +140,8 @@ def test_movies(server: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     found = fetch_msrd(data_home=tmp_path)
     assert found.movies["id"].to_pylist() == ["7", "8"]
     assert found.judgments.to_pylist() == [
-        {"qid": "5", "text": "2012", "doc_id": "7", "y": 1},
-        {"qid": "6", "text": "ship", "doc_id": "8", "y": 0},  # movie 9 is not in the corpus
+        {"qid": "5", "query": "2012", "doc_id": "7", "y": 1},
+        {"qid": "6", "query": "ship", "doc_id": "8", "y": 0},  # movie 9 is not in the corpus
     ]
     server.content.clear()
     assert fetch_msrd(data_home=tmp_path).movies.num_rows == 2

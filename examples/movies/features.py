@@ -116,7 +116,7 @@ class Features:
 
     def __init__(self, movies: list[dict[str, Any]]) -> None:
         fields = {field: [stems(_text(movie[field])) for movie in movies] for field in FIELDS}
-        everything = zip(*fields.values(), ([str(movie["year"])] for movie in movies), strict=True)
+        everything = zip(*fields.values(), (stems(str(movie["year"])) for movie in movies), strict=True)
         self.bm25 = [BM25(documents) for documents in fields.values()]
         self.bm25.append(BM25([[word for part in parts for word in part] for parts in everything]))
         self.stems = {field: [frozenset(words) for words in fields[field]] for field in ("title", *COVERED)}
@@ -159,7 +159,7 @@ def compute(data_home: Path, n_queries: int | None = None) -> dict[str, np.ndarr
     movies, judgments = found.movies.to_pylist(), found.judgments.to_pandas()
     place = {movie["id"]: position for position, movie in enumerate(movies)}
     queries = judgments.drop_duplicates("qid")
-    query_vectors = vectors(folder / "query_vectors.f16.npy", queries["text"].tolist())
+    query_vectors = vectors(folder / "query_vectors.f16.npy", queries["query"].tolist())
     documents = [f"{movie['title']}. {movie['overview']}" for movie in movies]
     movie_vectors = vectors(folder / "doc_vectors.f16.npy", documents)
     if not (folder / "query_vectors.ids.txt").is_file():
@@ -168,7 +168,7 @@ def compute(data_home: Path, n_queries: int | None = None) -> dict[str, np.ndarr
     rows, groups = [], []
     chosen = queries["qid"][:n_queries]
     for number, (_, judged) in enumerate(judgments[judgments["qid"].isin(chosen)].groupby("qid", sort=False)):
-        query, near = stems(judged["text"].iloc[0]), movie_vectors @ query_vectors[number]
+        query, near = stems(judged["query"].iloc[0]), movie_vectors @ query_vectors[number]
         rows += [features.of(query, place[movie], near[place[movie]]) for movie in judged["doc_id"]]
         groups.append(judged)
     relevant = [judged["doc_id"][judged["y"] > 0].iloc[0] for judged in groups]
@@ -179,7 +179,7 @@ def compute(data_home: Path, n_queries: int | None = None) -> dict[str, np.ndarr
         "qid": np.array([judged["qid"].iloc[0] for judged in groups]),
         "doc_id": np.concatenate([judged["doc_id"] for judged in groups]).astype(str),
         "names": np.array(NAMES),
-        "query_words": np.array([len(judged["text"].iloc[0].split()) for judged in groups], dtype=np.int16),
+        "query_words": np.array([len(judged["query"].iloc[0].split()) for judged in groups], dtype=np.int16),
         "movie": np.array(relevant),
         "split": np.array([part_of.get(movie, "train") for movie in relevant]),
     }

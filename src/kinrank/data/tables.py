@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32
+from kinrank.data.arrow_columns import decoded, is_number, is_text
 from kinrank.data.grouping import Groups, group_rows
 from kinrank.errors import DataError
 
@@ -168,7 +169,7 @@ def _chosen(
 
 
 def _columns(table: Any) -> dict[str, pa.ChunkedArray]:
-    """Return the columns by name, with dictionary columns (categories) decoded."""
+    """Return the columns by name, with dictionary columns (categories) and views of text decoded."""
     if hasattr(table, "iloc"):  # pandas, without importing it
         arrow = pa.Table.from_pandas(table.rename(columns=str))
     elif hasattr(table, "__arrow_c_stream__"):
@@ -180,32 +181,19 @@ def _columns(table: Any) -> dict[str, pa.ChunkedArray]:
         if name in columns:
             raise DataError(f"two columns are named {name!r}: rename one")
         if not _UNNAMED_INDEX.match(name) and not name.startswith(INFO_PREFIX):
-            columns[name] = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+            columns[name] = decoded(column)
     return columns
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    t = pa.types
-    is_number: bool = (
-        t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind) or t.is_boolean(kind) or t.is_null(kind)
-    )
-    return is_number
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    is_text: bool = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return is_text
 
 
 def _is_vector(name: str, kind: pa.DataType) -> bool:
     t = pa.types
     listed = t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
-    return bool(listed and name.startswith(QUERY_PREFIX) and _is_number(kind.value_type))
+    return bool(listed and name.startswith(QUERY_PREFIX) and is_number(kind.value_type))
 
 
 def _is_feature(name: str, kind: pa.DataType) -> bool:
     """Return whether a column is a feature; if not, it belongs to the query."""
-    return _is_number(kind) and not name.startswith(QUERY_PREFIX)
+    return is_number(kind) and not name.startswith(QUERY_PREFIX)
 
 
 def _matrix(columns: list[pa.ChunkedArray], n_rows: int) -> Float32:
@@ -281,7 +269,7 @@ def _encoded(column: pa.ChunkedArray) -> tuple[NDArray[np.int32], NDArray[Any]]:
         return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int64)
     encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
     values = encoded.dictionary
-    if _is_text(values.type):
+    if is_text(values.type):
         return encoded.indices.to_numpy(), np.array(values.fill_null("").to_pylist(), dtype=np.str_)
     return encoded.indices.to_numpy(), values.to_numpy(zero_copy_only=False)
 
@@ -294,7 +282,7 @@ def _check_not_null(name: str, column: pa.ChunkedArray) -> None:
 
 def _check_types(columns: dict[str, pa.ChunkedArray], y: str) -> None:
     for name, column in columns.items():
-        known = _is_number(column.type) or _is_text(column.type) or _is_vector(name, column.type)
-        if not known or (name == y and not _is_number(column.type)):
+        known = is_number(column.type) or is_text(column.type) or _is_vector(name, column.type)
+        if not known or (name == y and not is_number(column.type)):
             expected = "numbers" if name == y else "numbers or text"
             raise DataError(f"column {name!r} is {column.type}, expected {expected}: convert or drop it")

@@ -121,6 +121,23 @@ def write_run(run: Run, path: PathLike) -> None:
     _write(path, lines, RUN_LINE)
 
 
+def qrels_from_queries(queries: QuerySet) -> Qrels:
+    """Return the judgments of all judged rows, which must have whole grades and document ids.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], y=[2, np.nan], qid=[7, 7], doc_id=["a", "b"])
+    >>> qrels_from_queries(queries).doc_id.tolist()
+    ['a']
+    """
+    rows = np.flatnonzero(queries.judged)
+    grades = queries.grades[rows]
+    fractions = grades != np.round(grades)
+    if fractions.any():
+        raise DataError(f"grade {grades[np.argmax(fractions)]} is no whole number, which qrels need: round the grades")
+    return Qrels(queries.qid[queries.query_of_row[rows]], _documents(queries)[rows], grades.astype(np.int64))
+
+
 def run_from_scores(queries: QuerySet, scores: ArrayLike, tag: str = "kinrank") -> Run:
     """Return the run that ranks the documents of each query by descending score, ties in row order.
 

@@ -40,7 +40,7 @@ class MovieSearch:
         One row per movie: id, title, overview, tags, genres, director, actors, characters, year, votes, rating,
         popularity, budget, url.
     judgments : pyarrow.Table
-        One row per judgment: qid, text (of the query), doc_id, y (0 or 1).
+        One row per judgment: qid, query (its text), doc_id, y (0 or 1).
     """
 
     movies: pa.Table
@@ -85,5 +85,5 @@ def fetch_msrd(
     table = read_delimited(judged, as_text=("query", "doc_id"))
     table = table.filter(pc.is_in(table["doc_id"], value_set=movies["id"].combine_chunks()))
     qid = pc.replace_substring(table["query_id"], "qid:", "")
-    columns = {"qid": qid, "text": table["query"], "doc_id": table["doc_id"], "y": table["grade"]}
+    columns = {"qid": qid, "query": table["query"], "doc_id": table["doc_id"], "y": table["grade"]}
     return MovieSearch(movies, pa.table(columns))
