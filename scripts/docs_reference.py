@@ -1,4 +1,4 @@
-"""Generate pages of the site: the reference, and the documents in the root of the repository.
+"""Generate pages of the site: the reference, the notebooks, and the documents in the root of the repository.
 
 mkdocs-gen-files runs this at every build. It finds all modules of the package, so a new module needs no entry.
 """
@@ -6,7 +6,9 @@ mkdocs-gen-files runs this at every build. It finds all modules of the package, 
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
+from typing import Any
 
 import mkdocs_gen_files
 
@@ -15,6 +17,7 @@ PACKAGE = ROOT / "src" / "kinrank"
 # Documents in the root of the repository, and their pages.
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 ASSETS = ["LICENSE"]
+NOTEBOOKS = ROOT / "examples" / "notebooks"
 # The modules to browse and to search, by title. Pages of all others exist for links.
 BROWSED = {
     "QuerySet": "kinrank.data.queryset",
@@ -58,7 +61,8 @@ def modules() -> list[str]:
 def write_root_documents() -> None:
     """Copy the documents and point their links to the pages."""
     for source, page in PAGES.items():
-        text = (ROOT / source).read_text().replace("](docs/", "](")
+        text = (ROOT / source).read_text().replace("](docs/", "](").replace("](examples/notebooks/", "](notebooks/")
+        text = text.replace(".ipynb)", ".md)")
         for other, other_page in PAGES.items():
             text = text.replace(f"]({other}", f"]({other_page}")
         with mkdocs_gen_files.open(page, "w") as stream:
@@ -66,6 +70,28 @@ def write_root_documents() -> None:
     for asset in ASSETS:
         with mkdocs_gen_files.open(asset, "w") as stream:
             stream.write((ROOT / asset).read_text())
+
+
+def write_notebooks() -> None:
+    """Write a page for each notebook, with its outputs, and the notebook next to it."""
+    for file in sorted(NOTEBOOKS.glob("*.ipynb")):
+        with mkdocs_gen_files.open(f"notebooks/{file.name}", "w") as stream:
+            stream.write(file.read_text())
+        title, *cells = [_cell(cell) for cell in json.loads(file.read_text())["cells"]]
+        heading, _, rest = title.partition("\n")
+        download = f'[Download this notebook]({file.name}){{: download="" }}'
+        text = "\n\n".join([heading, download, rest.strip(), *cells]) + "\n"
+        with mkdocs_gen_files.open(f"notebooks/{file.stem}.md", "w") as stream:
+            stream.write(text)
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    """Return a cell in Markdown: text with links that lead to pages, or code and what it printed."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return source.replace("../../docs/", "../").replace(".ipynb)", ".md)")
+    printed = "".join("".join(output["text"]) for output in cell["outputs"])
+    return f"```python\n{source}\n```" + (f"\n\n```text\n{printed}```" if printed else "")
 
 
 def write_reference() -> list[dict[str, str]]:
@@ -91,6 +117,7 @@ def write_reference() -> list[dict[str, str]]:
 
 
 write_root_documents()
+write_notebooks()
 next(part["Reference"] for part in mkdocs_gen_files.FilesEditor.current().config["nav"] if "Reference" in part).extend(
     write_reference()
 )
