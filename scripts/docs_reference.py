@@ -21,9 +21,11 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 # The modules to browse and to search, by title. Pages of all others exist for links.
 BROWSED = {
     "QuerySet": "kinrank.data.queryset",
-    "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec",
+    "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec "
+    "kinrank.data.ranx_objects kinrank.data.ir_datasets_judgments",
     "Splits": "kinrank.data.split",
-    "Data sets": "kinrank.datasets.bundled kinrank.datasets.queries kinrank.datasets.click_log",
+    "Data sets": "kinrank.datasets.bundled kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
+    "kinrank.datasets.queries kinrank.datasets.click_log",
     "KinRanker": "kinrank.rankers.kin.ranker",
     "KnnRanker": "kinrank.rankers.knn.ranker",
     "CellRanker": "kinrank.rankers.cells.ranker",
@@ -41,6 +43,7 @@ BROWSED = {
     "Clicks": "kinrank.clicks",
     "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.feature_set kinrank.engines.targets",
     "Scale": "kinrank.scale.training kinrank.parallel",
+    "PyTerrier": "kinrank.pyterrier",
     "Progress": "kinrank.progress",
     "Errors": "kinrank.errors",
 }
