@@ -53,7 +53,6 @@ def test_contract(make: partial[ATVTRanker], check: RankerCheck) -> None:
     expected_failed_checks=lambda _: {
         "check_sample_weight_equivalence_on_dense_data": "weights count judgments: features are scaled without them"
     },
-    xfail_strict=True,
 )
 def test_estimator_checks(estimator: ATVTRanker, check: Any) -> None:
     check(estimator)

@@ -44,7 +44,6 @@ def expected_failures(ranker: Ranker) -> dict[str, str]:
 @parametrize_with_checks(
     [*(RANKERS[name]() for name in RANKERS), SingleRanker("rankrls")],
     expected_failed_checks=expected_failures,
-    xfail_strict=True,
 )
 def test_estimator_checks(estimator: Ranker, check: Any) -> None:
     try:

@@ -107,9 +107,14 @@ def _make_parts(
     """Write the five parts, from files that are in the folder already or from the archive."""
     texts = [_own_text(folder, part) for part in range(1, 6)]
     if any(text is None for text in texts):
+        own = [file for suffix in (".rar", ".zip", ".7z") if (file := folder / f"{name}{suffix}").is_file()]
         try:
-            archive = require_file(
-                ARCHIVES[name], folder, download_if_missing=download_if_missing, n_retries=n_retries, delay=delay
+            archive = (
+                own[0]
+                if own
+                else require_file(
+                    ARCHIVES[name], folder, download_if_missing=download_if_missing, n_retries=n_retries, delay=delay
+                )
             )
         except DownloadError as error:
             raise DownloadError(f"{error}. Download {name} from {PAGE} by hand and put it into {folder}") from None
