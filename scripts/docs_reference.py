@@ -47,6 +47,19 @@ BROWSED = {
     "Progress": "kinrank.progress",
     "Errors": "kinrank.errors",
 }
+# Members of rankers that other parts of the package call, not users.
+INTERNAL = (
+    "cell_part|check_features|check_learnable|coefficients|enabling_settings|encode_blocks|encoded|explain_models|"
+    "fit_alike|from_record|get_state|global_scores|has_judged|k|learn_from_cells|learns_online|local_|near|"
+    "offline_choice|offline_models|open_blocks|plan_|plan_cells|points|predict_local|predict_unchecked|prepare_to_learn|"
+    "prepared|qid_at|restore_plan|set_cells|set_state|sized_for|storable_params|training_set_|tree_sample|unseen_qid_|"
+    "without"
+)
+RANKER_OPTIONS = f"""    options:
+      inherited_members: true
+      show_root_heading: true
+      filters: ["!^_", "!^({INTERNAL})$"]
+"""
 NO_SEARCH = "---\nsearch:\n  exclude: true\n---\n\n"
 
 
@@ -108,9 +121,10 @@ def write_reference() -> list[dict[str, str]]:
         page = f"reference/{title.lower().replace(' ', '-')}.md"
         with mkdocs_gen_files.open(page, "w") as stream:
             stream.write(f"# {title}\n")
-            # The methods of a ranker are in its base classes.
-            options = "    options:\n      inherited_members: true\n" if title.endswith("Ranker") else ""
-            stream.writelines(f"\n::: {name}\n{options}" for name in named.split())
+            if title.endswith("Ranker"):  # the class, with the methods that are in its base classes
+                stream.write(f"\n::: {named}.{title}\n{RANKER_OPTIONS}")
+            else:
+                stream.writelines(f"\n::: {name}\n" for name in named.split())
         entries.append({title: page})
     browsed = {name for named in BROWSED.values() for name in named.split()}
     for name in sorted(known - browsed):
