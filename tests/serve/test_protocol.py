@@ -7,13 +7,15 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 import uvicorn
 
 from kinrank.serve.http import protocol
+from kinrank.serve.http.metrics import Metrics
+from kinrank.serve.http.middleware import STARTED, RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
 from tests.processes import wait_until
 
@@ -32,10 +34,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Server]:
-    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
-    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 20)
+@contextmanager
+def serving(app: Any) -> Iterator[uvicorn.Server]:
     config = uvicorn.Config(
         app, http=BoundedProtocol, port=0, lifespan="off", log_config=None, ws="none", timeout_keep_alive=600
     )
@@ -46,6 +46,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Server]:
     yield server
     server.force_exit = server.should_exit = True
     thread.join(60)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Server]:
+    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
+    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 20)
+    with serving(app) as server:
+        yield server
 
 
 def connect(server: uvicorn.Server) -> socket.socket:
@@ -147,3 +155,80 @@ def test_connection_is_kept_for_further_requests(server: uvicorn.Server):
             received = b""
             while received.count(b"\r\n\r\nok") < count:
                 received += connection.recv(1000)
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def overloaded(metrics: Metrics) -> Iterator[uvicorn.Server]:
+    """A server that ranks nothing: each request for /v1/rank would only wait."""
+    middleware = RequestMiddleware(
+        app,
+        endpoints=frozenset({"/v1/rank"}),
+        in_flight=128,
+        is_overloaded=lambda scope: scope["path"] == "/v1/rank",
+        metrics=metrics,
+    )
+    with serving(middleware) as server:
+        yield server
+
+
+def read_response(connection: socket.socket) -> bytes:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(1 << 16)
+    length = int(received.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    while len(received.partition(b"\r\n\r\n")[2]) < length:
+        received += connection.recv(1 << 16)
+    return received
+
+
+def test_request_that_would_only_wait_is_rejected_after_its_head(overloaded: uvicorn.Server, metrics: Metrics):
+    head = b"POST /v1/rank?a=1 HTTP/1.1\r\nHost: a\r\nX-Request-ID: mine\r\nContent-Length: 100000\r\n\r\n"
+    with connect(overloaded) as connection:
+        for _ in range(3):  # the connection can be used again once the body is there
+            connection.sendall(head)
+            response = read_response(connection)
+            assert response.startswith(b"HTTP/1.1 503 ")
+            assert b'"code":"overloaded"' in response
+            assert {b"retry-after: 1", b"x-request-id: mine"} <= set(response.split(b"\r\n"))
+            connection.sendall(b"x" * 100_000)
+        connection.sendall(GET)
+        assert read_response(connection).endswith(b"ok")
+    page = metrics.page().decode()
+    assert "kinrank_shed_total 3.0" in page
+    assert 'kinrank_requests_total{endpoint="/v1/rank",status="503"} 3.0' in page
+
+
+@pytest.mark.parametrize(("version", "header"), [("1.0", ""), ("1.1", "Connection: close\r\n")])
+def test_rejection_closes_a_connection_that_is_not_kept(overloaded: uvicorn.Server, version: str, header: str):
+    with connect(overloaded) as connection:
+        connection.sendall(f"POST /v1/rank HTTP/{version}\r\nHost: a\r\n{header}\r\n".encode())
+        response = read_all(connection)
+    assert response.startswith(b"HTTP/1.1 503 ")
+    assert b"connection: close\r\n" in response
+
+
+def test_rejected_body_must_end_soon(overloaded: uvicorn.Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(protocol, "PATIENCE", 0.2)
+    with connect(overloaded) as connection:
+        connection.sendall(b"POST /v1/rank HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n")
+        assert read_all(connection).startswith(b"HTTP/1.1 503 ")
+
+
+def test_clock_starts_with_the_head_and_not_with_the_task():
+    started: list[float] = []
+    handled: list[float] = []
+
+    async def note_time(scope: Any, receive: Any, send: Any) -> None:
+        handled.append(time.perf_counter())
+        started.append(scope[STARTED])
+        await app(scope, receive, send)
+
+    with serving(note_time) as server, connect(server) as connection:
+        connection.sendall(GET)
+        read_response(connection)
+    assert started[0] < handled[0]

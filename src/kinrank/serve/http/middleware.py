@@ -19,9 +19,10 @@ UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that are served under any load, and not logged."""
 
 STARTED = "kinrank.started"
-"""Key of the scope: when the request came in, by `time.perf_counter`."""
+"""Key of the scope: when the request came in, by `time.perf_counter`. The protocol knows best: a task starts later."""
 
 _UNTRACED = Traces()
+_OVERLOADED = "too many requests at once: try again in a moment"
 _ID_HEADER = b"x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}\Z")
 _HEADERS = [
@@ -63,20 +64,24 @@ class RequestMiddleware:
         self._is_overloaded = is_overloaded
         self._metrics = metrics
         self._in_flight = 0
+        rejection = error_response(HttpError(503, "overloaded", _OVERLOADED))
+        headers = [*rejection.raw_headers, *_HEADERS, (_ID_HEADER, b"")]
+        self._rejection_head = b"\r\n".join(b"%b: %b" % pair for pair in headers)
+        self._rejection_body = bytes(rejection.body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start = scope[STARTED] = time.perf_counter()
+        start = scope.setdefault(STARTED, time.perf_counter())
         path = scope["path"]
         endpoint = path if path in self._endpoints else "other"
         request_id = _request_id(scope)
         fields: dict[str, Any] = {}
         tokens = REQUEST_ID.set(request_id.decode()), REQUEST_FIELDS.set(fields)
         status = 500
-        shed = path not in UNLIMITED and (self._in_flight >= self._limit or self._is_overloaded(scope))
+        shed = self.is_overloaded(scope)
         # A span or a log line costs more than a rejection, and probes are of no interest.
         traces = _UNTRACED if shed or path in UNLIMITED else self._metrics.traces
 
@@ -114,10 +119,21 @@ class RequestMiddleware:
                 REQUEST_ID.reset(tokens[0])
                 REQUEST_FIELDS.reset(tokens[1])
 
+    def is_overloaded(self, scope: Scope) -> bool:
+        """Return whether to reject a request because of load. The scope needs a path and headers."""
+        return scope["path"] not in UNLIMITED and (self._in_flight >= self._limit or self._is_overloaded(scope))
+
+    def reject(self, scope: Scope) -> tuple[bytes, bytes]:
+        """Count a request as rejected because of load. Return the headers of its response and the body."""
+        self._metrics.shed()
+        path = scope["path"]
+        self._metrics.request(path if path in self._endpoints else "other", 503, 0.0)
+        return self._rejection_head + _request_id(scope) + b"\r\n", self._rejection_body
+
     def _choose_app(self, scope: Scope, *, shed: bool) -> ASGIApp:
         if shed:
             self._metrics.shed()
-            return error_response(HttpError(503, "overloaded", "too many requests at once: try again in a moment"))
+            return error_response(HttpError(503, "overloaded", _OVERLOADED))
         if not _has_host(scope):
             return error_response(HttpError(400, "host", "a request needs one Host header: send it once"))
         return self.app

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from kinrank.serve.http.middleware import STARTED, RequestMiddleware
 from kinrank.serve.http.responses import ErrorDetail, ErrorResponse
 
 HEAD_BYTES = 64 << 10
@@ -32,6 +33,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._active_at = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
+        self._rejected = False  # the request whose body may still arrive
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -78,18 +80,29 @@ class BoundedProtocol(HttpToolsProtocol):
         """Handle the request, whose body may follow."""
         self._progressed()
         self._in_head, self._outside_body = False, 0
+        self.scope[STARTED] = time.perf_counter()  # type: ignore[literal-required]
+        if isinstance(self.app, RequestMiddleware) and self.is_idle:
+            scope = {"path": self.url.partition(b"?")[0].decode("latin-1"), "headers": self.headers}
+            if self.app.is_overloaded(scope):
+                self._reject(*self.app.reject(scope), close=self.app.draining)
+                return
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Pass a piece of the body on."""
         self._outside_body = 0
-        super().on_body(body)
+        if not self._rejected:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End the request; the next head may follow."""
         self._progressed()
         self._in_head, self._outside_body = True, 0
-        super().on_message_complete()
+        if not self._rejected:
+            super().on_message_complete()
+            return
+        self._rejected = False
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_response_complete(self) -> None:
         """Keep the connection; a rest of the body, which nobody reads, must end soon."""
@@ -124,6 +137,16 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(408, "slow-head", f"a request must begin and its head end within {PATIENCE:g} seconds")
         else:
             self.transport.abort()
+
+    def _reject(self, headers: bytes, body: bytes, *, close: bool) -> None:
+        """Respond with 503 as soon as the head is there: no task, and nothing keeps the body."""
+        self._rejected = True
+        if close or self.parser.get_http_version() == "1.0" or not self.parser.should_keep_alive():
+            self.transport.write(STATUS_LINE[503] + headers + b"connection: close\r\n\r\n" + body)
+            self.transport.close()
+        else:
+            self.transport.write(STATUS_LINE[503] + headers + b"\r\n" + body)
+            self._expect_progress()
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         if self.is_idle:
