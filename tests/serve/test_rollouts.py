@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from kinrank import KnnRanker, QuerySet
 from kinrank.cli import app
 from kinrank.errors import ParameterError
-from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
+from kinrank.serve import CandidateSet, Fallback, JudgedQuery, Ranking, Service, Settings
 from kinrank.serve.rollouts import SESSION
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
+from tests.serve.databases import sqlite_address
 from tests.serve.observers import RecordingObserver
 
 POLLING = Settings(deadline=60.0, poll_interval=0.02)
@@ -78,6 +80,27 @@ def test_canary_ranks_its_share_and_keeps_its_sessions(
         SESSION.reset(token)
         store.assign("canary", None)
         wait_until(lambda: set(chosen()) == {current})
+
+
+def test_canary_learns_live_judgments_and_keeps_its_own_checkpoints(
+    store: VersionStore, tmp_path: Path, camps: QuerySet, up: CandidateSet
+):
+    KnnRanker(7).fit(camps).save(tmp_path / "other", examples=camps[:3])
+    store.assign("canary", Arm(store.publish(tmp_path / "other").name, 0.5))
+    with Service({"default": tmp_path / "store"}, settings=POLLING, judgments=sqlite_address(tmp_path)) as service:
+        rollout = service.rollouts["default"]
+        current, canary = rollout.current, rollout.canary
+        assert canary is not None
+        wait_until(lambda: canary.current is not None)
+        revision = service.judge([JudgedQuery("900", up, [0, 2, 1])])
+        wait_until(lambda: current.learning()[0].revision == canary.learning()[0].revision == revision)
+        service.check_learned(revision)
+        for slot in (current, canary):
+            served, learner = slot.learning()
+            learner._checkpoints.write("default", served)
+        for slot in (current, canary):  # the second write has not deleted the first
+            served, learner = slot.learning()
+            assert learner._checkpoints.latest("default", replace(served, revision=0)) is not None
 
 
 def test_promoted_canary_gives_up_its_share(store: VersionStore):

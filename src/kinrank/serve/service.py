@@ -94,16 +94,18 @@ class Service:
         self.settings = settings or Settings()
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
-        kept = Checkpoints(checkpoints or (judgments and checkpoint_folder(judgments)))
+        kept = checkpoints or (judgments and checkpoint_folder(judgments))
         self._copies = ModelCache(cache)
 
         def make_slot(name: str, role: str, source: ModelSource) -> ModelSlot:
+            # A checkpoint replaces those of other versions, so each role has its own folder.
+            folder = Checkpoints(os.path.join(kept, role) if kept and role != CURRENT else kept)
             return ModelSlot(
                 name if role == CURRENT else f"{name}:{role}",
                 source,
                 deadline=self.settings.deadline,
                 observer=observer,
-                learner=None if self._store is None else JudgmentLearner(name, self._store, observer, kept),
+                learner=None if self._store is None else JudgmentLearner(name, self._store, observer, folder),
                 search=search,
                 mapped=self.settings.map_models,
             )
