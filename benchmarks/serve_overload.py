@@ -18,6 +18,7 @@ import statistics
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from itertools import count
 
 import uvloop
 
@@ -77,7 +78,7 @@ class Outcome:
     """What became of the requests of one load."""
 
     results: Counter[str] = field(default_factory=Counter)
-    seconds: list[float] = field(default_factory=list)  # of the ranked ones
+    seconds: dict[str, float] = field(default_factory=dict)  # of the ranked ones, by request id
     in_time: int = 0
 
     @property
@@ -85,18 +86,19 @@ class Outcome:
         """Return the number of requests that were ranked, in time or not."""
         return len(self.seconds)
 
-    def add(self, response: bytes, seconds: float, deadline: float) -> None:
+    def add(self, request_id: str, response: bytes, seconds: float, deadline: float) -> None:
         """Count a response."""
         status = response[9:12].decode()
         ranked = status == "200" and b'"fallback":null' in response
         self.results["ranked" if ranked else "late" if status == "200" else status] += 1
         if ranked:
-            self.seconds.append(seconds)
+            self.seconds[request_id] = seconds
             self.in_time += seconds <= deadline
 
-    def percentile(self, percent: int) -> float:
+    def percentile(self, percent: float) -> float:
         """Return a percentile of the latency of the ranked requests, in milliseconds."""
-        return 1000 * sorted(self.seconds)[min(len(self.seconds) - 1, len(self.seconds) * percent // 100)]
+        ordered = sorted(self.seconds.values())
+        return 1000 * ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
     def summary(self, seconds: int) -> str:
         """Return one line for people."""
@@ -104,12 +106,13 @@ class Outcome:
 
 
 class Client:
-    """Sends one request again and again, over connections that it keeps."""
+    """Sends one request again and again, over connections that it keeps. The server logs the id of each."""
 
-    def __init__(self, port: int, body: bytes) -> None:
+    def __init__(self, port: int, body: bytes, kind: str = MSGPACK) -> None:
         self._port = port
-        head = f"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-type: {MSGPACK}\r\ncontent-length: {len(body)}"
-        self._request = head.encode() + b"\r\n\r\n" + body
+        head = f"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}"
+        self._head, self._body = head.encode() + b"\r\nx-request-id: ", b"\r\n\r\n" + body
+        self._ids = count()
         self._idle: deque[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = deque()
         self._open = 0
 
@@ -119,7 +122,7 @@ class Client:
 
         async def send_all() -> None:
             while time.perf_counter() < end:
-                await self._send(outcome, deadline)
+                await self.send(outcome, deadline)
 
         await asyncio.gather(*(send_all() for _ in range(CONNECTIONS)))
         return outcome
@@ -133,7 +136,7 @@ class Client:
             if pause > 0:
                 await asyncio.sleep(pause)
             if self._idle or self._open < MAX_CONNECTIONS:
-                task = asyncio.create_task(self._send(outcome, deadline))
+                task = asyncio.create_task(self.send(outcome, deadline))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
             else:
@@ -141,16 +144,18 @@ class Client:
         await asyncio.gather(*tasks)
         return outcome
 
-    async def _send(self, outcome: Outcome, deadline: float) -> None:
+    async def send(self, outcome: Outcome, deadline: float) -> None:
+        """Send the request and count its response."""
+        request_id = str(next(self._ids))
         if self._idle:
             reader, writer = self._idle.pop()
         else:
             self._open += 1
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         start = time.perf_counter()
-        writer.write(self._request)
+        writer.write(self._head + request_id.encode() + self._body)
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         response = head + await reader.readexactly(length)
-        outcome.add(response, time.perf_counter() - start, deadline)
+        outcome.add(request_id, response, time.perf_counter() - start, deadline)
         self._idle.append((reader, writer))
