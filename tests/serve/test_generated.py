@@ -23,7 +23,7 @@ from tests.serve.databases import sqlite_address, stored_queries
 from tests.serve.engine import InMemoryEngine
 from tests.serve.servers import one_thread, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 CASES = 10_000
 MUTANTS = 100_000
@@ -124,6 +124,7 @@ def check_learned_after_restart(models: Path, judgments: str) -> None:
             assert kept <= {str(qid) for qid in slot.current.ranker.qid_.tolist()}
 
 
+@pytest.mark.alone  # two processes generate, one serves
 def test_generated_requests_get_a_documented_status(models: Path, tmp_path: Path):
     keys = {role: add_key(tmp_path / "keys", role.value, role) for role in Role}
     args = [f"knn={models / 'knn'}", f"single={models / 'single'}", "--keys", str(tmp_path / "keys")]
