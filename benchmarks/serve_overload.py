@@ -7,7 +7,8 @@ The model is KinRanker, as in ``serve_load``; the request has 100 candidates wit
 - *overload*: requests are sent at random times at 2 and at 5 times the rate of saturation, whatever the responses are.
 
 A request is answered in time if it is ranked (no fallback) and the response is there within the deadline after it was
-sent. Loads take turns, and the ratios are medians over the rounds.
+sent. Loads take turns, and the ratios are medians over the rounds. The client needs a core of its own at 5 times
+saturation; how much of the machine each side used is reported.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import uvloop
 
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
-from benchmarks.serve_load import CONNECTIONS, fit_once, serving, write_bodies
+from benchmarks.serve_load import CONNECTIONS, cpu_seconds, fit_once, serving, write_bodies
 from kinrank.serve.http.bodies import MSGPACK
 
 AIM = 0.8
@@ -43,10 +44,12 @@ def run(deadline: str, rounds: str, seconds: str) -> dict[str, object]:
     ):
         body = (place / "msgpack.body").read_bytes()
         clients = Client(server.port, body), Client(patient.port, body)
-        return uvloop.run(measure(*clients, float(deadline) / 1000, int(rounds), int(seconds)))
+        return uvloop.run(measure(*clients, server.pid, float(deadline) / 1000, int(rounds), int(seconds)))
 
 
-async def measure(client: Client, patient: Client, deadline: float, rounds: int, seconds: int) -> dict[str, object]:
+async def measure(
+    client: Client, patient: Client, pid: int, deadline: float, rounds: int, seconds: int
+) -> dict[str, object]:
     """Measure all loads in turns."""
     for each in (client, patient):
         await each.saturate(2, deadline)  # warm up
@@ -55,7 +58,9 @@ async def measure(client: Client, patient: Client, deadline: float, rounds: int,
         outcomes = {"saturation": await patient.saturate(seconds, deadline)}
         rate = outcomes["saturation"].answered / seconds
         for times in (2, 5):
-            outcomes[f"{times} times"] = await client.overload(times * rate, seconds, deadline)
+            before = cpu_seconds(pid), time.process_time()
+            outcome = outcomes[f"{times} times"] = await client.overload(times * rate, seconds, deadline)
+            outcome.cores = (cpu_seconds(pid) - before[0]) / seconds, (time.process_time() - before[1]) / seconds
         log_progress("; ".join(f"{name}: {outcome.summary(seconds)}" for name, outcome in outcomes.items()))
         results.append(outcomes)
     figures: dict[str, object] = {}
@@ -67,6 +72,9 @@ async def measure(client: Client, patient: Client, deadline: float, rounds: int,
                 statistics.median(each[name].in_time / each["saturation"].answered for each in results), 2
             ),
             "p99 ms of the ranked": round(statistics.median(each.percentile(99) for each in of_name), 1),
+            "cores of the server, of the client": [
+                round(statistics.median(each.cores[i] for each in of_name), 2) for i in range(2)
+            ],
             "results": dict(sum((each.results for each in of_name), Counter())),
         }
     shares = [figures[f"{times} times"]["of saturation"] for times in (2, 5)]  # type: ignore[index]
@@ -80,6 +88,7 @@ class Outcome:
     results: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)  # of the ranked ones, by request id
     in_time: int = 0
+    cores: tuple[float, float] = (0.0, 0.0)  # CPU seconds per second of the server and of the client
 
     @property
     def answered(self) -> int:

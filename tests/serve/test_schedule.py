@@ -70,6 +70,15 @@ def test_job_behind_a_queue_longer_than_its_deadline_is_refused():
     assert not schedule.is_full(1.0, 0.5)
 
 
+def test_requests_whose_bodies_are_being_read_count_as_waiting():
+    schedule = Schedule(backlog=64, batch_size=4)
+    assert schedule.add(job(0.0, 0.05), 0.0)
+    batch, _ = schedule.take(0.0)
+    schedule.finish(batch, 0.01)
+    # 10 ms each; 40% of the deadline are kept for reading the body and sending the response.
+    assert [schedule.is_full(1.0, 0.05, coming) for coming in range(4)] == [False, False, False, True]
+
+
 def test_job_that_cannot_be_in_time_is_dropped_before_it_is_ranked():
     schedule = Schedule(backlog=64, batch_size=4)
     schedule.add(job(0.0, 1.0), 0.0)

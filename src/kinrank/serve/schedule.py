@@ -18,6 +18,7 @@ _ROWS_PER_UNIT = 64  # candidates whose scores take about as long as learning th
 _MEMORY = 0.8  # weight of the earlier measurements in the estimated cost
 _MAX_RISE = 3.0  # a pause of the machine must not count as the cost of a query
 _RESERVE = 0.15  # share of a job's time that is kept for sending the response
+_HEAD_RESERVE = 0.4  # the same for a job whose body is still to be read and parsed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,12 +100,15 @@ class Schedule:
         """Return the expected seconds until a further job would be started."""
         return max(0.0, self._busy_until - now) + self._seconds_per_unit * self._units
 
-    def is_full(self, now: float, deadline: float) -> bool:
-        """Return whether a further job of the usual size with this deadline would be refused."""
-        if self.is_idle:
+    def is_full(self, now: float, deadline: float, coming: int = 0) -> bool:
+        """Return whether a further job of the usual size with this deadline would be refused.
+
+        `coming` others are about to be added before it.
+        """
+        if self.is_idle and not coming:
             return False
-        own = self._seconds_per_unit * self._mean_units
-        return len(self._waiting) >= self._backlog or self.wait(now) + own > (1 - _RESERVE) * deadline
+        own = (1 + coming) * self._seconds_per_unit * self._mean_units
+        return len(self._waiting) + coming >= self._backlog or self.wait(now) + own > (1 - _HEAD_RESERVE) * deadline
 
     def add(self, job: Job, now: float) -> bool:
         """Add a job. Return False if it could not be ranked in time. An idle model accepts any job."""
