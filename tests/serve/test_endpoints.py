@@ -178,6 +178,15 @@ def test_large_bodies_are_parsed_in_another_thread(client: Client, monkeypatch: 
     assert [thread is threading.main_thread() for thread in threads] == [True, False] * 2
 
 
+@pytest.mark.parametrize(("n_rows", "pauses"), [(10, 0), (1_000, 1_000)])
+def test_parsing_of_a_large_body_pauses_for_other_threads(n_rows: int, pauses: int, monkeypatch: pytest.MonkeyPatch):
+    slept: list[float] = []
+    monkeypatch.setattr("kinrank.serve.http.bodies.time.sleep", slept.append)
+    rows = [msgspec.Raw(b"[%b]" % b",".join([b"0.25"] * 100))] * n_rows
+    assert bodies.to_matrix(rows).shape == (n_rows, 100)
+    assert len(slept) == pauses
+
+
 def test_request_that_would_only_wait_is_rejected_before_its_body_is_read(
     make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ):

@@ -6,6 +6,7 @@ They are parsed by msgspec, which is much faster than a general validator: a hun
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -21,6 +22,9 @@ from kinrank.serve.messages import CandidateSet, JudgedQuery
 JSON = "application/json"
 MSGPACK = "application/msgpack"
 
+LARGE_BODY = 256 << 10
+"""Bytes above which a body is parsed in another thread; it takes more than a few milliseconds."""
+_PAUSE = 0.0004  # seconds
 MAX_CANDIDATES = 1_000
 MAX_FEATURES = 2_000
 MAX_VECTOR = 8_192
@@ -210,8 +214,11 @@ def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None
 def to_matrix(rows: Sequence[list[float | None] | msgspec.Raw]) -> Float32:
     """Return rows of numbers, parsed or not, as an array; null becomes NaN."""
     matrix = np.empty((len(rows), 0), dtype=np.float32)
+    is_large = sum(memoryview(row).nbytes for row in rows if isinstance(row, msgspec.Raw)) > LARGE_BODY
     for number, given in enumerate(rows):
         row = _parse_row(given, number) if isinstance(given, msgspec.Raw) else given
+        if is_large:  # in a thread of its own: without a pause it would keep the interpreter for 5 ms at a time
+            time.sleep(_PAUSE)
         if number == 0:
             matrix = np.empty((len(rows), len(row)), dtype=np.float32)
         if len(row) != matrix.shape[1]:

@@ -44,7 +44,6 @@ REVISION_HEADER = "x-kinrank-revision"
 SESSION_HEADER = "x-kinrank-session"
 _RELOAD_SECONDS = 60.0
 _EXPLAIN_SECONDS = 10.0  # for people, not for traffic
-_LARGE_BODY = 256 << 10  # bytes; parsing them takes a few milliseconds
 T = TypeVar("T")
 
 
@@ -309,7 +308,7 @@ class Endpoints:
     async def _parse(self, raw: bytes, parse: Callable[[], T]) -> T:
         """Parse a body; a large one in another thread, so that other requests do not wait for it."""
         start = time.perf_counter()
-        parsed = parse() if len(raw) <= _LARGE_BODY else await self.executor.run(parse, None)
+        parsed = parse() if len(raw) <= bodies.LARGE_BODY else await self.executor.run(parse, None)
         self._metrics.stage("parse", time.perf_counter() - start)
         return parsed
 
