@@ -34,8 +34,8 @@ STATUSES = {200, 400, 401, 404, 405, 408, 409, 413, 415, 422, 502, 503}
 GENERATED = {
     "/v1/model/reload": (Role.ADMIN, 5000),
     "/v1/judgments": (Role.ADMIN, 300),
-    "/v1/rank": (Role.QUERY, 1200),
-    "/v1/weights": (Role.QUERY, 1200),
+    "/v1/rank": (Role.QUERY, 700),
+    "/v1/weights": (Role.QUERY, 700),
     "/v1/search": (Role.QUERY, 2300),
     "/v1/explain": (Role.QUERY, 300),
     "/v1/model": (Role.QUERY, 10),
