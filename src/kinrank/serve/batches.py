@@ -62,7 +62,6 @@ class Batcher:
         self._expected = expected
         self._changed = threading.Condition()  # guards the schedule
         self._closed = False
-        self._ranking = 0  # jobs in the current batch
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -81,8 +80,7 @@ class Batcher:
     def is_full(self, deadline: float) -> bool:
         """Return whether a further job with this deadline would be refused."""
         with self._changed:
-            coming = max(0, self._expected() - len(self._schedule) - self._ranking)
-            return self._schedule.is_full(time.perf_counter(), deadline, coming)
+            return self._schedule.is_full(time.perf_counter(), deadline, self._expected())
 
     def is_busy(self) -> bool:
         """Return whether jobs are being ranked or wait."""
@@ -104,7 +102,6 @@ class Batcher:
                     return
                 self._wait_for_more()
                 batch, dropped = self._schedule.take(time.perf_counter())
-                self._ranking = len(batch)
             for job in dropped:
                 self._on_drop(job)
             if batch:
@@ -119,7 +116,6 @@ class Batcher:
             self._on_error(error)
         with self._changed:
             self._schedule.finish(batch, time.perf_counter() - start)
-            self._ranking = 0
 
     def _wait_for_more(self) -> None:
         """Linger while more jobs are known to be on their way."""

@@ -84,7 +84,7 @@ class Schedule:
         self._batch_size = batch_size
         self._waiting: list[Job] = []  # by `expires`
         self._units = 0.0
-        self._busy = False
+        self._ranking = 0
         self._busy_until = 0.0
         self._seconds_per_unit = 0.0
         self._mean_units = 1.0
@@ -100,11 +100,12 @@ class Schedule:
         """Return the expected seconds until a further job would be started."""
         return max(0.0, self._busy_until - now) + self._seconds_per_unit * self._units
 
-    def is_full(self, now: float, deadline: float, coming: int = 0) -> bool:
+    def is_full(self, now: float, deadline: float, expected: int = 0) -> bool:
         """Return whether a further job of the usual size with this deadline would be refused.
 
-        `coming` others are about to be added before it.
+        `expected` jobs are being ranked, wait, or are about to be added before it.
         """
+        coming = max(0, expected - len(self._waiting) - self._ranking)
         if self.is_idle and not coming:
             return False
         own = (1 + coming) * self._seconds_per_unit * self._mean_units
@@ -136,7 +137,7 @@ class Schedule:
         dropped, batch = self._waiting[: start if best else None], self._waiting[start : start + best]
         self._waiting = self._waiting[start + best :] if best else []
         self._units = sum(job.units for job in self._waiting)
-        self._busy, self._busy_until = bool(batch), now + self.estimate(batch)
+        self._ranking, self._busy_until = len(batch), now + self.estimate(batch)
         return batch, dropped
 
     def finish(self, batch: list[Job], seconds: float) -> None:
@@ -147,12 +148,12 @@ class Schedule:
         self._seconds_per_unit = (
             measured if known == 0 else known + (1 - _MEMORY) * (min(measured, _MAX_RISE * known) - known)
         )
-        self._busy, self._busy_until = False, 0.0
+        self._ranking, self._busy_until = 0, 0.0
 
     @property
     def is_idle(self) -> bool:
         """Whether no job is being ranked or waits."""
-        return not self._waiting and not self._busy
+        return not self._waiting and not self._ranking
 
     def _fitting(self, first: int, now: float) -> int:
         """Return how many jobs, starting with one, can be ranked together before that one is due."""
