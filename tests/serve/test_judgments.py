@@ -234,7 +234,9 @@ def test_store_that_cannot_be_read_does_not_stop_any_model(
         wait_until(lambda name=name, version=version: service.slots[name].current.version != version)
     assert observer.models.count(("knn", "learn-failed")) == 1  # not at every check
     assert (("later", "missing") in observer.models) is not strict
-    file.write_bytes(intact)
+    restored = tmp_path / "restored.db"
+    restored.write_bytes(intact)
+    restored.replace(file)  # at once: an empty file is a new store
     wait_until(lambda: service.slots["knn"].current.judgments == 1)
     assert service.slots["knn"].refusal is None
     assert observer.errors == []

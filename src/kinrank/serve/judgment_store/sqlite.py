@@ -71,10 +71,14 @@ class SqliteStore(JudgmentStore):
             connection: Any = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")  # an acknowledged judgment survives a loss of power
-            for statement in SCHEMA:
-                connection.execute(statement)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")  # an acknowledged judgment survives a loss of power
+                for statement in SCHEMA:
+                    connection.execute(statement)
+            except BaseException:
+                connection.close()
+                raise
             self._connection, self._pid = connection, os.getpid()
         return self._connection
 
