@@ -85,6 +85,13 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
     assert observer.errors == []
 
 
+def test_version_is_not_canary_and_shadow(tmp_path: Path, models: Path):
+    done = CliRunner().invoke(app, ["publish", str(models / "knn"), str(tmp_path), "--canary", "0.1", "--shadow", "0.1"])
+    assert done.exit_code == 2
+    assert "not both" in done.stderr
+    assert VersionStore(tmp_path).versions() == []
+
+
 def test_damaged_version_is_refused_and_names_the_file(tmp_path: Path, models: Path):
     store = VersionStore(tmp_path / "store")
     name = store.publish(models / "knn").name

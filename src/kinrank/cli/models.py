@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.options import AsJson
+from kinrank.cli.options import AsJson, StoreAddress
 from kinrank.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def models(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
-    ],
+    address: StoreAddress,
     use: Annotated[
         str | None, typer.Option(metavar="VERSION", help="Version to put into use, such as an earlier one to go back.")
     ] = None,

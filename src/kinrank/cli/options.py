@@ -37,4 +37,7 @@ MeasureNames = Annotated[
 ]
 Leaks = Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")]
 Seed = Annotated[int, typer.Option(help="Seed for the fold split.")]
+StoreAddress = Annotated[
+    str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
+]
 AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print JSON.")]

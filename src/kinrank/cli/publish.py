@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.options import StoreAddress
+from kinrank.errors import ParameterError
 
 
 def publish(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")],
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
-    ],
+    address: StoreAddress,
     canary: Annotated[
         float | None, typer.Option(metavar="SHARE", help="Share of the queries to rank with it, such as 0.05.")
     ] = None,
@@ -26,6 +26,8 @@ def publish(
     from kinrank.store.versions import CANARY, CURRENT, SHADOW, Arm, VersionStore
 
     role, share = CURRENT, 1.0
+    if canary is not None and shadow is not None:
+        raise ParameterError("a version cannot be the canary and the shadow: give --canary or --shadow, not both")
     if canary is not None:
         role, share = CANARY, canary
     elif shadow is not None:

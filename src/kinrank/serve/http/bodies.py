@@ -53,7 +53,7 @@ AnyId = Name | int
 AnyIds = Annotated[list[AnyId], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 
 
-class RankBody(Struct, forbid_unknown_fields=True, kw_only=True):
+class ExplainBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """Candidates in the engine's order, with one row of features each; null is a missing value."""
 
     ids: Ids
@@ -62,6 +62,11 @@ class RankBody(Struct, forbid_unknown_fields=True, kw_only=True):
     vector: Vector | None = None
     columns: Columns = {}
     text: Text | None = None
+
+
+class RankBody(ExplainBody, forbid_unknown_fields=True, kw_only=True):
+    """Candidates to rank with one model, or with two whose rankings are interleaved."""
+
     interleave: TwoModels | None = None
 
 
@@ -91,17 +96,6 @@ class WeightsBody(Struct, forbid_unknown_fields=True, kw_only=True):
     filter: dict[str, Any] | None = None
     fields: Fields = []
     facets: Facets = {}
-
-
-class ExplainBody(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Candidates as for ranking."""
-
-    ids: Ids
-    features: Rows
-    feature_names: Names | None = None
-    vector: Vector | None = None
-    columns: Columns = {}
-    text: Text | None = None
 
 
 class SearchBody(Struct, forbid_unknown_fields=True, kw_only=True):
