@@ -3,12 +3,16 @@
 The queries' own models are cross-fitted once. Each idea then trains a bag of four members on what KinRanker's trees
 see, and ranks with the number of trees that KinRanker would choose. "mixed" is the mean of the idea's scores and those
 of the bag as it is. Gains are over that bag, with paired t-tests. The test queries are not read.
+``--ideas objectives`` tries only the bags of one or two objectives, ``--data-set`` takes mwmbl (all queries, three
+folds) or MQ2007 (training and validation queries of its first fold, three folds) instead.
 
 - ``init_score``: boosting starts from half of the standardized local score;
 - ``trust``: how far the query is from its kin, and the difference of local and global score, as further features;
 - ``linear leaves``: a linear model in each leaf;
 - ``random pairs``: the YetiRank objective (Gulin et al. 2011) in LightGBM: pairs of neighbors in two random orders that
   follow the scores, with weights that fall by 0.85 from rank to rank;
+- ``both objectives``: every other member learns from random pairs, so the bag costs the same;
+- ``twice the members``: eight members with the usual objective, for comparison with mixed bags;
 - ``catboost``: members are CatBoost models with its own YetiRank objective.
 """
 
@@ -18,14 +22,16 @@ import os
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numba
 import numpy as np
 
-from benchmarks.common import log_progress, msrd
+from benchmarks.common import judged_text, letor_folds, log_progress, msrd
 from benchmarks.knn_msrd import row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe.within_query import standardize
@@ -34,6 +40,8 @@ from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from kinrank.rankers.kin.trees import best_number_of_trees, linear_scores, what_trees_see
 from kinrank.rankers.local.held_out import MEASURE
 
+Settings = dict[str, Any]
+OPTIONS = {"data-set": ("msrd", "mwmbl", "MQ2007"), "ideas": ("all", "objectives")}
 FOLDS, MEMBERS, MOST, STEP = 3, 4, 300, 10
 SETTINGS = {
     "objective": "lambdarank",
@@ -70,11 +78,11 @@ class Side:
         return np.column_stack([self.X, distance, local - everywhere, local]).astype(np.float32)
 
 
-def run() -> dict[str, object]:
+def run(data_set: str = "msrd", ideas: str = "all") -> dict[str, object]:
     """Compare every idea with the bag as it is."""
     collected: dict[str, list[np.ndarray]] = {}
     with ProcessPoolExecutor(2) as pool:
-        for fold, values in enumerate(pool.map(measured, range(FOLDS))):
+        for fold, values in enumerate(pool.map(partial(measured, data_set, ideas), range(FOLDS))):
             for name, each in values.items():
                 collected.setdefault(name, []).append(each)
                 log_progress(f"fold {fold} {name:24} {np.nanmean(each):.4f}")
@@ -82,29 +90,46 @@ def run() -> dict[str, object]:
     return {name: row(values, quality["as it is"]) for name, values in quality.items()}
 
 
-def measured(fold: int) -> dict[str, np.ndarray]:
+def measured(data_set: str, ideas: str, fold: int) -> dict[str, np.ndarray]:
     """Measure NDCG@10 of every idea on a fold."""
-    train, test, folds = prepared(fold)
+    train, test, folds = prepared(*queries_of(data_set), fold)
+    bag = partial(lightgbm_bag, train, test, folds)
+    plain: list[Settings] = [{}] * MEMBERS
     bags: dict[str, Callable[[], np.ndarray]] = {
-        "as it is": lambda: lightgbm_bag(train, test, folds, {}),
-        "init_score": lambda: lightgbm_bag(train, test, folds, {}, start=0.5),
-        "trust": lambda: lightgbm_bag(train, test, folds, {}, columns=lambda side: side.trusted),
-        "linear leaves": lambda: lightgbm_bag(train, test, folds, {"linear_tree": True, "linear_lambda": 1.0}),
-        "random pairs": lambda: lightgbm_bag(train, test, folds, {"objective": RandomPairs()}),
-        "catboost": lambda: catboost_bag(train, test, folds),
+        "as it is": lambda: bag(plain),
+        "random pairs": lambda: bag([{"objective": RandomPairs()} for _ in plain]),
+        "both objectives": lambda: bag([{"objective": RandomPairs()}, {}] * (MEMBERS // 2)),
+        "twice the members": lambda: bag(2 * plain),
     }
+    if ideas == "all":
+        bags |= {
+            "init_score": lambda: bag(plain, start=0.5),
+            "trust": lambda: bag(plain, columns=lambda side: side.trusted),
+            "linear leaves": lambda: bag([{"linear_tree": True, "linear_lambda": 1.0}] * MEMBERS),
+            "catboost": lambda: catboost_bag(train, test, folds),
+        }
     judged = test.queries.grades, test.queries.offsets
-    scores = {name: standardize(bag()[:, None], test.queries.offsets)[:, 0] for name, bag in bags.items()}
+    scores = {name: standardize(make()[:, None], test.queries.offsets)[:, 0] for name, make in bags.items()}
     mixed = {f"{name}, mixed": own + scores["as it is"] for name, own in scores.items() if name != "as it is"}
     return {name: MEASURE.per_query(each, *judged) for name, each in (scores | mixed).items()}
 
 
-def prepared(fold: int) -> tuple[Side, Side, np.ndarray]:
-    """Return training queries with cross-fitted local scores, test queries, and the fold of each training query."""
+def queries_of(data_set: str) -> tuple[QuerySet, Settings]:
+    """Return the queries to try ideas on, and settings of KinRanker for them."""
+    if data_set == "mwmbl":
+        return judged_text("mwmbl")[0], {}
+    if data_set == "MQ2007":
+        train, vali, _ = next(iter(letor_folds("MQ2007")))
+        return QuerySet.concat([train, vali]), {"reference": 24}
     parts = msrd()
     _, half = next(fold_queries(QuerySet.concat([parts["train"], parts["vali"]]), 2, group="movie", seed=3))
-    train, test = list(fold_queries(half, FOLDS, group="movie", seed=7))[fold]
-    ranker = Recorded(reference="bm25_all", group_column="movie", trees=LambdaMART(1, n_leaves=2)).fit(train)
+    return half, {"reference": "bm25_all", "group_column": "movie"}
+
+
+def prepared(judged: QuerySet, settings: Settings, fold: int) -> tuple[Side, Side, np.ndarray]:
+    """Return training queries with cross-fitted local scores, test queries, and the fold of each training query."""
+    train, test = list(fold_queries(judged, FOLDS, group=settings.get("group_column"), seed=7))[fold]
+    ranker = Recorded(trees=LambdaMART(1, n_leaves=2), n_repeats=1, **settings).fit(train)
     sides = []
     everything = np.ones(len(test), dtype=bool)
     for queries, local in ((train, ranker.crossfitted(train)), (test, [(everything, ranker.local_)])):
@@ -173,14 +198,20 @@ def random_pairs(scores, grades, offsets, n_orders, decay, seed):
     return gradient, curvature
 
 
-def lightgbm_bag(train, test, folds, params, *, start=0.0, columns=lambda side: side.X) -> np.ndarray:
-    """Return the test scores of a bag of LightGBM models; `start` is the share of the local score to boost from."""
+def lightgbm_bag(
+    train, test, folds, params: Sequence[Settings], *, start=0.0, columns=lambda side: side.X
+) -> np.ndarray:
+    """Return the test scores of a bag of LightGBM models, one for each of the settings in `params`.
+
+    `start` is the share of the local score to boost from.
+    """
     import lightgbm
 
     X, X_test = columns(train), columns(test)
     offset = start * train.standard[:, 0]
     members, curves = [], []
-    for held_out in range(MEMBERS):
+    for number, settings in enumerate(params):
+        held_out = number % MEMBERS
         seen = np.repeat(folds != held_out, train.queries.sizes)
         rows = lightgbm.Dataset(
             X[seen],
@@ -188,12 +219,12 @@ def lightgbm_bag(train, test, folds, params, *, start=0.0, columns=lambda side: 
             group=train.queries.sizes[folds != held_out],
             init_score=offset[seen] if start else None,
         )
-        member = lightgbm.train({**SETTINGS, **params, "seed": held_out}, rows, MOST)
+        member = lightgbm.train({**SETTINGS, **settings, "seed": number}, rows, MOST)
         steps = (member.predict(X[~seen], start_iteration=first, num_iteration=STEP) for first in range(0, MOST, STEP))
         curves.append(_curve(np.cumsum([offset[~seen], *steps], axis=0)[1:], train.queries[folds == held_out]))
         members.append(member)
     n_trees = _bag_size(curves, folds)
-    scores = sum(member.predict(X_test, num_iteration=n_trees) for member in members) / MEMBERS
+    scores = sum(member.predict(X_test, num_iteration=n_trees) for member in members) / len(members)
     return scores + start * test.standard[:, 0]
 
 
@@ -230,4 +261,5 @@ def _curve(stages, queries: QuerySet) -> np.ndarray:
 
 
 def _bag_size(curves: list[np.ndarray], folds: np.ndarray) -> int:
-    return min(2 * best_number_of_trees(curves, np.bincount(folds)), len(curves[0]))
+    sizes = np.tile(np.bincount(folds), len(curves) // MEMBERS)
+    return min(2 * best_number_of_trees(curves, sizes), len(curves[0]))
