@@ -86,7 +86,9 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
 
 
 def test_version_is_not_canary_and_shadow(tmp_path: Path, models: Path):
-    done = CliRunner().invoke(app, ["publish", str(models / "knn"), str(tmp_path), "--canary", "0.1", "--shadow", "0.1"])
+    done = CliRunner().invoke(
+        app, ["publish", str(models / "knn"), str(tmp_path), "--canary", "0.1", "--shadow", "0.1"]
+    )
     assert done.exit_code == 2
     assert "not both" in done.stderr
     assert VersionStore(tmp_path).versions() == []
