@@ -133,3 +133,8 @@ def test_folder_blocks_are_pickled_as_a_path(tmp_path: Path) -> None:
     assert copy.starts == blocks.starts == [0, 2, 3]
     assert copy.fingerprint() == blocks.fingerprint()
     assert blocks.name(1).endswith("judged, queries 2 to 2")
+
+
+def test_address_that_arrow_cannot_read_is_refused_with_its_reason() -> None:
+    with pytest.raises(ParameterError, match="s3://bucket/models cannot be opened: .*regio"):
+        filesystem_of("s3://bucket/models?regio=eu")

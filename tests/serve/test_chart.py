@@ -132,7 +132,8 @@ def test_kinds_follow_the_values(rendered: list[Any]):
 def test_process_takes_its_arguments(everything: Manifests, least: Manifests, monkeypatch: pytest.MonkeyPatch):
     given = options(everything, monkeypatch)
     assert given.models == {"books": "s3://bucket/books", "films": "s3://bucket/films"}
-    assert (given.judgments, given.client) == ("$(KINRANK_JUDGMENTS)", {"api_key": "$(KINRANK_ENGINE_API_KEY)"})
+    assert (given.judgments, given.client) == ("$(KINRANK_JUDGMENTS)", {})  # the engine's key is in the environment
+    assert (given.cache, given.checkpoints) == ("/tmp/models", "/tmp/checkpoints")
     assert (given.drain_seconds, given.settings.in_flight, given.settings.deadline) == (30, 64, 0.05)
     (container,) = pod(everything)["containers"]
     assert {"KINRANK_JUDGMENTS", "KINRANK_ENGINE_API_KEY"} <= {each["name"] for each in container["env"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
@@ -19,8 +20,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kinrank.arrays import Float32
 from kinrank.engines import Hits
+from kinrank.errors import StaleReplicaError
 from kinrank.serve import Service, Settings
 from kinrank.serve.http import bodies
+from kinrank.serve.http.app import create_app
+from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.openapi import EXAMPLES
 from kinrank.serve.search import Searcher
 from tests.processes import wait_until
@@ -285,6 +289,48 @@ def test_judgments_are_stored(make_client: Callable[..., Client], secrets):
     assert client.post("/v1/judgments", {"queries": [{**query, "grades": [1]}]}).status == 422
     refused = client.post("/v1/judgments", {"queries": [query], "model": "single"})
     assert (refused.status, refused.code) == (409, "unable-model")
+
+
+def test_deadline_starts_after_the_wait_for_a_revision(
+    make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+):
+    client = make_client(settings=replace(PATIENT, deadline=2.0, revision_seconds=60.0))
+    learned = time.monotonic() + 2.5
+
+    def check_learned(*_: object, **__: object) -> None:
+        if time.monotonic() < learned:
+            raise StaleReplicaError("not yet")
+
+    monkeypatch.setattr(Service, "check_learned", check_learned)
+    assert client.post("/v1/rank", UP, x_kinrank_revision="1").json["fallback"] is None
+
+
+def test_body_that_does_not_arrive_counts_until_the_deadline_and_for_its_model(models: Path):
+    settings = Settings(deadline=0.05, body_seconds=1.0)
+    with Service({"knn": models / "knn", "single": models / "single"}, settings=settings) as service:
+        client = Client(create_app(service, metrics=Metrics()))
+
+        async def watch() -> list[tuple[int, int]]:
+            counts = set()
+            slow = asyncio.create_task(client.request_messages("POST", "/v1/rank", [], x_kinrank_model="single"))
+            while not slow.done():
+                counts.add((service.expected("knn"), service.expected("single")))
+                await asyncio.sleep(0.01)
+            assert (await slow).code == "slow-body"
+            return sorted(counts)
+
+        assert client.runner.run(watch()) == [(0, 0), (0, 1)]
+        client.runner.close()
+
+
+def test_made_up_model_names_are_not_in_the_metrics(
+    make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+):
+    client = make_client(settings=replace(PATIENT, deadline=0.2))
+    monkeypatch.setattr(Service, "weights", lambda *_, **__: time.sleep(0.5))
+    assert client.post("/v1/weights", UP, x_kinrank_model="made-up").json["fallback"] == "late"
+    assert client.post("/v1/rank", UP, x_kinrank_model="made-up").json["fallback"] == "no-model"
+    assert "made-up" not in client.get("/metrics").body.decode()
 
 
 def test_request_waits_for_the_revision_it_asks_for(make_client: Callable[..., Client], secrets):

@@ -12,6 +12,7 @@ from kinrank import CellRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service, learning
+from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.judgment_store import JudgmentRow, open_store
 from kinrank.serve.judgment_store.sqlite import SqliteStore
 from kinrank.serve.live_judgments import Entry, learn
@@ -256,6 +257,18 @@ def test_model_that_cannot_learn_raises(service: Service, models: Path, tmp_path
         pytest.raises(UnsupportedByModelError, match="does not accept judgments"),
     ):
         other.judge([judged("5000", [0.1, 0.2], 1)])
+
+
+def test_checkpoints_that_cannot_be_read_do_not_stop_a_model(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def forbidden(*_: object) -> None:
+        raise PermissionError("checkpoints: permission denied")
+
+    monkeypatch.setattr(Checkpoints, "latest", forbidden)
+    with Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as service:
+        assert service.ready
+        assert "permission denied" in str(service.slots["knn"].refusal)
 
 
 def test_restart_reads_a_checkpoint_and_not_the_history(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,11 @@ from kinrank.cli import app
 from kinrank.errors import ParameterError
 from kinrank.serve import CandidateSet, Fallback, JudgedQuery, Ranking, Service, Settings
 from kinrank.serve.rollouts import SESSION
+from kinrank.serve.schedule import Job
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
 from tests.serve.databases import sqlite_address
-from tests.serve.observers import RecordingObserver
+from tests.serve.observers import Deliveries, RecordingObserver
 
 POLLING = Settings(deadline=60.0, poll_interval=0.02)
 
@@ -121,6 +123,55 @@ def test_refused_canary_leaves_all_queries_to_the_current_model(
         assert service.rank(up).version == fingerprint(models / "knn")
 
 
+def test_canary_has_no_share_once_the_store_names_another_one(
+    store: VersionStore, tmp_path: Path, models: Path, camps: QuerySet, up: CandidateSet
+):
+    store.assign("canary", Arm(store.find("2").name, 0.05))
+    KnnRanker(7).fit(camps).save(tmp_path / "third", examples=camps[:3])
+    third = store.publish(tmp_path / "third").name
+    next((tmp_path / "store" / "versions" / third).glob("*.npy")).write_bytes(b"")
+    observer = Comparisons()
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        canary = service.rollouts["default"].canary
+        assert canary is not None
+        assert canary.current is not None  # loaded before the service is ready
+        store.assign("canary", Arm(third, 1.0))
+        wait_until(lambda: canary.refusal is not None)
+        assert canary.current.fitted == fingerprint(models / "single")
+        assert service.rank(up).version == fingerprint(models / "knn")
+        store.assign("canary", None)
+        wait_until(lambda: ("default:canary", "ended") in observer.models)
+        assert (canary.current, canary.refusal) == (None, None)
+
+
+def test_result_after_the_deadline_counts_as_late(store: VersionStore, tmp_path: Path, up: CandidateSet):
+    observer = Comparisons()
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        delivered = Deliveries()
+        served = service.slots["default"].current
+        assert served is not None
+        now = time.perf_counter()
+        service._rankers["default"]([Job(up, now, now, delivered)])
+        assert delivered.wait(1)[0].fallback is None
+        assert observer.results == {("default", served.fitted, Fallback.LATE): 1}
+
+
+def test_shadow_survives_an_error(store: VersionStore, tmp_path: Path, up: CandidateSet):
+    store.assign("shadow", Arm(store.find("2").name))
+    observer = Comparisons()
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        shadow = service.rollouts["default"].shadow
+        assert shadow is not None
+        wait_until(lambda: shadow.current is not None)
+        service._shadows[0]._is_busy = lambda: 1 // 0
+        service.rank(up)
+        wait_until(lambda: observer.errors)
+        assert "shadow: " in observer.errors[0]
+        service._shadows[0]._is_busy = lambda: False
+        service.rank(up)
+        wait_until(lambda: observer.compared)
+
+
 def test_shadow_is_compared_and_never_answers(store: VersionStore, tmp_path: Path, models: Path, up: CandidateSet):
     store.assign("shadow", Arm(store.find("2").name))
     observer = Comparisons()
@@ -167,6 +218,19 @@ def test_commands_change_the_rollout(store: VersionStore, tmp_path: Path):
     assert run("--canary", "none") == 0
     assert set(store.rollout()) == {"current", "shadow"}
     assert run("--canary", "2:much") == run("--canary", "2:1.5") == run("--canary", "9:0.1") == 2
+    assert run("--canary", "2") == 2  # all queries would be a rollout
+    (tmp_path / "store" / "rollout.json").write_text("{")
+    assert run("--canary", "2:0.1") == 2
+    assert (tmp_path / "store" / "rollout.json").read_text() == "{"
+    assert run("--use", "1") == 0
+
+
+def test_canary_needs_a_current_version(tmp_path: Path, models: Path):
+    command = ["publish", str(models / "knn"), str(tmp_path / "empty"), "--canary", "0.1"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2
+    assert "has no current version" in done.stderr
+    assert VersionStore(tmp_path / "empty").versions() == []
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])

@@ -232,6 +232,12 @@ def test_service_runs_without_traces_that_cannot_be_recorded(log: LogReader):
     assert "no exporter 'carrier-pigeon' is installed" in line["message"]
 
 
+def test_service_runs_with_variables_that_cannot_be_read(log: LogReader, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many")
+    assert type(start_traces({"OTEL_TRACES_EXPORTER": "console"})) is Traces
+    assert "traces are not recorded" in log.wait_for("tracing")[0]["message"]
+
+
 def test_nothing_is_imported_without_an_exporter():
     code = (
         "import sys; from kinrank.serve.http.metrics import Metrics, Traces; "

@@ -109,6 +109,18 @@ def test_damaged_version_is_refused_and_names_the_file(tmp_path: Path, models: P
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_version_that_is_not_complete_is_published_again(tmp_path: Path, models: Path):
+    store = VersionStore(tmp_path / "store")
+    name = store.publish(models / "knn").name
+    folder = tmp_path / "store" / "versions" / name
+    next(folder.glob("*.npy")).write_bytes(b"")
+    assert store.publish(models / "knn").name == name
+    store.pull(name, tmp_path / "cache")
+    (folder / "manifest.json").unlink()  # as after an interrupted upload
+    assert store.publish(models / "knn").name == name
+    assert store.find(fingerprint(models / "knn")).name == name
+
+
 def test_manifest_of_another_model_is_refused(tmp_path: Path, models: Path):
     store = VersionStore(tmp_path / "store")
     name = store.publish(models / "knn").name

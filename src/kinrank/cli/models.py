@@ -64,13 +64,15 @@ def models(
 
 
 def _assign(store: VersionStore, role: str, wanted: str) -> None:
-    from kinrank.store.versions import CURRENT, Arm
+    from kinrank.store.versions import CANARY, CURRENT, Arm
 
     if wanted == "none" and role != CURRENT:
         store.assign(role, None)
         console.info(f"{store}: no version is {role}")
         return
     name, _, share = wanted.partition(":")
+    if role == CANARY and not share:
+        raise ParameterError(f"a canary needs a share: write VERSION:SHARE, such as {name[:100]}:0.05")
     try:
         portion = float(share or 1)
     except ValueError:

@@ -34,6 +34,7 @@ def publish(
         role, share = SHADOW, shadow
     Arm("", share)  # refuse an invalid share before the upload
     store = VersionStore(address)
+    store.check_role(role)
     version = store.publish(model)
     store.assign(role, Arm(version.name, share))
     console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")

@@ -9,7 +9,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from kinrank.data.textfile import PathLike
+from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
+
+_ARROW = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 
 
 def filesystem_of(path: PathLike) -> tuple[fs.FileSystem, str]:
@@ -27,7 +30,9 @@ def filesystem_of(path: PathLike) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(Path(name).absolute())
     try:
         found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(name)
-    except pa.ArrowInvalid:  # not a scheme of Arrow
+    except pa.ArrowInvalid as error:
+        if name.partition("://")[0] in _ARROW:
+            raise ParameterError(f"{name.partition('?')[0]} cannot be opened: {error}") from error
         other, root = import_extra("fsspec.core", "ray").url_to_fs(name)
         return fs.PyFileSystem(fs.FSSpecHandler(other)), root
     return found

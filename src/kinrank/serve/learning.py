@@ -64,12 +64,13 @@ class JudgmentLearner:
         """Return the model with all judgments in the store, or unchanged if that fails; the next call retries."""
         if served.revision is None:
             return served
-        resumed = self._resumed(served)
+        resumed = served
         try:
+            resumed = self._resumed(served)
             updated = self._learn(resumed)
             if served.ranker is served.base and updated.ranker is not served.base:
                 warm_up(updated.ranker, None)  # code differs for arrays that were read and arrays that grew
-        except Exception as error:  # a store that is away must not stop a good model
+        except Exception as error:  # a store that is away, or checkpoints of others, must not stop a good model
             self._report(served, error)
             return max(served, resumed, key=lambda model: model.revision or 0)
         self.failure = None

@@ -67,7 +67,8 @@ class ModelSlot:
         self._search = search
         self._mapped = mapped
         self._observer = observer
-        self._lock = threading.Lock()
+        self._loading = threading.Lock()
+        self._swapping = threading.Lock()  # another one, because loading may take minutes
         self._seen: Signature | None = None
         self._load_failure: str | None = None
         self._outage: str | None = None
@@ -87,10 +88,10 @@ class ModelSlot:
             The model cannot be used or fetched. The current one stays. The same model is not tried again unless
             `force` is set, it was only too slow, or it could not be fetched completely.
         """
-        with self._lock:
+        with self._loading:
             seen = self._look()
-            if seen is None and self.source.is_optional:
-                self.current = self._seen = self._load_failure = None
+            if seen is None:
+                self._miss()
             unchanged = seen == self._seen and time.monotonic() < self._retry_at
             if seen is None or (unchanged and not force):
                 return False
@@ -104,7 +105,9 @@ class ModelSlot:
                 raise RejectedModelError(f"{self.name}: {error}") from error
             self._load_failure = None
             self._retry_at = math.inf
-            self.current = served if self.learner is None else self.learner.update(served)
+            updated = served if self.learner is None else self.learner.update(served)
+            with self._swapping:
+                self.current = updated
             self._seen = seen
             self._observer.model(self.name, served.fitted, "loaded")
             return True
@@ -115,7 +118,7 @@ class ModelSlot:
         if self.learner is None or served is None:
             return
         updated = self.learner.update(served)  # may wait for the store, so a new model can be loaded meanwhile
-        with self._lock:
+        with self._swapping:
             if self.current is served:
                 self.current = updated
 
@@ -147,6 +150,20 @@ class ModelSlot:
             raise RejectedModelError(f"{self.name}: {error}") from error
         self._outage = None
         return seen
+
+    def _miss(self) -> None:
+        """Give up a model that has no role any more; any other stays."""
+        if not self.source.is_optional:
+            if self.current is None:
+                self._load_failure = self.source.missing
+            return
+        ended = self.current
+        with self._swapping:
+            self.current = self._seen = self._load_failure = None
+        if self.learner is not None:
+            self.learner.failure = None
+        if ended is not None:
+            self._observer.model(self.name, ended.fitted, "ended")
 
     def _load(self, seen: Signature) -> ServedModel:
         for _ in range(3):

@@ -100,8 +100,10 @@ class BatchRanker:
 
     def _deliver(self, served: ServedModel, job: Job, ranking: Ranking) -> None:
         job.deliver(ranking)
-        self._observer.result(self._name, served.fitted, ranking.fallback)
-        if ranking.fallback is None:
+        # The caller has used the engine's order since the deadline.
+        reason = Fallback.LATE if time.perf_counter() > job.expires else ranking.fallback
+        self._observer.result(self._name, served.fitted, reason)
+        if reason is None:
             self.on_ranked(job, ranking)
 
     def _rank(self, served: ServedModel, group: Sequence[_Ready]) -> None:

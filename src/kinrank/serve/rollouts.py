@@ -57,7 +57,7 @@ def is_chosen(slot: ModelSlot, served: ServedModel, candidates: CandidateSet, se
 
     A larger share keeps all queries of a smaller one, and another model gets other queries.
     """
-    share = slot.source.share if isinstance(slot.source, StoreSource) else 0.0
+    share = slot.source.share_of(served.fitted) if isinstance(slot.source, StoreSource) else 0.0
     if share >= 1:
         return True
     key = session or candidates.text or "\0".join(candidates.ids)

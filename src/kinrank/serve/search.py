@@ -132,11 +132,11 @@ class Searcher:
             # A request that is valid for a search can only lack the vector that a feature compares.
             reason = Fallback.ENGINE_DOWN if isinstance(error, EngineError) else Fallback.NO_VECTOR
             ids: list[str] = hits.doc_id.tolist()
-            ranking = Ranking(ids, model=model or self.service.default, fallback=reason, detail=str(error))
+            ranking = Ranking(ids, model=self.service.name_of(model), fallback=reason, detail=str(error))
             self.service.count(ranking)
             return SearchResult(ranking, hits)
         if candidates is None:
-            return SearchResult(Ranking([], model=model or self.service.default), hits)
+            return SearchResult(Ranking([], model=self.service.name_of(model)), hits)
         ranking = self.service.rank(candidates, model=model)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
         explanation = self.service.explain(candidates, model=model) if explain and scored else None
@@ -162,7 +162,7 @@ class Searcher:
         _, candidates = self._candidates(query, window, vector, columns, filtered)
         if candidates is None:
             detail = "the engine found no candidates for this query"
-            return QueryWeights(model=model or self.service.default, fallback=Fallback.MODEL_ERROR, detail=detail), None
+            return QueryWeights(model=self.service.name_of(model), fallback=Fallback.MODEL_ERROR, detail=detail), None
         found = self.service.weights(candidates, model=model)
         # Boosts multiply raw scores, so weights for normalized scores have no such request; see engines.targets.
         if found.weights is None or found.normalization is not None:

@@ -58,7 +58,7 @@ class Service:
     watch
         Further functions to call every `Settings.watch_interval` seconds.
     expected
-        Returns how many rankings the transport is about to submit or waits for; see `Settings.linger`.
+        Returns how many rankings by a model the transport is about to submit or waits for; see `Settings.linger`.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Service:
         cache: str | None = None,
         search: SearchInputs | None = None,
         watch: Iterable[Callable[[], None]] = (),
-        expected: Callable[[], int] = lambda: 0,
+        expected: Callable[[str], int] = lambda _: 0,
     ) -> None:
         if not models:
             raise ParameterError("a service needs at least one model: pass a name and a folder")
@@ -154,7 +154,7 @@ class Service:
                 schedule=Schedule(backlog=self.settings.backlog, batch_size=self.settings.batch_size),
                 batch_size=self.settings.batch_size,
                 linger=self.settings.linger,
-                expected=lambda: self.expected(),
+                expected=lambda name=name: self.expected(name),  # type: ignore[misc]
                 name=f"rank-{name}",
             )
             for name, ranker in self._rankers.items()
@@ -173,6 +173,10 @@ class Service:
                 if strict:
                     raise
                 self._report("start", error)
+        # Canaries too, so that sessions meet the same model after a restart.
+        self._check_slots(
+            ModelSlot.refresh, [each.canary for each in self.rollouts.values() if each.canary is not None]
+        )
         # A database or a store that does not respond must not hold up the watch over models and keys.
         loops: dict[str, Callable[[], None]] = {"watch": self._watch}
         if self._store is not None:
@@ -273,8 +277,11 @@ class Service:
     def late(self, candidates: CandidateSet, model: str | None) -> Ranking:
         """Return the result for a query whose deadline has passed."""
         detail = f"not ranked within {self.settings.deadline * 1000:g} ms"
-        name = model if model in self.slots else self.default
-        return Ranking(candidates.ids, model=name, fallback=Fallback.LATE, detail=detail)
+        return Ranking(candidates.ids, model=self.name_of(model), fallback=Fallback.LATE, detail=detail)
+
+    def name_of(self, model: str | None) -> str:
+        """Return a model's name for results and metrics: the default for None and for names that callers make up."""
+        return model if model is not None and model in self.slots else self.default
 
     def rank(self, candidates: CandidateSet, *, model: str | None = None) -> Ranking:
         """Rank candidates, waiting no longer than the deadline."""

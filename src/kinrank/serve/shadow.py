@@ -7,6 +7,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from scipy.stats import kendalltau
@@ -22,6 +23,7 @@ WAITING = 8
 """Queries that may wait for the shadow; further ones are dropped."""
 TOP = 10
 _STOP = None
+_LOOKS, _PAUSE = 5, 0.001
 
 
 class Shadow:
@@ -66,17 +68,31 @@ class Shadow:
                 self._queue.put_nowait(_STOP)
                 break
             except queue.Full:
-                self._queue.get_nowait()
+                with suppress(queue.Empty):
+                    self._queue.get_nowait()
         self._thread.join(timeout=5.0)
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not _STOP:
-            if self._is_busy():
-                self._observer.shadow_dropped(self._name)
-                continue
-            job, answer = work
-            now = time.perf_counter()
-            self._ranker([Job(job.candidates, now, now, partial(self._compare, answer))])
+            try:
+                self._rank(*work)
+            except Exception as error:  # the thread must survive for the next queries
+                self._observer.error("shadow", error)
+
+    def _rank(self, job: Job, answer: Ranking) -> None:
+        if not self._is_idle():
+            self._observer.shadow_dropped(self._name)
+            return
+        now = time.perf_counter()
+        self._ranker([Job(job.candidates, now, math.inf, partial(self._compare, answer))])
+
+    def _is_idle(self) -> bool:
+        """Return whether no query is ranked or waits; the batch of this one may take a moment to end."""
+        for _ in range(_LOOKS):
+            if not self._is_busy():
+                return True
+            time.sleep(_PAUSE)
+        return False
 
     def _compare(self, answer: Ranking, found: Ranking) -> None:
         position = {doc_id: rank for rank, doc_id in enumerate(found.ids)}

@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
-from kinrank.store.versions import CANARY, CURRENT, SHADOW, VersionStore
+from kinrank.store.versions import CANARY, CURRENT, SHADOW, Rollout, VersionStore
 
-KEPT_COPIES = 4
-"""Versions in the cache: those in use, and the one before."""
+KEPT_COPIES = 2
+"""Versions in the cache besides those in use."""
 
 Signature = tuple[Any, ...]
 
@@ -64,6 +64,24 @@ class FolderSource:
         return self._path
 
 
+class LatestRollout:
+    """Which versions of a store are in use, as of the last look: one for all roles, so that they change together.
+
+    Parameters
+    ----------
+    store
+        The store.
+    """
+
+    def __init__(self, store: VersionStore) -> None:
+        self._store = store
+        self.arms: Rollout = {}
+
+    def read(self) -> None:
+        """Look at the store."""
+        self.arms = self._store.rollout()
+
+
 class StoreSource:
     """The version that a store has in a role, copied to this machine.
 
@@ -75,32 +93,49 @@ class StoreSource:
         Folder for the copies, which the processes of a machine can share.
     role
         The role in the rollout of the store.
+    latest
+        What the sources of all roles share. The one of the current version, which is checked first, reads it.
     """
 
     is_remote = True
 
-    def __init__(self, store: VersionStore, cache: Path, role: str = CURRENT) -> None:
+    def __init__(
+        self, store: VersionStore, cache: Path, role: str = CURRENT, latest: LatestRollout | None = None
+    ) -> None:
         self._store = store
         self._cache = cache
         self._role = role
+        self._latest = LatestRollout(store) if latest is None else latest
         self.is_optional = role != CURRENT
-        self.share = 0.0
-        """The share of the queries that the version ranks, as of the last look at the store."""
         self.missing = f"{store} has no {role} version: upload one with kinrank publish"
 
     def signature(self) -> Signature | None:
         """Return the name of the version; None if there is none."""
-        arm = self._store.rollout().get(self._role)
-        self.share = 0.0 if arm is None else arm.share
+        if self._role == CURRENT:
+            self._latest.read()
+        arm = self._latest.arms.get(self._role)
         return None if arm is None else (arm.version,)
 
+    def share_of(self, fitted: str) -> float:
+        """Return the share of the queries for a version in use: none as soon as the store names another one."""
+        arm = self._latest.arms.get(self._role)
+        return arm.share if arm is not None and arm.version.endswith(f"-{fitted}") else 0.0
+
     def fetch(self, signature: Signature) -> Path:
-        """Return a verified copy of the version, and delete old ones."""
+        """Return a verified copy of the version, and delete old ones that have no role."""
         copy = self._store.pull(signature[0], self._cache)
-        copies = sorted(self._cache.glob("[0-9]*-*"), key=lambda each: each.stat().st_mtime, reverse=True)
-        for old in copies[KEPT_COPIES:]:
+        named = {arm.version for arm in self._latest.arms.values()}
+        others = [each for each in self._cache.glob("[0-9]*-*") if each.name not in named]
+        for old in sorted(others, key=_last_use, reverse=True)[KEPT_COPIES:]:
             shutil.rmtree(old, ignore_errors=True)
         return copy
+
+
+def _last_use(copy: Path) -> float:
+    try:
+        return copy.stat().st_mtime
+    except OSError:  # another process deleted it
+        return 0.0
 
 
 class ModelCache:
@@ -134,4 +169,5 @@ def open_sources(name: str, address: str | os.PathLike[str], cache: ModelCache) 
     if not VersionStore.is_at(address):
         return {CURRENT: FolderSource(address)}
     store, folder = VersionStore(address), cache.folder_of(name)
-    return {role: StoreSource(store, folder, role) for role in (CURRENT, CANARY, SHADOW)}
+    latest = LatestRollout(store)
+    return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY, SHADOW)}

@@ -157,8 +157,9 @@ class VersionStore:
         """Return the version with a number, a fingerprint or a name. Raise `ParameterError` if there is not one."""
         versions = self.versions()
         matching = [each for each in versions if wanted in (str(each.number), each.fitted, each.name)]
+        matching = [each for each in matching if each.written is not None] or matching
         if len(matching) > 1:
-            names = ", ".join(each.fitted for each in matching)
+            names = ", ".join(each.name for each in matching)
             raise ParameterError(f"{self} has several versions {wanted}: name one of {names}")
         if not matching:
             known = ", ".join(str(each.number) for each in versions) or "none"
@@ -170,17 +171,22 @@ class VersionStore:
     def publish(self, path: str | os.PathLike[str]) -> ModelVersion:
         """Upload a model folder as the next version, and verify it first. It is not in use yet; see `set_rollout`.
 
-        A model that is there already is not uploaded again.
+        A model that is there completely is not uploaded again.
         """
         manifest = folder.read_manifest(Path(path), KIND)
         folder.read(path, KIND)
         fitted = fingerprint(path)
+        size = (
+            sum(entry["bytes"] for entry in manifest["arrays"].values()) + (Path(path) / folder.MANIFEST).stat().st_size
+        )
         versions = self.versions()
-        for known in versions:
-            if known.fitted == fitted and known.written is not None:
-                return known
         number = max((each.number for each in versions), default=0) + 1
         name = f"{number:06d}-{fitted}"
+        for known in versions:
+            if known.fitted == fitted:
+                name = known.name
+                if known.written is not None and known.size == size:
+                    return known
         self._files.create_dir(self._path(_VERSIONS, name), recursive=True)
         for file in [*map(folder.file_name, manifest["arrays"]), folder.MANIFEST]:
             with (
@@ -227,7 +233,9 @@ class VersionStore:
         self._copy(name, folder.MANIFEST, staging)
         manifest = folder.read_manifest(staging, KIND)
         if fingerprint(staging) != name.partition("-")[2]:
-            raise DamagedFolderError(f"{self}: the manifest of version {name} is not its own: publish it again")
+            raise DamagedFolderError(
+                f"{self}: the manifest of version {name} is not its own: delete its folder and publish the model again"
+            )
         for array, entry in manifest["arrays"].items():
             file = folder.file_name(array)
             if sizes.get(file) != entry["bytes"]:
@@ -275,15 +283,30 @@ class VersionStore:
         write_atomically(self._files, self._path(ROLLOUT), json.dumps(arms, indent=2).encode() + b"\n")
 
     def assign(self, role: str, arm: Arm | None) -> None:
-        """Give a role to a version, or end it; a version that becomes current loses its other roles."""
-        try:
-            known = self.rollout()
-        except DamagedFolderError:
-            known = {}
+        """Give a role to a version, or end it; a version that becomes current loses its other roles.
+
+        Raises
+        ------
+        ParameterError
+            There is no current version, so that a canary or a shadow has nothing to be compared with.
+        """
+        known = self.check_role(role)
         kept = {each: other for each, other in known.items() if each != role}
         if role == CURRENT and arm is not None:
             kept = {each: other for each, other in kept.items() if other.version != arm.version}
         self.set_rollout(kept if arm is None else {role: arm, **kept})
+
+    def check_role(self, role: str) -> dict[str, Arm]:
+        """Return the versions in use. Raise `ParameterError` if a role other than the current one cannot be given."""
+        try:
+            known = self.rollout()
+        except DamagedFolderError:
+            if role != CURRENT:
+                raise
+            return {}
+        if role != CURRENT and CURRENT not in known:
+            raise ParameterError(f"{self} has no current version, and needs one before a {role}: kinrank models --use")
+        return known
 
 
 def _to_version(name: str, infos: list[fs.FileInfo]) -> ModelVersion:

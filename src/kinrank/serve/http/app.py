@@ -84,6 +84,7 @@ def create_app(
         yield
         await asyncio.to_thread(service.close)
         endpoints.executor.close()
+        endpoints.parser.close()
         if searcher is not None:
             searcher.close()
         log_event("stopped")

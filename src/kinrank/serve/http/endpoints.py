@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,6 +43,7 @@ from kinrank.serve.service import Service
 MODEL_HEADER = "x-kinrank-model"
 REVISION_HEADER = "x-kinrank-revision"
 SESSION_HEADER = "x-kinrank-session"
+_WAITED = "kinrank.waited"
 _RELOAD_SECONDS = 60.0
 _EXPLAIN_SECONDS = 10.0  # for people, not for traffic
 T = TypeVar("T")
@@ -65,9 +67,10 @@ class Endpoints:
         self._settings = service.settings
         self._metrics = metrics
         self._searcher = searcher
-        self._rankings = 0  # in progress
-        service.expected = lambda: self._rankings
+        self._rankings = dict.fromkeys(service.slots, 0)  # in progress, by model
+        service.expected = self._rankings.__getitem__
         self.executor = BoundedExecutor()
+        self.parser = BoundedExecutor(2)  # an engine or a database that hangs must not hold up the parsing of bodies
         self.is_draining: Callable[[], bool] = lambda: False
 
     def is_overloaded(self, scope: Scope) -> bool:
@@ -79,13 +82,10 @@ class Endpoints:
     async def rank(self, request: Request) -> Response:
         """Rank candidates by their features. If anything goes wrong, they come back in the order they were sent."""
         packed = _media_type(request) == bodies.MSGPACK
-        self._rankings += 1
-        try:
+        with self._counted(request):
             raw = await self._read_body(request)
             candidates, models = await self._parse(raw, lambda: bodies.parse_rank(raw, packed=packed))
             ranking = await self._rank(request, candidates, models, self._expires(request))
-        finally:
-            self._rankings -= 1
         self._service.count(ranking)
         _log_result(ranking)
         response = to_response(RankResponse, ranking)
@@ -100,7 +100,12 @@ class Endpoints:
         body = await self._parse(raw, lambda: bodies.parse(raw, bodies.WeightsBody))
         model = request.headers.get(MODEL_HEADER)
         vector = bodies.to_vector(body.vector)
-        late = QueryWeights(model=model, fallback=Fallback.LATE, detail="not learned within the deadline"), None
+        late = (
+            QueryWeights(
+                model=self._service.name_of(model), fallback=Fallback.LATE, detail="not learned within the deadline"
+            ),
+            None,
+        )
         if body.ids is not None and body.features is not None:
             rows = body.features
             features = await self._parse(raw, lambda: bodies.to_matrix(rows))
@@ -183,14 +188,15 @@ class Endpoints:
             return
         if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= 18):
             raise DataError(f"{REVISION_HEADER} must be a revision of the judgments, got {wanted[:100]!r}")
-        expires = time.monotonic() + self._settings.revision_seconds
+        start = time.monotonic()
         while True:
             try:
                 self._service.check_learned(int(wanted), model=request.headers.get(MODEL_HEADER))
             except StaleReplicaError:
-                if time.monotonic() > expires:
+                if time.monotonic() > start + self._settings.revision_seconds:
                     raise
             else:
+                request.scope[_WAITED] = time.monotonic() - start
                 return
             await asyncio.sleep(0.01)
 
@@ -273,6 +279,24 @@ class Endpoints:
         vector = bodies.to_vector(body.vector)
         return self._require_engine().judged(str(body.qid), body.text, grades, vector=vector, columns=body.columns)
 
+    @contextmanager
+    def _counted(self, request: Request) -> Iterator[None]:
+        """Count a ranking for its model until it ends or, as with a body that does not arrive, its deadline passes."""
+        name = self._service.name_of(request.headers.get(MODEL_HEADER))
+        counted = [name]
+        self._rankings[name] += 1
+
+        def end() -> None:
+            if counted:
+                self._rankings[counted.pop()] -= 1
+
+        timer = asyncio.get_running_loop().call_later(self._expires(request) - time.perf_counter(), end)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            end()
+
     async def _rank(
         self, request: Request, candidates: CandidateSet, models: tuple[str, str] | None, expires: float
     ) -> Ranking:
@@ -308,13 +332,15 @@ class Endpoints:
     async def _parse(self, raw: bytes, parse: Callable[[], T]) -> T:
         """Parse a body; a large one in another thread, so that other requests do not wait for it."""
         start = time.perf_counter()
-        parsed = parse() if len(raw) <= bodies.LARGE_BODY else await self.executor.run(parse, None)
+        parsed = parse() if len(raw) <= bodies.LARGE_BODY else await self.parser.run(parse, None)
         self._metrics.stage("parse", time.perf_counter() - start)
         return parsed
 
     def _expires(self, request: Request) -> float:
+        """Return the end of the deadline, which starts after the wait for a revision."""
         started: float = request.scope[STARTED]
-        return started + self._settings.deadline
+        waited: float = request.scope.get(_WAITED, 0.0)
+        return started + waited + self._settings.deadline
 
     async def _read_body(self, request: Request) -> bytes:
         limit = self._settings.body_bytes

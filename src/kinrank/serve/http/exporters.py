@@ -25,7 +25,7 @@ def start_traces(environ: Mapping[str, str] = os.environ) -> Traces:
         from kinrank.serve.http.otel import OtelTraces
 
         traces = OtelTraces.exporting_to(exporters)
-    except (KinrankError, ImportError) as error:
+    except (KinrankError, ImportError, ValueError) as error:  # ValueError: a variable that the SDK cannot read
         log_event("tracing", exporters=exporters, message=f"traces are not recorded: {error}")
         return Traces()
     log_event("tracing", exporters=exporters)

@@ -137,9 +137,9 @@ class Metrics(VersionMetrics):
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record and log an event of a model."""
         self._models.labels(model, event).inc()
+        if event in ("loaded", "ended") and model in self._version_of:
+            self._versions.remove(model, self._version_of.pop(model))
         if event == "loaded" and version is not None:
-            if model in self._version_of:
-                self._versions.remove(model, self._version_of[model])
             self._version_of[model] = version
             self._versions.labels(model, version).set(1)
         log_event("model", model=model, version=version, what=event, detail=detail)
