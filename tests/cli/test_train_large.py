@@ -3,11 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kinrank as library
 from kinrank.data.queryset import QuerySet
 from kinrank.registry import import_extra
+from kinrank.store import read_model_and_examples
 
 CELLS = ["--set", "n_neighbors=5", "--set", "n_cells=4"]
 
@@ -68,3 +71,19 @@ def test_unreachable_cluster_is_an_error(kinrank, workdir: Path):
     assert done.exit_code == 2
     assert "no Ray cluster at '127.0.0.1:1'" in done.stderr.replace("\n", " ")
     assert not Path("m").exists()
+
+
+def test_columns_and_revision_are_those_of_a_fit_in_memory(kinrank, workdir: Path):
+    table = library.read_parquet("train.parquet").to_table()
+    clicks = pa.array(np.arange(table.num_rows) % 7, type=pa.float32())
+    pq.write_table(table.append_column("clicks", clicks), "more.parquet")
+    done = kinrank("train", "more.parquet", "--ranker", "cells", "--model", "blocks", "--workers", 1, *CELLS)
+    assert done.exit_code == 2
+    assert "add --drop clicks" in done.stderr
+    options = ["--drop", "clicks", "--judgments-through", 17]
+    done = kinrank("train", "more.parquet", "--ranker", "cells", "--model", "blocks", "--workers", 1, *CELLS, *options)
+    assert done.exit_code == 0, done.stderr
+    trained = library.load("blocks")
+    assert "clicks" not in trained.feature_names_
+    assert trained.judgments_through_ == 17
+    assert read_model_and_examples("blocks")[1] is not None

@@ -189,3 +189,15 @@ def test_distances_between_texts_do_not_depend_on_the_basis_of_the_vectors() -> 
         for points in [describer.fit(queries, query_vectors=each).transform(queries, query_vectors=each)]
     ]
     np.testing.assert_allclose(distances[0], distances[1], rtol=1e-4, atol=1e-6)
+
+
+def test_rows_sorted_by_grade_are_refused_if_the_first_ones_describe_a_query():
+    rng = np.random.default_rng(0)
+    grades = np.sort(rng.integers(0, 3, (30, 60)))[:, ::-1]
+    queries = QuerySet.from_arrays(rng.random((1800, 2)), grades.ravel(), group=[60] * 30)
+    with pytest.raises(DataError, match="sorted by grade in 30 of the 30 queries with more than 50 candidates"):
+        Describer("summaries").fit(queries)
+    for fine in (Describer("summaries", reference=0), Describer("mean", depth=60), Describer(["size"])):
+        fine.fit(queries)
+    Describer("summaries").fit(queries.replace(y=rng.permutation(queries.grades)))
+    Describer("summaries").fit(queries.replace(y=None))

@@ -155,3 +155,26 @@ def test_kin_ranks_with_given_trees(file, tmp_path):
 def test_trees_of_kin_must_be_trees():
     with pytest.raises(ParameterError, match="trees must be a LambdaMART"):
         KinRanker(trees="ranksvm").fit(make_intents(10, 0, n_docs=5, n_features=5))
+
+
+def test_trees_of_several_classes_are_refused(queries: QuerySet, tmp_path: Path):
+    rows = lightgbm.Dataset(queries.X, queries.grades)
+    settings = {"objective": "multiclass", "num_class": 3, "verbosity": -1, "num_threads": 1}
+    lightgbm.train(settings, rows, 2).save_model(tmp_path / "classes.txt")
+    data = xgboost.DMatrix(queries.X, queries.grades)
+    xgboost.train({"objective": "multi:softprob", "num_class": 3, "nthread": 1}, data, 2).save_model(
+        tmp_path / "classes.json"
+    )
+    for name in ("classes.txt", "classes.json"):
+        with pytest.raises(FileFormatError, match="expected trees with one score"):
+            ranker_of(tmp_path / name).fit(queries)
+
+
+def test_pruned_trees_of_xgboost_are_read(queries: QuerySet, tmp_path: Path):
+    data = xgboost.DMatrix(queries.X, queries.grades, group=queries.sizes)
+    settings = {"objective": "rank:ndcg", "tree_method": "exact", "gamma": 2.0, "max_depth": 5, "nthread": 1}
+    model = xgboost.train(settings, data, 5)
+    model.save_model(tmp_path / "pruned.json")
+    scores = ranker_of(tmp_path / "pruned.json").fit(queries).predict(queries)
+    expected = model.predict(data, output_margin=True)
+    np.testing.assert_allclose(scores - scores[0], expected - expected[0], atol=1e-5)

@@ -193,3 +193,20 @@ def test_fit_reports_its_stages() -> None:
     stages = list(dict.fromkeys(stage for stage, _, _ in seen))
     assert stages == ["folds to choose k", "local scores", "tree models"]
     assert [step for step in seen if step[0] == "tree models"] == [("tree models", i, 8) for i in range(1, 9)]
+
+
+def test_trees_that_cannot_split_do_not_rank():
+    for seed in range(4):
+        queries = make_intents(10, 20, n_docs=4, n_features=5, seed=seed)
+        ranker = KinRanker(seed=seed).fit(queries[:10])
+        assert ranker.shares_["trees"] == 0.0
+        assert len(np.unique(ranker.predict(queries[10:]))) > 4
+
+
+def test_validation_of_trees_does_not_depend_on_further_metrics():
+    queries = make_intents(40, 0, n_docs=10, n_features=5)
+    for params in ({"eval_at": [5, 10]}, {"metric": ["map", "ndcg"]}):
+        assert KinRanker(trees=LambdaMART(10, min_rows_in_leaf=5, params=params)).fit(queries).members_
+    ranker = KinRanker(trees=LambdaMART(10, min_rows_in_leaf=5, params={"early_stopping_round": 2}))
+    with pytest.raises(ParameterError, match="params must leave metric, eval_at and early stopping out"):
+        ranker.fit(queries)

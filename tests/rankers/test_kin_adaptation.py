@@ -76,3 +76,15 @@ def test_texts_of_added_queries_are_encoded():
     assert ranker.n_unseen_ == 5
     with pytest.raises(DataError, match="pass query_text="):
         ranker.add(queries[65:])
+
+
+def test_added_queries_of_cells_are_known_and_counted_once(fitted):
+    more, test, ranker = fitted
+    queries = make_intents(100, 20, n_docs=15, n_features=5, spread=1.0, seed=0)
+    cells = KinRanker(20, n_cells=10, trees=FEW).fit(queries[:100])
+    cells.add(more).add(more)
+    assert cells.n_unseen_ == len(more)
+    assert cells.learned_from(more).all()
+    assert not cells.learned_from(test).any()
+    assert cells.forget(more).forget(more).n_unseen_ == 0
+    assert ranker.predict(test[:0]).shape == (0,)

@@ -394,3 +394,20 @@ def test_automatic_faiss_index_is_exact_if_faiss_is_missing(tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "faiss", None)
     loaded = kinrank.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(test), KnnRanker(7).fit(train).predict(test))
+
+
+@pytest.mark.parametrize("kernel", ["uniform", "gaussian"])
+def test_neighbors_are_chosen_after_queries_come_and_go(kernel: str, tmp_path: Path):
+    train, test = train_and_test()
+    changed = KnnRanker(5, neighbor_weights=kernel).fit(train[:40]).add(train[40:]).remove(train.qid[:10])
+    changed.save(tmp_path / "model")  # in one piece
+    chosen, expected = (
+        choose_neighbors(each, test, [3, 10, 40, 50]) for each in (changed, kinrank.load(tmp_path / "model"))
+    )
+    assert chosen.quality == pytest.approx(expected.quality)
+    assert max(k for k, _ in chosen.quality) == 40
+
+
+def test_unknown_group_column_raises():
+    with pytest.raises(ParameterError, match="group 'typo' is not a query column"):
+        KnnRanker(group_column="typo").fit(linear_queries(50))

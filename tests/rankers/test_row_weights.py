@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinrank import KnnRanker, QuerySet, SingleRanker, load
+from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, load
 from kinrank.checks.samples import linear_queries
 from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError
@@ -60,3 +60,15 @@ def test_weights_in_any_row_order():
     np.testing.assert_allclose(shuffled.predict(queries.X, qid=queries.query_of_row), expected, rtol=1e-4)
     with pytest.raises(DataError, match="which has its own y, qid and sample_weight"):
         SingleRanker("rankrls").fit(queries, sample_weight=weight)
+
+
+def test_rows_of_weight_0_do_not_count_in_what_kin_chooses():
+    pytest.importorskip("lightgbm")
+    queries = linear_queries(80)
+    known = np.random.default_rng(0).random(queries.n_rows) < 0.5
+    grades = np.where(known, queries.grades, 0.0).astype(np.float32)
+    ranker = KinRanker(n_repeats=1).fit(queries.replace(y=grades, sample_weight=known.astype(np.float32)))
+    test = linear_queries(30, seed=1)
+    assert ranker.record_["global"] > 0.9  # .7 if rows that are not known counted as not relevant
+    assert ranker.score(test) > 0.9
+    assert ranker.score(test) == ranker.score(test.replace(sample_weight=np.ones(test.n_rows, dtype=np.float32)))

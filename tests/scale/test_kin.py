@@ -112,3 +112,20 @@ def test_tree_workers_need_ray(judged: Path, tmp_path: Path) -> None:
 def test_unknown_group_column_raises_before_the_work(judged: Path, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="group_column 'movie' is not a query column"):
         train(judged, tmp_path / "model", KinRanker(group_column="movie"))
+
+
+def test_reusing_cells_keeps_encoder_and_neighbors_and_changes_nothing(queries: QuerySet, tmp_path: Path) -> None:
+    def named(words: tuple[str, str], some: QuerySet) -> QuerySet:
+        texts = np.array([f"{words[query % 2]} {query}" for query in range(len(some))])
+        return some.replace(query_columns={"text": texts})
+
+    first, second = named(("red shoes", "blue shoes"), queries[:300]), named(("old film", "new film"), queries[300:600])
+    first.save(tmp_path / "first")
+    second.save(tmp_path / "second")
+    ranker = train(tmp_path / "first", tmp_path / "a", clone(ALL).set_params(n_neighbors=3))
+    before = ranker.predict(first)
+    other = train(tmp_path / "second", tmp_path / "b", ranker, reuse_cells=True)
+    np.testing.assert_array_equal(ranker.predict(first), before)
+    assert other.local_.n_neighbors == kinrank.load(tmp_path / "b").local_.n_neighbors == 3
+    np.testing.assert_array_equal(other.encoder_.encode(["red shoes"]), ranker.encoder_.encode(["red shoes"]))
+    assert other.learned_from(first) is None

@@ -222,7 +222,9 @@ def test_listed_proposals_depend_on_the_queries(intents: QuerySet):
     assert not any("text" in each for each in plain)
     vectors = intents.replace(query_columns={"vector": np.eye(160, 4, dtype=np.float32)})
     assert any("text" in repr(each.ranker) for each in listed_proposals(vectors, ["knn"], **SHARED))
-    assert {"single", "knn"} <= set(available_families())
+    assert {"single", "knn", "kin"} <= set(available_families(intents))
+    fractions = intents.replace(y=intents.grades + 0.5)
+    assert available_families(fractions) == ["single", "knn"]
     with pytest.raises(ParameterError, match="unknown family 'svm'"):
         list(listed_proposals(intents, ["svm"], **SHARED))
     keys = [each.key for each in [*listed_proposals(intents, LINEAR, **SHARED), *follow_up_proposals(KnnRanker(400))]]

@@ -41,11 +41,16 @@ def read_queries(path: str, n_features: int | None = None) -> QuerySet:
     source = Source(path, n_features, columns)
     with console.progress(f"reading {path}"):
         queries = source.read()
-    if source.format in ("csv", "parquet") and columns["features"] is None:
+    check_features(queries, path, named=source.format not in ("csv", "parquet") or columns["features"] is not None)
+    return queries
+
+
+def check_features(queries: QuerySet, path: str, *, named: bool) -> None:
+    """Refuse columns that are no features, unless the user named the features; warn of one that gives grades away."""
+    if not named:
         _check_names(queries, path)
     if queries.y is not None:
         _warn_of_giveaway(queries, path)
-    return queries
 
 
 def announce(queries: QuerySet, path: str) -> None:

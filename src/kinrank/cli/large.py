@@ -7,12 +7,21 @@ from contextlib import ExitStack
 from typing import cast
 
 from kinrank.cli import console
+from kinrank.cli.columns import table_columns
+from kinrank.cli.inputs import announce, check_features
+from kinrank.cli.options import OnLeak
+from kinrank.data.parquet_blocks import ParquetBlocks
+from kinrank.data.tables import ColumnNames
 from kinrank.errors import ParameterError
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers import Ranker
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.scale import Processes, RayCluster, TrainingProgress
-from kinrank.scale.training import train
+from kinrank.scale.training import open_blocks, train
+from kinrank.study.added_rows import find_added_rows
+
+EXAMPLES = 20
+"""Number of training queries saved in the model folder for the self-test of the service."""
 
 
 def train_large(
@@ -25,6 +34,8 @@ def train_large(
     workers: int | None,
     tree_workers: int | None,
     job: str | None,
+    leaks: OnLeak,
+    judgments_through: int | None,
 ) -> None:
     """Train with `kinrank.scale.train` and report the cost."""
     if not ranker.capabilities.streams:
@@ -39,6 +50,8 @@ def train_large(
         raise ParameterError(
             "--validate needs the data in memory: leave it out, then run kinrank rank and kinrank evaluate"
         )
+    columns = table_columns.get()
+    _check_first_queries(data, leaks, columns)
     start, spent, rows = time.perf_counter(), 0.0, 0
     with ExitStack() as stack:
         executor: Executor = Serial()
@@ -61,6 +74,9 @@ def train_large(
             job=job,
             tree_workers=tree_workers,
             progress=count,
+            n_examples=EXAMPLES,
+            judgments_through=judgments_through,
+            **columns,
         )
     cells = trained.local_.training_set_
     held = int(cells.counts.sum())
@@ -70,3 +86,19 @@ def train_large(
     )
     for line in trained.remarks():
         console.info(f"{model}: {line}")
+
+
+def _check_first_queries(data: str, leaks: OnLeak, columns: ColumnNames) -> None:
+    """Look for features that are none, and that give the grade away, in the queries that are read first."""
+    blocks = open_blocks(data, **columns)
+    first = blocks.head()
+    announce(first, f"{data}, the first queries")
+    check_features(first, data, named=columns["features"] is not None or not isinstance(blocks, ParquetBlocks))
+    found = find_added_rows(first)
+    if found is None:
+        return
+    if leaks is OnLeak.refuse:
+        raise found.error()
+    console.warn(str(found))
+    if leaks is OnLeak.drop:
+        raise ParameterError("--leaks drop needs the data in memory: drop these candidates first, or use --leaks warn")

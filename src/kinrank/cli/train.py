@@ -131,10 +131,9 @@ def train(
     if query_log is not None:
         fitted = _with_query_log(fitted, name, query_log)
     if large:
-        fitted.judgments_through_ = judgments_through
         from kinrank.cli.large import train_large
 
-        train_large(data, model, name, fitted, validate, ray, workers, tree_workers, job)
+        train_large(data, model, name, fitted, validate, ray, workers, tree_workers, job, leaks, judgments_through)
         return
     queries = read_queries(data)
     announce(queries, data)
@@ -142,7 +141,7 @@ def train(
     held_out = None if validate is None else read_queries(validate, queries.n_features)
     if held_out is not None:
         try:
-            check_held_out(queries, held_out)
+            check_held_out(queries, held_out, fitted.get_params(deep=False).get("group_column"))
         except DataError as error:
             raise DataError(f"--validate {validate}: {error}") from error
     start = time.perf_counter()

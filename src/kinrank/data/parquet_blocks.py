@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Self
+from typing import Self, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pyarrow import fs
 from kinrank.data.blocks import Blocks, check_rows_per_block
 from kinrank.data.filesystems import filesystem_of
 from kinrank.data.queryset import QuerySet
+from kinrank.data.tables import ColumnNames
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, FileFormatError
 
@@ -35,8 +36,8 @@ class ParquetBlocks(Blocks):
         A file, a folder, or a URI that Arrow or fsspec can open.
     rows_per_block
         The largest number of rows of a block. A row group with more rows is a block of its own.
-    qid, y, doc_id
-        Names of columns, as in `QuerySet.from_table`.
+    columns
+        What to read, as in `QuerySet.from_table`.
 
     Examples
     --------
@@ -48,10 +49,8 @@ class ParquetBlocks(Blocks):
     ['a', 'b']
     """
 
-    def __init__(
-        self, path: PathLike, rows_per_block: int, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id"
-    ) -> None:
-        self.columns = {"qid": qid, "y": y, "doc_id": doc_id}
+    def __init__(self, path: PathLike, rows_per_block: int, **columns: Unpack[ColumnNames]) -> None:
+        self.columns: ColumnNames = {"qid": "qid", **columns}
         self.filesystem, root = filesystem_of(path)
         self.files = _files(self.filesystem, root)
         self._identity = _identity(self.filesystem, self.files)

@@ -15,11 +15,13 @@ from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS, QueryVectors
 from kinrank.describe.blocks import block_names, raw_blocks
 from kinrank.describe.metrics import METRICS
+from kinrank.describe.row_order import check_row_order
 from kinrank.describe.scaling import block_scale, common_scale, components, moments
 from kinrank.describe.spec import Spec, parse_blocks
 from kinrank.errors import DataError, ParameterError
 
 _AUTO_COMPONENTS = 46  # as many as lose no quality on the data we measured: docs/describe.md
+_WHOLE_QUERY = ("size", "text")  # blocks that do not depend on the top documents
 _CLIP = 1e6  # standard deviations at which values are clipped, so that one bad feature cannot make a distance infinite
 
 
@@ -94,7 +96,8 @@ class Describer(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         queries
-            Training queries; grades are not used.
+            Training queries. Grades are not used, except to refuse rows that are sorted by them if the first ones
+            describe a query.
         query_vectors
             For the text block: a mapping from query id to vector, or one row per query. Defaults to the query
             column ``vector``.
@@ -105,6 +108,8 @@ class Describer(TransformerMixin, BaseEstimator):
             raise DataError("cannot fit a description without queries: give at least one")
         has_vectors = query_vectors is not None or VECTORS in queries.query_columns
         self._prepare(queries.feature_names, has_vectors)
+        if self.reference is None and any(block not in _WHOLE_QUERY and ":" not in block for block in self._weights):
+            check_row_order(queries, self.depth)
         raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
         self._widths = {block: array.shape[1] for block, array in zip(self._weights, raw, strict=True)}
         each = [moments(block) for block in raw]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from kinrank.arrays import Float64, State
-from kinrank.errors import DataError
+from kinrank.errors import DataError, ParameterError
 from kinrank.learn.forest import Forest
 from kinrank.parallel import threads_for
 from kinrank.registry import import_extra
@@ -88,8 +88,9 @@ class BoosterMixin:
             raise DataError(f"LightGBM rejects these data or settings: {error}") from error
         self._forest = None
         if validation is not None:
-            (ndcg,) = history["validation"].values()
-            self.validation_ndcg_ = np.array(ndcg)
+            self.validation_ndcg_ = np.array(history["validation"].get("ndcg@10", ()))
+            if len(self.validation_ndcg_) != self.n_trees:
+                raise ParameterError(f"params must leave metric, eval_at and early stopping out, got {self.params}")
         return self
 
     def _threads(self, X: NDArray[Any]) -> AbstractContextManager[object]:

@@ -101,6 +101,7 @@ class LambdaMART(BoosterMixin, Learner):
             weight = queries.row_weights * np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
         validation_rows = None
         if validation is not None:
+            validation = validation.only_weighted()  # rows of unknown grade are not in the lists
             # LightGBM's NDCG keeps tied rows in their given order, and rows are often sorted by grade.
             rows = shuffle_within_queries(validation.offsets)
             validation_rows = {

@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kinrank.arrays import Int64
 from kinrank.errors import DataError, FileFormatError
 from kinrank.registry import import_extra
 
 _DEFAULT_LEFT, _MISSING_IS_NAN = 2, 8  # bits of LightGBM's decision_type
+_ONE_SCORE = "expected trees with one score for a row: train with one target, not several classes, and booster='gbtree'"
 _UNNAMED = re.compile(r"Column_\d+")
 
 
@@ -79,6 +82,8 @@ def read_trees(path: str | os.PathLike[str]) -> TreeFile:
     raw = Path(path).read_bytes()
     if raw.startswith(b"tree\n"):
         text = raw.decode()
+        if int(_field(text, "num_tree_per_iteration")) > 1:
+            raise FileFormatError(path, 0, _ONE_SCORE)
         names = _field(text, "feature_names").split()
         unnamed = all(map(_UNNAMED.fullmatch, names))
         return TreeFile(text, len(names), () if unnamed else tuple(names))
@@ -104,8 +109,10 @@ def _read_by_xgboost(path: str | os.PathLike[str]) -> Any:
 
 def _from_xgboost(learner: Mapping[str, Any], path: str | os.PathLike[str]) -> TreeFile:
     booster = learner["gradient_booster"]
-    if booster.get("name") != "gbtree" or int(learner["learner_model_param"].get("num_target", "1")) > 1:
-        raise FileFormatError(path, 0, "expected trees with one score: train with booster='gbtree' and one target")
+    counts = learner["learner_model_param"]
+    several = max(int(counts.get("num_target", "1")), int(counts.get("num_class", "0"))) > 1
+    if booster.get("name") != "gbtree" or several:
+        raise FileFormatError(path, 0, _ONE_SCORE)
     model = booster["model"]
     trees = model["trees"]
     if any(any(tree.get("split_type", ())) for tree in trees):
@@ -133,9 +140,10 @@ def _from_xgboost(learner: Mapping[str, Any], path: str | os.PathLike[str]) -> T
 def _tree_lines(tree: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of one tree. LightGBM counts splits and leaves separately; a leaf is ``~number``."""
     left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
-    is_leaf = left < 0
-    number = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(~is_leaf) - 1)
-    splits = np.flatnonzero(~is_leaf)
+    used = _reachable(left, right)  # pruned nodes stay in the file
+    is_leaf, is_split = used & (left < 0), used & (left >= 0)
+    number = np.where(is_leaf, ~(np.cumsum(is_leaf) - 1), np.cumsum(is_split) - 1)
+    splits = np.flatnonzero(is_split)
     conditions = np.array(tree["split_conditions"], dtype=np.float32)
     cover = np.maximum(np.round(tree["sum_hessian"]), 1).astype(np.int64)
     fields: dict[str, Any] = {"num_leaves": [int(is_leaf.sum())], "num_cat": [0]}
@@ -161,6 +169,17 @@ def _tree_lines(tree: Mapping[str, Any]) -> Iterator[str]:
     fields |= {"is_linear": [0], "shrinkage": [1]}
     for name, values in fields.items():
         yield f"{name}={' '.join(map(repr, np.asarray(values).tolist()))}"
+
+
+def _reachable(left: Int64, right: Int64) -> NDArray[np.bool_]:
+    """Return which nodes of a tree can be reached from its root."""
+    used = np.zeros(len(left), dtype=bool)
+    level = np.zeros(1, dtype=np.int64)
+    while len(level):
+        used[level] = True
+        split = level[left[level] >= 0]
+        level = np.concatenate([left[split], right[split]])
+    return used
 
 
 def _columns(n_features: int) -> Iterator[str]:

@@ -159,7 +159,8 @@ class Ranker(QueryInput, Persistent, Capable, ABC):
         searches, request qid with ``set_fit_request(qid=True).set_score_request(qid=True)``.
         """
         queries = self._queries(X, y, qid, group, query_vectors, query_text)
-        return (NDCG @ 10).mean(self._predict(queries), queries.grades, queries.offsets)
+        scores = self._predict(queries)
+        return (NDCG @ 10).mean(scores, queries.grades, queries.offsets, sample_weight=queries.sample_weight)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

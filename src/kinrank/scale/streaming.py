@@ -7,6 +7,8 @@ from typing import Any, Protocol, Self
 from numpy.typing import NDArray
 
 from kinrank.data.blocks import Blocks
+from kinrank.data.id_hashes import IdHashes
+from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
 from kinrank.parallel import Executor
 from kinrank.rankers.cells.ranker import CellRanker
@@ -20,6 +22,7 @@ class Streaming(Protocol):
 
     n_features_in_: int
     feature_names_: tuple[str, ...]
+    learned_from_: IdHashes | None
 
     @property
     def local_(self) -> CellRanker:
@@ -36,6 +39,10 @@ class Streaming(Protocol):
 
     def open_blocks(self, blocks: Blocks, executor: Executor, store: JobFolder) -> Blocks:
         """Return the queries as the ranker reads them."""
+        ...
+
+    def read_alike(self, blocks: Blocks) -> Blocks:
+        """Return further queries as the ranker, which is fitted, reads them."""
         ...
 
     def tree_sample(self, n_queries: int) -> QueryFilter | None:
@@ -58,6 +65,6 @@ class Streaming(Protocol):
         """Return a copy with other sums; the other parts stay."""
         ...
 
-    def save(self, path: PathLike) -> None:
+    def save(self, path: PathLike, *, examples: QuerySet | None = None, judgments_through: int | None = None) -> None:
         """Write a model folder."""
         ...

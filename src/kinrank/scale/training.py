@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar, Unpack, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 import kinrank
 from kinrank.data.blocks import Blocks, FolderBlocks
 from kinrank.data.parquet_blocks import ParquetBlocks
+from kinrank.data.tables import ColumnNames
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.folder import MANIFEST
@@ -44,10 +45,10 @@ def train(
     job: PathLike | None = None,
     tree_workers: int | None = None,
     block_rows: int | None = None,
-    qid: str = "qid",
-    y: str = "y",
-    doc_id: str = "doc_id",
     progress: Callable[[TrainingProgress], None] | None = None,
+    n_examples: int = 0,
+    judgments_through: int | None = None,
+    **columns: Unpack[ColumnNames],
 ) -> R:
     """Train a `KinRanker` or `CellRanker` on any number of judged queries on disk and write a model folder.
 
@@ -78,10 +79,14 @@ def train(
         queries; then from all queries, unless `tree_queries` is set. By default one worker trains each of them.
     block_rows
         Approximate number of rows per block; by default chosen from the number of cells.
-    qid, y, doc_id
-        Column names in Parquet files.
     progress
         Called after each finished task.
+    n_examples
+        Number of training queries to save with the model, for the self-test of a service.
+    judgments_through
+        Revision of a service's judgments in the data; see `Ranker.save`.
+    columns
+        What to read from Parquet files, as in `QuerySet.from_table`.
 
     Examples
     --------
@@ -100,9 +105,10 @@ def train(
     executor = executor or Serial()
     if tree_workers is not None and not (isinstance(executor, RayCluster) and isinstance(ranker, KinRanker)):
         raise ParameterError("tree_workers needs a KinRanker and executor=RayCluster(address)")
-    whole = open_blocks(data, 1 << 62, 1, qid=qid, y=y, doc_id=doc_id)
+    whole = open_blocks(data, 1 << 62, 1, **columns)
     n_queries = whole.n_queries()
-    settings = cast(Streaming, ranker) if reuse_cells else cast(Streaming, ranker).sized_for(n_queries)
+    settings = cast(Streaming, ranker.copy() if reuse_cells else ranker.sized_for(n_queries))
+    settings.learned_from_ = None  # the ids of these queries are not kept
     if isinstance(ranker, KinRanker) and tree_workers is not None and ranker.tree_queries is None:
         cast(KinRanker, settings).tree_queries = n_queries
     n_cells = settings.cell_part().n_cells
@@ -123,8 +129,10 @@ def train(
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
     report = progress or (lambda _: None)
     settings.n_features_in_, settings.feature_names_ = len(blocks.feature_names), blocks.feature_names
-    read = settings.open_blocks(blocks, executor, folder)
+    read = settings.read_alike(blocks) if reuse_cells else settings.open_blocks(blocks, executor, folder)
     cells: CellRanker = clone(settings.cell_part())
+    if reuse_cells:
+        cells.set_params(n_neighbors=settings.local_.n_neighbors)
     cells.n_features_in_, cells.feature_names_ = settings.n_features_in_, settings.feature_names_
     plan = plan or _read_or_make_plan(folder, cells, read, executor)
     tree = SumTree(plan, read, folder, None if reuse_cells else settings.tree_sample(n_queries))
@@ -138,7 +146,8 @@ def train(
             together = DistributedTrees(cast(RayCluster, executor), tree_workers, folder)
         kept = StoredQueries(tree)
         trained = settings.learn_from_cells(cells, kept, folder, executor, _Reporter(report), together)
-    trained.save(model)
+    examples = blocks.head()[:n_examples] if n_examples else None
+    trained.save(model, examples=examples, judgments_through=judgments_through)
     folder.delete()
     return cast(R, trained)
 
@@ -154,7 +163,7 @@ class _Reporter:
 
 
 def open_blocks(
-    data: PathLike, block_rows: int | None, n_cells: int, *, qid: str = "qid", y: str = "y", doc_id: str = "doc_id"
+    data: PathLike, block_rows: int | None = None, n_cells: int = 1, **columns: Unpack[ColumnNames]
 ) -> Blocks:
     """Open the data as blocks of about `block_rows` rows, by default chosen from the number of cells."""
     local = Path(data) if "://" not in os.fspath(data) else None
@@ -164,7 +173,7 @@ def open_blocks(
     if local is not None and (local / MANIFEST).exists():
         blocks = FolderBlocks(data, 1 << 62)
     else:
-        blocks = ParquetBlocks(data, 1 << 62, qid=qid, y=y, doc_id=doc_id)
+        blocks = ParquetBlocks(data, 1 << 62, **columns)
     return blocks.split(block_rows or rows_per_block(n_cells, len(blocks.feature_names)))
 
 

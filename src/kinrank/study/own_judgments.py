@@ -66,10 +66,10 @@ def oracle_scores(model: GlobalModel, queries: QuerySet, measure: Measure) -> Fl
     1.0
     """
     scores: Float64 = queries.X @ model.weights
-    best = measure.per_query(scores, queries.grades, queries.offsets, queries.doc_id)
+    best = measure.per_query(scores, queries.grades, queries.offsets, queries.doc_id, queries.sample_weight)
     for weights in model.own(queries):
         tried = _scores(queries, weights)
-        values = measure.per_query(tried, queries.grades, queries.offsets, queries.doc_id)
+        values = measure.per_query(tried, queries.grades, queries.offsets, queries.doc_id, queries.sample_weight)
         better = values > best
         scores = np.where(better[queries.query_of_row], tried, scores)
         best = np.where(better, values, best)
@@ -128,7 +128,9 @@ def _on_halves(
     for side, (known, held_out) in enumerate((halves, halves[::-1])):
         tried = [held_out.X @ model.weights, *(_scores(held_out, weights) for weights in model.own(known, strengths))]
         for row, scores in enumerate(tried):
-            values[row, side, enough] = measure.per_query(scores, held_out.grades, held_out.offsets, held_out.doc_id)
+            values[row, side, enough] = measure.per_query(
+                scores, held_out.grades, held_out.offsets, held_out.doc_id, held_out.sample_weight
+            )
     missing = np.isnan(values)
     counts = np.sum(~missing, axis=1)
     means = np.divide(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
+from kinrank.study.ladder import missing_trees
 from kinrank.study.peers import SHAPES
 
 Stage = Literal["list", "follow-up", "drawn"]
@@ -60,9 +60,9 @@ class Proposal:
         return json.dumps([self.family, settings_of(self.ranker), self.sweep], sort_keys=True)
 
 
-def available_families() -> list[str]:
-    """Return the families that can be fitted with the installed packages."""
-    return [family for family in FAMILIES if family not in TREES or importlib.util.find_spec("lightgbm") is not None]
+def available_families(queries: QuerySet) -> list[str]:
+    """Return the families that can be fitted with the installed packages and to these grades."""
+    return [family for family in FAMILIES if family not in TREES or not missing_trees(queries)]
 
 
 def listed_proposals(
@@ -81,7 +81,7 @@ def listed_proposals(
     """
     for family in families:
         if family not in FAMILIES and family not in RANKERS:
-            choices = dict.fromkeys((*available_families(), *RANKERS))
+            choices = dict.fromkeys((*available_families(queries), *RANKERS))
             raise ParameterError(f"unknown family {family!r}: choose one of {', '.join(choices)}")
     linear: dict[str, Any] = {"missing": missing}
     if "single" in families:
@@ -93,7 +93,7 @@ def listed_proposals(
             yield Proposal("knn", KnnRanker(describe=describer, **linear), sweep=True)
     if "kin" in families:
         for bag in (None, LambdaMART(300, 31, 0.05, params={"feature_fraction": 0.5})):
-            yield Proposal("kin", KinRanker(trees=bag, reference=reference, group_column=group))
+            yield Proposal("kin", KinRanker(trees=bag, reference=reference, group_column=group, **linear))
     if "lambdamart" in families:
         for leaves, least in SHAPES:  # as the LightGBM of a comparison tries them
             trees = LambdaMART(300, leaves, 0.05, least, n_threads=1)

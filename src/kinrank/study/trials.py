@@ -120,8 +120,10 @@ class TrialLog:
 
 
 def fingerprint(queries: QuerySet) -> str:
-    """Return a hash of the queries, features, grades and query columns."""
+    """Return a hash of the queries, features, grades, weights and query columns."""
     own = {"qid": queries.qid.astype(np.str_), "offsets": queries.offsets, "grades": queries.grades, "X": queries.X}
+    if queries.sample_weight is not None:
+        own["sample_weight"] = queries.sample_weight
     columns = {f"column {name}": queries.query_columns[name] for name in sorted(queries.query_columns)}
     digest = hashlib.sha256(repr(queries.feature_names).encode())
     for name, array in (own | columns).items():

@@ -27,7 +27,7 @@ from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.added_rows import find_added_rows
 from kinrank.study.answer import ONE_MODEL, RUNGS, Answer, Claim, answer
-from kinrank.study.ladder import rung_of
+from kinrank.study.ladder import missing_trees, rung_of
 from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_proposal
 from kinrank.study.space import (
@@ -205,12 +205,12 @@ def tune(
     if best is None:
         raise ParameterError("no ranker was tried: pass at least one family that can be fitted")
     rungs = {rung: log.values(trial) for rung, trial in best_by_rung(log.trials).items()}
-    return Tuning(tuple(log.trials), best, stopped, answer(rungs))
+    return Tuning(tuple(log.trials), best, stopped, answer(rungs, note="" if plan.families else missing_trees(queries)))
 
 
 def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposal]:
     """Yield rankers that are not in the log: the list, variations of its best, then samples."""
-    families = list(plan.families or available_families())
+    families = list(plan.families or available_families(queries))
     shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
     yield from _new(listed_proposals(queries, families, **shared), log)
     if "kin" in families:
@@ -265,7 +265,8 @@ class _OnFold:
 
 def per_query_values(ranker: Any, queries: QuerySet, measure: Measure) -> Float64:
     """Return the measure of each query for a fitted ranker."""
-    return measure.per_query(ranker.predict(queries), queries.grades, queries.offsets, queries.doc_id)
+    scores = ranker.predict(queries)
+    return measure.per_query(scores, queries.grades, queries.offsets, queries.doc_id, queries.sample_weight)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,11 +55,11 @@ class Validation:
     answer: Answer | None = None
 
 
-def check_held_out(queries: QuerySet, held_out: QuerySet) -> None:
-    """Raise if `held_out` cannot validate a ranker that is fitted on `queries`."""
+def check_held_out(queries: QuerySet, held_out: QuerySet, group: str | None = None) -> None:
+    """Raise if `held_out` cannot validate a ranker that is fitted on `queries`; they must not share a group."""
     if held_out.y is None or held_out.feature_names != queries.feature_names:
         raise DataError("held-out queries must be judged and have the training features in the same order")
-    find_leaks(queries, held_out).raise_if_seen(queries, held_out)
+    find_leaks(queries, held_out, group=group).raise_if_seen(queries, held_out)
 
 
 def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -> Validation:
@@ -113,7 +113,8 @@ def _ranker_of(entrant: Entrant, queries: QuerySet) -> Ranker:
     """Return a ranker that can be saved: LightGBM behind our own interface is fitted again, with the same settings."""
     if rung_of(entrant.ranker) == "linear":
         return cast(Ranker, entrant.ranker)
-    fitted: Ranker = SingleRanker(cast(LightGBMPeer, entrant.ranker).learner()).fit(queries)
+    learner = cast(LightGBMPeer, entrant.ranker).learner()
+    fitted: Ranker = SingleRanker(learner).fit(queries.only_weighted())  # as the peer
     return fitted
 
 

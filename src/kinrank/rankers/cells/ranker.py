@@ -139,6 +139,10 @@ class CellRanker(NeighborRanker):
         """Return the queries as they are."""
         return blocks
 
+    def read_alike(self, blocks: Blocks) -> Blocks:
+        """Return the queries as they are."""
+        return blocks
+
     def tree_sample(self, n_queries: int) -> None:
         """Return which queries to keep: none."""
 

@@ -166,16 +166,20 @@ class AdaptiveLocalPart(TextRanker):
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
         """Return which of these queries, by id, were training queries or were added later; None if that is unknown."""
-        fitted = super().learned_from(queries)
-        if fitted is None:
+        known = [
+            each for each in (super().learned_from(queries), self.local_.learned_from(queries)) if each is not None
+        ]
+        if not known:
             return None
-        now = self.local_.learned_from(queries)
-        return fitted if now is None else fitted | now
+        added: NDArray[np.bool_] = self.unseen_.find(queries.qid) >= 0
+        for each in known:
+            added |= each
+        return added
 
     def _set_unseen(self, qid: NDArray[Any]) -> None:
         if not len(self.unseen_):
             self.unseen_qid_ = qid[:0]  # of the type of the ids
-        self.unseen_.add(qid)
+        self.unseen_.add(qid[self.unseen_.find(qid) < 0])
 
     def _drop_unseen(self, qid: NDArray[Any]) -> None:
         positions = self.unseen_.find(qid)

@@ -10,7 +10,6 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.within_query import standardize
 from kinrank.measure import Measure
-from kinrank.measure.base import mean_of
 from kinrank.rankers.local.held_out import MEASURE
 
 STEPS = 10
@@ -42,7 +41,7 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     >>> best_shares(np.column_stack([wrong, -wrong]), queries)
     (array([0., 1.]), 1.0)
     """
-    judged = queries.grades, queries.offsets
+    judged = queries.grades, queries.offsets, None, queries.sample_weight
     blends = simplex(scores.shape[1], STEPS)
     blends = blends[np.lexsort((blends[:, 0], -blends[:, -1]))]  # the first ranking alone comes last
     best = max(blends, key=lambda shares: measure.mean(scores @ shares, *judged))
@@ -51,7 +50,8 @@ def best_shares(scores: Float64, queries: QuerySet, measure: Measure = MEASURE) 
     gain = by_blend - by_first
     gain = gain[np.isfinite(gain)]
     clear = len(gain) > 1 and gain.mean() > gain.std(ddof=1) / len(gain) ** 0.5
-    return (best, mean_of(by_blend)) if clear else (alone, mean_of(by_first))
+    chosen = best if clear else alone
+    return chosen, measure.mean(scores @ chosen, *judged)
 
 
 def simplex(n: int, steps: int) -> Float64:

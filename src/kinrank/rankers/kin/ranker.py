@@ -59,7 +59,7 @@ from kinrank.rankers.kin.trees import (
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.base import coefficients
-from kinrank.rankers.local.held_out import ENOUGH, MEASURE, NEIGHBORS, assign_folds, best_n_neighbors
+from kinrank.rankers.local.held_out import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
 from kinrank.rankers.local.intermediate import Memory, Store
 from kinrank.rankers.local.nearest import LocalPrediction, NeighborRanker
 from kinrank.store import nest, unnest
@@ -427,8 +427,10 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
 
     def _decide(self, queries: QuerySet, parts: Float64) -> None:
         """Set the shares by the standardized out-of-fold scores of each ingredient."""
-        record = [MEASURE.mean(part, queries.grades, queries.offsets) for part in parts.T]
+        record = [quality_of(part, queries) for part in parts.T]
         blendable = [part for part in INGREDIENTS if self.local or part != "local"]
+        if not parts[:, 0].any():  # too few rows to split: all candidates are equal
+            blendable = blendable[:0:-1]  # the global model is kept alone, unless a blend is better
         shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)
         self.shares_ = dict.fromkeys(INGREDIENTS, 0.0) | dict(zip(blendable, shares.tolist(), strict=True))
         self.record_ = {**dict(zip(INGREDIENTS, record, strict=True)), "blend": blended}

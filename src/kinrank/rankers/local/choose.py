@@ -19,7 +19,7 @@ from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
 from kinrank.rankers.local.base import coefficients
 from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.training_sets import Shrinkage, StatisticsTrainingSet
+from kinrank.rankers.local.training_sets import EditableTrainingSet, Shrinkage, StatisticsTrainingSet
 
 _QUERIES_AT_ONCE = 1024
 
@@ -101,7 +101,9 @@ def choose_neighbors(
     if not len(n_neighbors) or min(n_neighbors) < 1:
         raise ParameterError(f"n_neighbors must be a list of whole numbers from 1, got {list(n_neighbors)}")
     ranker.check_features(queries.feature_names)
-    counts = np.unique(np.minimum(n_neighbors, int(training_set.counts.sum())))
+    editable = isinstance(training_set, EditableTrainingSet)  # it keeps the positions of removed queries
+    n_judged = ranker.n_judged_ if editable else int(training_set.counts.sum())
+    counts = np.unique(np.minimum(n_neighbors, n_judged))
     target = coefficients(ranker.global_)
     shrinkages = [None if strength is None else Shrinkage(strength, target) for strength in prior_strengths]
     trial = _Trial(ranker, training_set, queries, counts, shrinkages)
@@ -142,7 +144,7 @@ class _Trial:
         """Return the weighted sums over the nearest `count` queries of each point."""
         near = self.ranker.near(points, count)
         weights = near.weights(self.ranker.neighbor_weights, None)
-        return self.training_set.statistics.sums(
+        return self.training_set.sum_sets(
             near.members, near.starts, self.training_set.pair_weights(near.members, weights)
         )
 
@@ -160,7 +162,7 @@ def _best(
     measure: Measure,
     single: Float64,
 ) -> NeighborChoice:
-    judged = queries.grades, queries.offsets, queries.doc_id
+    judged = queries.grades, queries.offsets, queries.doc_id, queries.sample_weight
     quality = {
         (k, strength): measure.mean(scores[row, column], *judged)
         for row, strength in enumerate(strengths)

@@ -8,11 +8,11 @@ import numpy as np
 
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_of_query
+from kinrank.data.split import fold_of_query, groups_of
 from kinrank.errors import DataError
 from kinrank.learn.pairs import JudgedPairs
 from kinrank.measure import NDCG
-from kinrank.measure.base import mean_of
+from kinrank.measure.base import mean_of, query_means
 from kinrank.progress import report_progress
 from kinrank.rankers.local.nearest import NeighborRanker
 
@@ -25,7 +25,7 @@ MEASURE = NDCG(ties="average") @ 10
 def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) -> Int64 | None:
     """Return the fold of each query, or None if there are too few queries or groups for cross-fitting."""
     # By position, not by id, so that query ids do not affect the result.
-    together = np.arange(len(queries)) if group is None else queries.query_columns[group]
+    together = np.arange(len(queries)) if group is None else groups_of(queries, group)
     if len(np.unique(together)) < 2 * n_folds:
         return None
     try:
@@ -63,14 +63,21 @@ def best_n_neighbors(
     # Past half of the queries a local model is hardly local.
     counts = [k for k in tried if 2 * k <= n_seen] or [tried[0]]
     quality: dict[int, list[Float64]] = {k: [] for k in counts}
+    weights: list[Float64] = []
     n_folds = int(fold.max()) + 1
     for held_out in range(n_folds):
         out = queries[fold == held_out]
         ranker = without(held_out)
         for k, values in quality.items():
             scores = ranker.set_params(n_neighbors=k).predict_unchecked(out).scores
-            values.append(MEASURE.per_query(scores, out.grades, out.offsets))
+            values.append(MEASURE.per_query(scores, out.grades, out.offsets, sample_weight=out.sample_weight))
+        weights.append(query_means(out.row_weights, out.offsets))
         report_progress("folds to choose k", held_out + 1, n_folds)
         if np.count_nonzero(fold <= held_out) >= ENOUGH:
             break
-    return max(counts, key=lambda k: mean_of(np.concatenate(quality[k])))
+    return max(counts, key=lambda k: mean_of(np.concatenate(quality[k]), np.concatenate(weights)))
+
+
+def quality_of(scores: Float64, queries: QuerySet) -> float:
+    """Return the mean quality of scores by which parts of a ranker are chosen."""
+    return MEASURE.mean(scores, queries.grades, queries.offsets, sample_weight=queries.sample_weight)

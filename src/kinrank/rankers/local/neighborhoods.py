@@ -59,6 +59,8 @@ class Neighborhoods:
         every = list(parts)
         if len(every) == 1:
             return every[0]
+        if not every:
+            return cls(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64), np.empty(0))
         sizes = np.concatenate([np.diff(part.starts) for part in every])
         return cls(
             np.concatenate([part.members for part in every]),

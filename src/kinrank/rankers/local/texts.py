@@ -69,6 +69,10 @@ class TextRanker(Ranker):
             store.write("encoder", self._encoder_state())
         return EncodedBlocks(blocks, self)
 
+    def read_alike(self, blocks: Blocks) -> Blocks:
+        """Return blocks of further queries with vectors, as the fitted encoder makes them."""
+        return blocks if self.encoder_ is None else EncodedBlocks(blocks, self)
+
     def encoded(self, queries: QuerySet) -> QuerySet:
         """Return the queries with a vector each, encoded from their texts unless they have vectors already."""
         if self.encoder_ is None or VECTORS in queries.query_columns:

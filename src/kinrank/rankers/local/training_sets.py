@@ -109,10 +109,11 @@ class StatisticsTrainingSet(TrainingSet):
         self, index: Int64, starts: Int64, weights: Float64, shrinkage: Shrinkage | None = None
     ) -> list[RankRLS]:
         """Sum and solve for all sets in compiled code."""
-        sums = self._sum_sets(index, starts, self.pair_weights(index, weights))
+        sums = self.sum_sets(index, starts, self.pair_weights(index, weights))
         return [self.learner.with_weights(solved) for solved in self.solve(sums, shrinkage)]
 
-    def _sum_sets(self, index: Int64, starts: Int64, weights: Float64) -> PairStatistics:
+    def sum_sets(self, index: Int64, starts: Int64, weights: Float64) -> PairStatistics:
+        """Return the weighted sum of each set of positions."""
         return self.statistics.sums(index, starts, weights)
 
     def solve(self, sums: PairStatistics, shrinkage: Shrinkage | None = None) -> Float64:
@@ -167,7 +168,7 @@ class QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
 
     def forget(self, index: Int64) -> None:
         """Subtract the statistics of the queries at some positions from the sum of all."""
-        self._total = self._sum_of_all() - self._sum_sets(
+        self._total = self._sum_of_all() - self.sum_sets(
             index, np.array([0, len(index)]), self._weigh(self.pairs[index])
         )
 
@@ -187,9 +188,14 @@ class QueryStatistics(StatisticsTrainingSet, EditableTrainingSet):
     def _weigh(self, pairs: Float64) -> Float64:
         return pair_weights(pairs, self.learner.balance, None)
 
-    def _sum_sets(self, index: Int64, starts: Int64, weights: Float64) -> PairStatistics:
+    def prefix_sums(self, index: Int64, counts: Int64) -> PairStatistics:
+        """Return the sums over the first ``counts[i]`` queries in `index`, for every i, in one pass."""
+        return self._everything().prefix_sums(index, counts, self.pair_weights(index, None))
+
+    def sum_sets(self, index: Int64, starts: Int64, weights: Float64) -> PairStatistics:
+        """Return the weighted sum of each set of positions."""
         if self._added is None:
-            return super()._sum_sets(index, starts, weights)
+            return super().sum_sets(index, starts, weights)
         n = len(self.statistics)
         added = index >= n
         ends = np.append(0, np.cumsum(added))[starts]  # where the added members of each set begin
