@@ -60,6 +60,12 @@ def how_to_get(names: list[str]) -> str:
     return f"{listed}. Set KINRANK_DATA to a folder that holds them, as described in docs/benchmarks.md"
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Run the tests with engines in one process of pytest-xdist: they share the engines."""
+    if item.get_closest_marker("engine"):
+        item.add_marker(pytest.mark.xdist_group("engine"))
+
+
 @pytest.hookimpl(trylast=True)  # after the selection by -m and -k
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests whose data are missing, and measure coverage in fast tests only."""

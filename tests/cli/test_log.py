@@ -36,7 +36,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.engine
-@pytest.mark.xdist_group("engine")
 @pytest.mark.parametrize("name", ["elasticsearch", "opensearch"])
 def test_log_writes_a_readable_file(folder: Path, name: str):
     address = f"{os.environ.get(f'KINRANK_{name.upper()}', ADDRESSES[name])}/cli-{uuid.uuid4().hex}"

@@ -21,8 +21,6 @@ def with_marks(file: Path) -> ParameterSet:
     for word in needs[1].split() if needs else []:
         name, *arguments = word.split(":")
         marks.append(getattr(pytest.mark, name)(*arguments))
-        if name == "engine":
-            marks.append(pytest.mark.xdist_group("engine"))
     return pytest.param(file, marks=marks, id=str(file.relative_to(ROOT)))
 
 

@@ -10,7 +10,7 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.errors import EngineRefusedError
 from tests.engines.conftest import OpenEngine, index_body
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
+pytestmark = pytest.mark.engine
 
 
 @pytest.mark.parametrize("shards", [1, 3])

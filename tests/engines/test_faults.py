@@ -26,7 +26,7 @@ from kinrank.errors import (
 from tests.engines.conftest import OpenEngine, index_body
 from tests.engines.fault_proxy import DROP_CONNECTION, faulty_proxy
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("engine")]
+pytestmark = pytest.mark.engine
 
 IDS = [doc_id for doc_id, _ in sample_documents()]
 
