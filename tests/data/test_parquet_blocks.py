@@ -136,5 +136,5 @@ def test_folder_blocks_are_pickled_as_a_path(tmp_path: Path) -> None:
 
 
 def test_address_that_arrow_cannot_read_is_refused_with_its_reason() -> None:
-    with pytest.raises(ParameterError, match=r"s3://bucket/models cannot be opened: .*regio"):
-        filesystem_of("s3://bucket/models?regio=eu")
+    with pytest.raises(ParameterError, match=r"s3://bucket/models cannot be opened: .*zone"):
+        filesystem_of("s3://bucket/models?zone=eu")
