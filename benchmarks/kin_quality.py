@@ -9,9 +9,9 @@ KinRanker without the queries' own models. Holm corrects all tests against the b
 
 MSRD is measured on its fixed split and in five folds by movie over all queries. Collections with fewer than 1,000
 queries are measured in five folds that are repeated ten times with other seeds, and tested by the corrected resampled
-t-test. Everything takes about two hours on two idle cores. Finished parts are kept in ``benchmarks/results`` and not
-measured again unless the code they depend on changes, so parts can be run one by one: ``--data-set mwmbl --folds 2
---repeats 0``. ``--data-set small`` is a generated collection that takes seconds.
+t-test. Everything takes several hours on two idle cores, MSRD in folds about 80 minutes. Finished parts are kept in
+``benchmarks/results`` and not measured again unless the code they depend on changes, so parts can be run one by one:
+``--data-set mwmbl --folds 2 --repeats 0``. ``--data-set small`` is a generated collection that takes seconds.
 """
 
 from __future__ import annotations
