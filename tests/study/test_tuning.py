@@ -222,7 +222,7 @@ def test_listed_proposals_depend_on_the_queries(intents: QuerySet):
     assert not any("text" in each for each in plain)
     vectors = intents.replace(query_columns={"vector": np.eye(160, 4, dtype=np.float32)})
     assert any("text" in repr(each.ranker) for each in listed_proposals(vectors, ["knn"], **SHARED))
-    assert {"single", "knn", "kin"} <= set(available_families(intents))
+    assert {"single", "knn"} <= set(available_families(intents))
     fractions = intents.replace(y=intents.grades + 0.5)
     assert available_families(fractions) == ["single", "knn"]
     with pytest.raises(ParameterError, match="unknown family 'svm'"):
