@@ -11,7 +11,8 @@ from sklearn.base import clone
 
 import kinrank
 from kinrank import KinRanker, QuerySet
-from kinrank.errors import DataError, ParameterError
+from kinrank.describe.encoders.ngrams import NgramEncoder
+from kinrank.errors import DataError, JobError, ParameterError
 from kinrank.scale import Processes, TrainingProgress, train
 from tests.scale.conftest import BEFORE, BLOCK_ROWS, KIN, N_KIN, N_TASKS, TREES, ChaoticExecutor, model_bytes
 
@@ -129,3 +130,12 @@ def test_reusing_cells_keeps_encoder_and_neighbors_and_changes_nothing(queries: 
     assert other.local_.n_neighbors == kinrank.load(tmp_path / "b").local_.n_neighbors == 3
     np.testing.assert_array_equal(other.encoder_.encode(["red shoes"]), ranker.encoder_.encode(["red shoes"]))
     assert other.learned_from(first) is None
+
+
+def test_job_with_another_query_log_is_another_job(queries: QuerySet, tmp_path: Path) -> None:
+    queries[:300].save(tmp_path / "judged")
+    first, second = (KinRanker(encoder=NgramEncoder(log=(text,)), trees=TREES, n_members=2) for text in ("a b", "c d"))
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "judged", tmp_path / "model", first, executor=ChaoticExecutor(1, fails_after=0))
+    with pytest.raises(JobError, match=r"belongs to another job \(different query_log\)"):
+        train(tmp_path / "judged", tmp_path / "model", second)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, Unpack, cast
@@ -121,7 +121,8 @@ def train(
     identity = {
         "kinrank": kinrank.__version__,
         "ranker": settings_of(ranker),
-        "data": hashlib.sha256(blocks.fingerprint().encode()).hexdigest(),
+        "query_log": _digest(ranker.get_params().get("encoder__log") or ()),
+        "data": _digest([blocks.fingerprint()]),
         "fan_in": FAN_IN,
         "tree_workers": tree_workers,
         "plan": None if plan is None else plan.digest(),
@@ -150,6 +151,10 @@ def train(
     trained.save(model, examples=examples, judgments_through=judgments_through)
     folder.delete()
     return cast(R, trained)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
