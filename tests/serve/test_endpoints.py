@@ -306,7 +306,7 @@ def test_deadline_starts_after_the_wait_for_a_revision(
 
 
 def test_body_that_does_not_arrive_counts_until_the_deadline_and_for_its_model(models: Path):
-    settings = Settings(deadline=0.05, body_seconds=1.0)
+    settings = Settings(deadline=0.5, body_seconds=2.0)
     with Service({"knn": models / "knn", "single": models / "single"}, settings=settings) as service:
         client = Client(create_app(service, metrics=Metrics()))
 
