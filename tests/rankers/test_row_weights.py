@@ -63,7 +63,6 @@ def test_weights_in_any_row_order():
 
 
 def test_rows_of_weight_0_do_not_count_in_what_kin_chooses():
-    pytest.importorskip("lightgbm")
     queries = linear_queries(80)
     known = np.random.default_rng(0).random(queries.n_rows) < 0.5
     grades = np.where(known, queries.grades, 0.0).astype(np.float32)

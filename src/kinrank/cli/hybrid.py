@@ -12,8 +12,8 @@ from rich.table import Table
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import correction_note, difference_with_interval, means_table
 from kinrank.cli.inputs import announce, read_queries
-from kinrank.cli.options import AsJson, Folds, Group, Leaks, MeasureName, OnLeak, Seed, TestData
-from kinrank.cli.train import EXAMPLES, check_replaceable
+from kinrank.cli.options import EXAMPLES, AsJson, Folds, Group, Leaks, MeasureName, OnLeak, Seed, TestData
+from kinrank.cli.train import check_replaceable
 from kinrank.data.source import FORMATS
 from kinrank.errors import DataError, ParameterError
 

@@ -9,7 +9,7 @@ from typing import cast
 from kinrank.cli import console
 from kinrank.cli.columns import table_columns
 from kinrank.cli.inputs import announce, check_features
-from kinrank.cli.options import OnLeak
+from kinrank.cli.options import EXAMPLES, OnLeak
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.tables import ColumnNames
 from kinrank.errors import ParameterError
@@ -19,9 +19,6 @@ from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.scale import Processes, RayCluster, TrainingProgress
 from kinrank.scale.training import open_blocks, train
 from kinrank.study.added_rows import find_added_rows
-
-EXAMPLES = 20
-"""Number of training queries saved in the model folder for the self-test of the service."""
 
 
 def train_large(

@@ -41,3 +41,6 @@ StoreAddress = Annotated[
     str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
 ]
 AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print JSON.")]
+
+EXAMPLES = 20
+"""Number of training queries saved in a model folder for the self-test of the service."""

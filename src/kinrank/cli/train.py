@@ -13,7 +13,7 @@ import typer
 
 from kinrank.cli import console
 from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
-from kinrank.cli.options import OnLeak
+from kinrank.cli.options import EXAMPLES, OnLeak
 from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.rankers import RANKERS
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kinrank.study.validation import Validation
 
 DEFAULT_RANKER = "kin"
-EXAMPLES = 20
-"""Number of training queries saved in the model folder for the self-test of the service."""
 
 
 def _ranker_names(incomplete: str) -> list[str]:

@@ -28,16 +28,11 @@ def check_row_order(queries: QuerySet, depth: int) -> None:
     """
     if queries.y is None:
         return
-    starts = queries.offsets[:-1]
-    grades = queries.grades
-    rises = np.append(grades[1:] > grades[:-1], False)
-    falls = np.append(grades[1:] < grades[:-1], False)
-    last = queries.offsets[1:][queries.sizes > 0] - 1
-    rises[last] = falls[last] = False  # between two queries
-    n_rises = np.add.reduceat(rises, starts) if len(grades) else rises[:0]
-    n_falls = np.add.reduceat(falls, starts) if len(grades) else falls[:0]
-    longer = (queries.sizes > depth) & (n_rises + n_falls > 0)
-    in_order = longer & (n_rises == 0)
+    query, step = queries.query_of_row, np.diff(queries.grades)
+    step[query[1:] != query[:-1]] = 0  # between two queries
+    rises, falls = (np.bincount(query[1:][each], minlength=len(queries)) for each in (step > 0, step < 0))
+    longer = (queries.sizes > depth) & (rises + falls > 0)
+    in_order = longer & (rises == 0)
     if longer.sum() >= MIN_QUERIES and in_order.sum() >= MIN_SORTED * longer.sum():
         raise DataError(
             f"rows are sorted by grade in {in_order.sum():,} of the {longer.sum():,} queries with more than {depth} "

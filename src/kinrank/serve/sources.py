@@ -99,13 +99,11 @@ class StoreSource:
 
     is_remote = True
 
-    def __init__(
-        self, store: VersionStore, cache: Path, role: str = CURRENT, latest: LatestRollout | None = None
-    ) -> None:
+    def __init__(self, store: VersionStore, cache: Path, role: str, latest: LatestRollout) -> None:
         self._store = store
         self._cache = cache
         self._role = role
-        self._latest = LatestRollout(store) if latest is None else latest
+        self._latest = latest
         self.is_optional = role != CURRENT
         self.missing = f"{store} has no {role} version: upload one with kinrank publish"
 
