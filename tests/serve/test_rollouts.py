@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +50,17 @@ def store(tmp_path: Path, models: Path) -> VersionStore:
     store.assign("current", Arm(store.publish(models / "knn").name))
     store.publish(models / "single")
     return store
+
+
+@contextmanager
+def shadowed(store: VersionStore, tmp_path: Path, observer: Comparisons) -> Iterator[Service]:
+    """A service that has loaded version 2 as its shadow."""
+    store.assign("shadow", Arm(store.find("2").name))
+    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
+        shadow = service.rollouts["default"].shadow
+        assert shadow is not None
+        wait_until(lambda: shadow.current is not None)
+        yield service
 
 
 def test_canary_ranks_its_share_and_keeps_its_sessions(
@@ -157,12 +170,8 @@ def test_result_after_the_deadline_counts_as_late(store: VersionStore, tmp_path:
 
 
 def test_shadow_survives_an_error(store: VersionStore, tmp_path: Path, up: CandidateSet):
-    store.assign("shadow", Arm(store.find("2").name))
     observer = Comparisons()
-    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
-        shadow = service.rollouts["default"].shadow
-        assert shadow is not None
-        wait_until(lambda: shadow.current is not None)
+    with shadowed(store, tmp_path, observer) as service:
         service._shadows[0]._is_busy = lambda: 1 // 0
         service.rank(up)
         wait_until(lambda: observer.errors)
@@ -173,12 +182,8 @@ def test_shadow_survives_an_error(store: VersionStore, tmp_path: Path, up: Candi
 
 
 def test_shadow_is_compared_and_never_answers(store: VersionStore, tmp_path: Path, models: Path, up: CandidateSet):
-    store.assign("shadow", Arm(store.find("2").name))
     observer = Comparisons()
-    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
-        shadow = service.rollouts["default"].shadow
-        assert shadow is not None
-        wait_until(lambda: shadow.current is not None)
+    with shadowed(store, tmp_path, observer) as service:
         answers = []
 
         def compared() -> bool:
@@ -196,12 +201,8 @@ def test_shadow_is_compared_and_never_answers(store: VersionStore, tmp_path: Pat
 
 
 def test_shadow_drops_its_work_while_queries_are_ranked(store: VersionStore, tmp_path: Path, up: CandidateSet):
-    store.assign("shadow", Arm(store.find("2").name))
     observer = Comparisons()
-    with Service({"default": tmp_path / "store"}, settings=POLLING, observer=observer) as service:
-        shadow = service.rollouts["default"].shadow
-        assert shadow is not None
-        wait_until(lambda: shadow.current is not None)
+    with shadowed(store, tmp_path, observer) as service:
         service._shadows[0]._is_busy = lambda: True
         assert service.rank(up).fallback is None
         wait_until(lambda: observer.dropped == 1)

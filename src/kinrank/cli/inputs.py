@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kinrank.cli import console
 from kinrank.cli.columns import table_columns
+from kinrank.cli.options import OnLeak
 from kinrank.data.source import Source
 from kinrank.errors import DataError
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
+    from kinrank.study.added_rows import AddedRows
 
 _EXAMPLES = 5
 
@@ -51,6 +53,24 @@ def check_features(queries: QuerySet, path: str, *, named: bool) -> None:
         _check_names(queries, path)
     if queries.y is not None:
         _warn_of_giveaway(queries, path)
+
+
+def check_added_rows(queries: QuerySet, leaks: OnLeak) -> AddedRows | None:
+    """Return candidates that look like relevant documents added to the hits of an engine, with a warning.
+
+    Raises
+    ------
+    LeakError
+        There are some, and `leaks` says to refuse them.
+    """
+    from kinrank.study.added_rows import find_added_rows
+
+    found = find_added_rows(queries)
+    if found is not None:
+        if leaks is OnLeak.refuse:
+            raise found.error()
+        console.warn(str(found))
+    return found
 
 
 def announce(queries: QuerySet, path: str) -> None:

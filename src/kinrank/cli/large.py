@@ -8,7 +8,7 @@ from typing import cast
 
 from kinrank.cli import console
 from kinrank.cli.columns import table_columns
-from kinrank.cli.inputs import announce, check_features
+from kinrank.cli.inputs import announce, check_added_rows, check_features
 from kinrank.cli.options import EXAMPLES, OnLeak
 from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.tables import ColumnNames
@@ -18,7 +18,6 @@ from kinrank.rankers import Ranker
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.scale import Processes, RayCluster, TrainingProgress
 from kinrank.scale.training import open_blocks, train
-from kinrank.study.added_rows import find_added_rows
 
 
 def train_large(
@@ -91,11 +90,5 @@ def _check_first_queries(data: str, leaks: OnLeak, columns: ColumnNames) -> None
     first = blocks.head()
     announce(first, f"{data}, the first queries")
     check_features(first, data, named=columns["features"] is not None or not isinstance(blocks, ParquetBlocks))
-    found = find_added_rows(first)
-    if found is None:
-        return
-    if leaks is OnLeak.refuse:
-        raise found.error()
-    console.warn(str(found))
-    if leaks is OnLeak.drop:
+    if check_added_rows(first, leaks) is not None and leaks is OnLeak.drop:
         raise ParameterError("--leaks drop needs the data in memory: drop these candidates first, or use --leaks warn")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
+from kinrank.cli.inputs import announce, check_added_rows, read_queries, warn_if_perfect
 from kinrank.cli.options import EXAMPLES, OnLeak
 from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
@@ -182,15 +182,8 @@ def _with_query_log(ranker: Ranker, name: str, path: str) -> Ranker:
 
 def _without_leaks(queries: QuerySet, leaks: OnLeak) -> QuerySet:
     """Handle candidates that look like relevant documents added to the hits of an engine."""
-    from kinrank.study.added_rows import find_added_rows
-
-    found = find_added_rows(queries)
-    if found is None:
-        return queries
-    if leaks is OnLeak.refuse:
-        raise found.error()
-    console.warn(str(found))
-    if leaks is OnLeak.warn:
+    found = check_added_rows(queries, leaks)
+    if found is None or leaks is OnLeak.warn:
         return queries
     kept = found.drop(queries)
     console.info(f"dropped {queries.n_rows - kept.n_rows:,} of {queries.n_rows:,} candidates")
