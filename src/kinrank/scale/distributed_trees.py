@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import clone
 
-from kinrank.arrays import Float64, State
+from kinrank.arrays import Float64, Int64, State
 from kinrank.errors import DamagedFolderError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import TaskCost, start_measuring
@@ -39,7 +39,7 @@ class DistributedTrees:
     cluster
         The Ray cluster.
     n_workers
-        Number of workers that train a model together; fewer if there are fewer blocks.
+        Number of workers that train a model together; fewer if one of them would have no query to learn from.
     folder
         The job folder, which all workers share.
     """
@@ -52,12 +52,33 @@ class DistributedTrees:
         """Train and keep the member of a repeat that leaves out a fold."""
         cost = start_measuring()
         repeat, held_out = item
-        member = _MemberInRounds(bag, repeat, held_out, min(self.n_workers, len(bag.folds[repeat])))
+        member = _MemberInRounds(bag, repeat, held_out, n_sharing(bag.folds[repeat], held_out, self.n_workers))
         path = self.folder.path
         storage = f"{path if '://' in path else os.path.abspath(path)}/ray"
         self.cluster.run_together(member.train, member.n_workers, storage)
         bag.keep_member(repeat, held_out, *member.result())
         return cost()
+
+
+def n_sharing(folds: Sequence[Int64], held_out: int, most: int) -> int:
+    """Return the largest number of workers, each with every n-th block, that all have queries to learn from.
+
+    Parameters
+    ----------
+    folds
+        The fold of each query of each block.
+    held_out
+        The fold whose queries no worker learns from.
+    most
+        Upper limit.
+
+    Examples
+    --------
+    >>> n_sharing([np.array([0, 0]), np.array([0, 1]), np.array([1, 1])], held_out=0, most=3)
+    2
+    """
+    learns = np.array([bool(np.any(fold != held_out)) for fold in folds])
+    return next(n for n in range(min(most, len(folds)), 0, -1) if n == 1 or all(learns[r::n].any() for r in range(n)))
 
 
 @dataclass(frozen=True, eq=False)
