@@ -7,6 +7,7 @@ import pytest
 
 import kinrank
 from kinrank import KinRanker, QuerySet
+from kinrank.data.blocks import QuerySetBlocks
 from kinrank.datasets import make_intents
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
@@ -115,3 +116,13 @@ def test_settings_decide_what_it_can_do(queries: QuerySet, ranker: KinRanker) ->
 def test_bad_settings_raise(queries: QuerySet, settings: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         KinRanker(**settings).fit(queries[:20])
+
+
+@pytest.mark.parametrize(
+    ("rows_per_query", "n_features", "expected"), [(10, 10, 50_000), (40, 46, 50_000), (100, 136, 7_299)]
+)
+def test_sample_for_the_trees_is_limited_by_what_they_see(rows_per_query: int, n_features: int, expected: int) -> None:
+    X = np.zeros((2 * rows_per_query, n_features))
+    few = QuerySet.from_arrays(X, qid=np.repeat([0, 1], rows_per_query), y=np.zeros(len(X)))
+    assert KinRanker().sized_for(QuerySetBlocks(few, 1_000)).tree_queries == expected
+    assert KinRanker(tree_queries=7, n_cells=2).sized_for(QuerySetBlocks(few, 1_000)).tree_queries == 7

@@ -54,6 +54,7 @@ from kinrank.rankers.kin.trees import (
     Without,
     importances,
     linear_scores,
+    n_columns_seen,
     what_trees_see,
 )
 from kinrank.rankers.knn.ranker import KnnRanker
@@ -69,8 +70,10 @@ _MOST_REPEATS = 3
 _NEIGHBORS_IN_CELLS = (*NEIGHBORS, 1_600, 3_200, 6_400, 12_800)  # k grows with the data; cells make that affordable
 MOST_CELLS = 4_096
 """Number of cells from 40,960 queries on, if it is not set."""
-TREE_QUERIES = 20_000
-"""Number of queries that trees learn from when training from disk, if it is not set."""
+TREE_QUERIES = 50_000
+"""Number of queries that trees learn from when training from disk, if it is not set: more gain nothing measurable."""
+TREE_VALUES = 300_000_000
+"""Upper limit of the numbers that trees see of these queries, 1.2 GB. A worker needs about three times that."""
 
 
 class _Ingredients(NamedTuple):
@@ -118,7 +121,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         features only, and the shares are right only if they were not trained on these queries.
     tree_queries : int, optional
         Learn trees from a sample of about this many queries, with all queries of a group or none. Needs `n_cells`.
-        None: from all of them; when training from disk, from 20,000.
+        None: from all of them; when training from disk, from 50,000, or as many as fit in 4 GB.
     describe : str, list, dict, Describer or "auto"
         How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates and, if
         there are texts or vectors, its text.
@@ -340,13 +343,15 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         self._check_settings(blocks.head())
         return self.encode_blocks(blocks, executor, store)
 
-    def sized_for(self, n_queries: int) -> Self:
+    def sized_for(self, blocks: Blocks) -> Self:
         """Return an unfitted copy whose cells and sample of queries suit training from disk, unless they are set."""
         sized: Self = clone(self)
         if sized.n_cells is None:
-            sized.n_cells = int(np.clip(n_queries // 10, 1, MOST_CELLS))
+            sized.n_cells = int(np.clip(blocks.n_queries() // 10, 1, MOST_CELLS))
         if sized.tree_queries is None:
-            sized.tree_queries = TREE_QUERIES
+            head = blocks.head()
+            values = head.n_rows / max(len(head), 1) * n_columns_seen(len(blocks.feature_names), self.local)
+            sized.tree_queries = int(np.clip(TREE_VALUES / max(values, 1.0), 1, TREE_QUERIES))
         return sized
 
     def _assign_folds(self, queries: QuerySet) -> list[Int64]:

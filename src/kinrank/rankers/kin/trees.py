@@ -233,6 +233,11 @@ def what_trees_see(queries: QuerySet, local: Float64 | None) -> Float32:
     return np.hstack(parts)
 
 
+def n_columns_seen(n_features: int, local: bool) -> int:
+    """Return the number of columns that trees see: each value with its z-score and rank."""
+    return 3 * (n_features + local)
+
+
 def importances(members: Sequence[LambdaMART], n_features: int) -> Float64:
     """Return the mean importance of each feature with its standing; that of the local score makes them sum to 1."""
     each: Float64 = np.mean([member.feature_importances_ for member in members], axis=0)
