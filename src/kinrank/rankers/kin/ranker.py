@@ -73,7 +73,7 @@ MOST_CELLS = 4_096
 TREE_QUERIES = 50_000
 """Number of queries that trees learn from when training from disk, if it is not set: more gain nothing measurable."""
 TREE_VALUES = 300_000_000
-"""Upper limit of the numbers that trees see of these queries, 1.2 GB. A worker needs about three times that."""
+"""Upper limit of the numbers that trees see of these queries, 1.2 GB. A worker needs 2.8 GB then."""
 
 
 class _Ingredients(NamedTuple):
@@ -121,7 +121,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         features only, and the shares are right only if they were not trained on these queries.
     tree_queries : int, optional
         Learn trees from a sample of about this many queries, with all queries of a group or none. Needs `n_cells`.
-        None: from all of them; when training from disk, from 50,000, or as many as fit in 4 GB.
+        None: from all of them; when training from disk, from 50,000, or as many as fit in 3 GB.
     describe : str, list, dict, Describer or "auto"
         How a query becomes a point, see `kinrank.describe.Describer`. ``"auto"``: summaries of its candidates and, if
         there are texts or vectors, its text.
