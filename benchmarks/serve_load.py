@@ -6,14 +6,16 @@ is a bare Starlette endpoint on the same server, which parses the same body, mul
 the same response, without keys, deadline, log or metrics. Both servers run at the same time and take turns, with JSON
 and MessagePack:
 
-- *saturation*: each connection sends the next request when it has a response.
-- *half*: each connection pauses between requests, for a random time that halves the requests per second.
+- *saturation*: each connection sends the next request when it has a response, to a service whose deadline is so long
+  that it ranks all of them.
+- *half*: each connection pauses between requests, for a random time that halves the requests per second. The service
+  has its defaults.
 
 Results in the engine's order are not rankings and are counted as "fell back". Fitted models are kept in
 ``benchmarks/results/serve_load``.
 
-A five-minute soak test follows (``--soak 0`` skips it): no request may fail, fewer than one in a thousand may fall
-back, and memory is measured before and after.
+A five-minute soak test at half of saturation follows (``--soak 0`` skips it): no request may fail, fewer than one in a
+thousand may fall back, and memory is measured before and after.
 """
 
 from __future__ import annotations
@@ -103,7 +105,9 @@ def run(soak: str, rounds: str) -> dict[str, object]:
         fit_once(name, place / name)
         compared[name] = compare(place, name, int(rounds))
     figures: dict[str, object] = {**compared, "holds": holds(compared)}
-    return {**figures, "soak": soak_test(place, int(soak))} if int(soak) else figures
+    if int(soak):
+        figures["soak"] = soak_test(place, compared["knn"]["json, saturation"]["kinrank"], int(soak))
+    return figures
 
 
 def fit_once(name: str, out: Path) -> None:
@@ -131,10 +135,14 @@ def holds(compared: dict[str, dict[str, dict[str, object]]]) -> bool:
 def compare(place: Path, name: str, rounds: int) -> dict[str, dict[str, object]]:
     """Measure both servers in turns, at saturation and at half of it."""
     figures: dict[str, dict[str, object]] = {}
-    with serving(place, name) as ours, serving_baseline() as plain:
+    with (
+        serving(place, name, "--deadline", "5000") as patient,
+        serving(place, name) as usual,
+        serving_baseline() as plain,
+    ):
         for format_ in ("json", "msgpack"):
             pauses = [0.0, 0.0]
-            for share in ("saturation", "half"):
+            for share, ours in (("saturation", patient), ("half", usual)):
                 servers = list(zip((ours, plain), pauses, strict=True))
                 for server, pause in servers:
                     load(place, format_, server, pause, 2)  # warm up
@@ -148,11 +156,13 @@ def compare(place: Path, name: str, rounds: int) -> dict[str, dict[str, object]]
                     "share of the baseline's requests": round(ratio, 2),
                 }
                 log_progress(f"{name}, {format_}, {share}: {figures[f'{format_}, {share}']}")
-                # Half as many requests: a connection takes twice as long for one, by pausing.
-                pauses = [
-                    max(0.0, 2000 * CONNECTIONS / each["rps"] - each["p50 ms"] / 2) for each in (kinrank, baseline)
-                ]
+                pauses = [half_pause(each) for each in (kinrank, baseline)]
     return figures
+
+
+def half_pause(saturated: dict[str, float]) -> float:
+    """Return the pause in milliseconds that halves the requests: a connection takes twice as long for one."""
+    return max(0.0, 2000 * CONNECTIONS / saturated["rps"] - saturated["p50 ms"] / 2)
 
 
 def count_fallbacks(server: Server) -> int:
@@ -162,12 +172,13 @@ def count_fallbacks(server: Server) -> int:
     return int(sum(map(float, counts)))
 
 
-def soak_test(place: Path, seconds: int) -> dict[str, object]:
-    """Measure failures under continuous load, and the memory of the process before and after."""
+def soak_test(place: Path, saturated: dict[str, float], seconds: int) -> dict[str, object]:
+    """Measure failures at half of saturation, and the memory of the process before and after."""
     with serving(place, "knn") as server:
-        load(place, "json", server, seconds=10)
+        pause = half_pause(saturated)
+        load(place, "json", server, pause, seconds=10)
         memory_before, before_load = memory_mb(server.pid), count_fallbacks(server)
-        result = load(place, "json", server, seconds=seconds)
+        result = load(place, "json", server, pause, seconds)
         fallbacks = count_fallbacks(server) - before_load
         memory = {"MB before": memory_before, "MB after": memory_mb(server.pid)}
         held = result["failed"] == 0 and fallbacks < MAX_FALLBACKS * result["rps"] * seconds
