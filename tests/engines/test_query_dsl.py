@@ -119,7 +119,7 @@ def test_script_feature_is_a_clause_and_part_of_the_weighted_script():
 
 def test_one_request_logs_all_features():
     body = log_request(builder(), ids_filter(["a", "b"]), 2)
-    named = [clause["bool"]["_name"] for clause in body["query"]["bool"]["should"]]
+    named = [clause["bool"]["_name"] for clause in body["rescore"]["query"]["rescore_query"]["bool"]["should"]]
     assert named == ["title", "body", "near"]
     assert (body["size"], body["docvalue_fields"]) == (3, ["votes"])
     names, searches = opensearch_log_request(builder(OpenSearchEngine.dialect), ids_filter(["a", "b"]), 2)

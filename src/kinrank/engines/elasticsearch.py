@@ -110,15 +110,9 @@ class ElasticsearchEngine(LuceneEngine):
         own = builder.candidate_query()
         # The engine has scored its own query already: do not ask for its score again, as that of a feature.
         known = [name for name, clause in builder.feature_clauses().items() if clause == own]
-        # A rescorer of weight 0 changes no score, but its named clauses are returned.
-        rescore_query = {
-            "rescore_query": {"bool": {"should": _named_clauses(builder, known)}},
-            "query_weight": 1.0,
-            "rescore_query_weight": 0.0,
-        }
         body = {
             "query": builder.candidate_query(options.filter_clause),
-            "rescore": {"window_size": size, "query": rescore_query},
+            "rescore": _named_scores(_named_clauses(builder, known)),
             "size": size,
             "docvalue_fields": builder.docvalue_fields(),
             **returned(options),
@@ -145,12 +139,22 @@ def log_request(builder: QueryBuilder, documents: Clause, n_documents: int) -> d
     Its size is one more than the number of documents, so that ids that stand for several documents are noticed.
     """
     return {
-        "query": {"bool": {"filter": [documents], "should": _named_clauses(builder)}},
+        "query": {"bool": {"filter": [documents]}},
+        "rescore": _named_scores(_named_clauses(builder)),
         "size": n_documents + 1,
         "docvalue_fields": builder.docvalue_fields(),
         "_source": False,
         "track_total_hits": False,
     }
+
+
+def _named_scores(clauses: list[Clause]) -> dict[str, Any]:
+    """Return a rescorer that changes no score, but whose named clauses are returned with every hit.
+
+    Their scores are computed when hits are fetched. A rescorer of one document spares computing them before that, too.
+    """
+    query = {"rescore_query": {"bool": {"should": clauses}}, "query_weight": 1.0, "rescore_query_weight": 0.0}
+    return {"window_size": 1, "query": query}
 
 
 def _named_clauses(builder: QueryBuilder, known: Sequence[str] = ()) -> list[Clause]:
