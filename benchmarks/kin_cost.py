@@ -3,19 +3,20 @@
 Ranking: KinRanker (k = 400, 10,000 judged queries) compared with one LightGBM on the raw features that has as many
 trees as all members of KinRanker together, of the same shape. Measured on generated queries with 100 candidates and 46
 features, and on MSRD with 24 candidates and 20 features. Trees are fitted on 2,000 queries, the other judged queries
-are added. Training: KinRanker with default settings on MSRD's training queries, compared with a tuned LightGBM (three
-shapes with early stopping on a part of the queries, and a fit on all of them) and with one LightGBM that has as many
-trees as one member. Interleaved runs, medians, one thread.
+are added, and the model is loaded from its folder, as a service does. Training: KinRanker with default settings on
+MSRD's training queries, compared with a tuned LightGBM (three shapes with early stopping on a part of the queries, and
+a fit on all of them) and with one LightGBM that has as many trees as one member. Interleaved runs, medians, one thread.
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.common import interleaved, medians, msrd
-from kinrank import KinRanker, QuerySet
+from kinrank import KinRanker, QuerySet, load
 from kinrank.datasets import make_intents
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.study.peers import LightGBMPeer
@@ -47,7 +48,11 @@ def run(part: str, repeats: str) -> dict[str, object]:
 
 def ranking(train: QuerySet, test: QuerySet, settings: dict[str, object], repeats: int = 200) -> dict[str, float]:
     """Return the milliseconds to rank one query, and the ratio."""
-    kin = KinRanker(400, trees=trees(), **settings).fit(train[:FITTED]).add(train[FITTED:])
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "model")
+        KinRanker(400, trees=trees(), **settings).fit(train[:FITTED]).add(train[FITTED:]).save(model)
+        kin = load(model)
+    assert isinstance(kin, KinRanker)
     total = sum(model.n_trees_ for model in kin.members_)
     booster = LambdaMART(n_trees=total, **SHAPE).fit(train[: FITTED // 4]).booster_
     queries = iter([query for query in test for _ in range(2)] * (repeats // len(test) + 2))
