@@ -89,12 +89,6 @@ class ElasticsearchEngine(LuceneEngine):
             raise EngineRefusedError(f"{self.name}: {error}; first error: {error.errors[0]}") from error
         return int(count)
 
-    def _open_snapshot(self, keep_alive: str) -> str:
-        return str(self._send("POST", self._path("/_pit"), {"keep_alive": keep_alive}, None, ADMIN_TIMEOUT)["id"])
-
-    def _close_snapshot(self, snapshot: str) -> None:
-        self._send("DELETE", "/_pit", {}, {"id": snapshot}, ADMIN_TIMEOUT)
-
     def search_features(
         self,
         query: str,

@@ -22,7 +22,7 @@ _JOB = "download.json"
 class IndexDownload:
     """The documents of an index as files of JSON lines, one file per day of their ``timestamp``.
 
-    A file is written when its day is complete. Each day is read from a point in time of its own, so that a download may
+    A file is written when its day is complete. Each day is read from a snapshot of its own, so that a download may
     be resumed after any pause; documents that are indexed meanwhile with a time in a finished day are not seen.
 
     Parameters

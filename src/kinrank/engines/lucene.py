@@ -94,7 +94,6 @@ class LuceneEngine(Engine):
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
     apply_params = GLOBAL_STATISTICS
-    tiebreak: ClassVar[Sequence[Mapping[str, str]]] = ()  # sorts that make the order of a scan unique
 
     def __init__(
         self,
@@ -139,14 +138,6 @@ class LuceneEngine(Engine):
     @abstractmethod
     def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
         """Return scores and field values of the documents that are in the index."""
-
-    @abstractmethod
-    def _open_snapshot(self, keep_alive: str) -> str:
-        """Open a point in time of the index and return its id."""
-
-    @abstractmethod
-    def _close_snapshot(self, snapshot: str) -> None:
-        """Close a point in time."""
 
     # --- the Engine interface -------------------------------------------------------------------------------------
 
@@ -252,29 +243,29 @@ class LuceneEngine(Engine):
         self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, ADMIN_TIMEOUT)
 
     def scan(self, query: Mapping[str, Any], sort: str) -> Iterator[list[dict[str, Any]]]:
-        """See `Engine.scan`. Reads from a point in time."""
-        snapshot = self._open_snapshot(_KEEP_ALIVE)
-        body: dict[str, Any] = {
-            "query": dict(query),
-            "size": DOCUMENTS_PER_PAGE,
-            "sort": [{sort: "asc"}, *self.tiebreak],
-            "track_total_hits": False,
-            "pit": {"id": snapshot, "keep_alive": _KEEP_ALIVE},
-        }
+        """See `Engine.scan`. Reads from a scroll.
+
+        Paging by ``search_after`` would have to break ties by ``_id`` in OpenSearch 2, which loads the ids of all
+        documents into its memory.
+        """
+        body = {"query": dict(query), "size": DOCUMENTS_PER_PAGE, "sort": [{sort: "asc"}]}
+        params = {"scroll": _KEEP_ALIVE, "allow_partial_search_results": "false"}
+        response = self._send("POST", self._path("/_search"), params, body, ADMIN_TIMEOUT)
+        total, n_read = response["hits"]["total"]["value"], 0
         try:
             while True:
-                response = self._send(
-                    "POST", "/_search", {"allow_partial_search_results": "false"}, body, ADMIN_TIMEOUT
-                )
                 check_complete(response, self.name)
-                hits = response["hits"]["hits"]
-                if hits:
-                    yield [hit["_source"] for hit in hits]
-                if len(hits) < DOCUMENTS_PER_PAGE:
-                    return
-                body["search_after"] = hits[-1]["sort"]
+                page = [hit["_source"] for hit in response["hits"]["hits"]]
+                if not page:
+                    break
+                yield page
+                n_read += len(page)
+                following = {"scroll": _KEEP_ALIVE, "scroll_id": response["_scroll_id"]}
+                response = self._send("POST", "/_search/scroll", {}, following, ADMIN_TIMEOUT)
         finally:
-            self._close_snapshot(snapshot)
+            self._send("DELETE", "/_search/scroll", {}, {"scroll_id": response["_scroll_id"]}, ADMIN_TIMEOUT)
+        if n_read != total:  # a page whose response is lost is not sent again
+            raise EngineBusyError(f"{self.name}: read {n_read} of {total} documents; retry later")
 
     def field_bounds(self, field: str) -> tuple[float, float] | None:
         """See `Engine.field_bounds`."""

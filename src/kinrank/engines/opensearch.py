@@ -40,8 +40,6 @@ class OpenSearchEngine(LuceneEngine):
         knn_in_field=True,
     )
 
-    tiebreak = ({"_id": "asc"},)  # OpenSearch 2 has no _shard_doc
-
     def _make_client(self, connections: int, options: dict[str, Any]) -> Any:
         self._library = import_extra("opensearchpy", "engines")
         defaults = {"pool_maxsize": connections, "retry_on_status": (), "timeout": self.timeout}
@@ -78,13 +76,6 @@ class OpenSearchEngine(LuceneEngine):
         except self._library.OpenSearchException as error:
             raise self._engine_error(error, ADMIN_TIMEOUT) from error
         return int(count)
-
-    def _open_snapshot(self, keep_alive: str) -> str:
-        path = self._path("/_search/point_in_time")
-        return str(self._send("POST", path, {"keep_alive": keep_alive}, None, ADMIN_TIMEOUT)["pit_id"])
-
-    def _close_snapshot(self, snapshot: str) -> None:
-        self._send("DELETE", "/_search/point_in_time", {}, {"pit_id": [snapshot]}, ADMIN_TIMEOUT)
 
     def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
         names, searches = log_request(builder, self._ids_filter(doc_ids), len(doc_ids))
