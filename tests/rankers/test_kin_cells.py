@@ -124,5 +124,6 @@ def test_bad_settings_raise(queries: QuerySet, settings: dict[str, object], mess
 def test_sample_for_the_trees_is_limited_by_what_they_see(rows_per_query: int, n_features: int, expected: int) -> None:
     X = np.zeros((2 * rows_per_query, n_features))
     few = QuerySet.from_arrays(X, qid=np.repeat([0, 1], rows_per_query), y=np.zeros(len(X)))
-    assert KinRanker().sized_for(QuerySetBlocks(few, 1_000)).tree_queries == expected
-    assert KinRanker(tree_queries=7, n_cells=2).sized_for(QuerySetBlocks(few, 1_000)).tree_queries == 7
+    blocks = QuerySetBlocks(few, 1_000)
+    assert KinRanker().sized_for(blocks, 2).tree_queries == expected
+    assert KinRanker(tree_queries=7, n_cells=2).sized_for(blocks, 2).tree_queries == 7

@@ -56,11 +56,14 @@ class Blocks(ABC):
         """Return the first queries, as many as are read at once."""
         return next(iter(self.read(0)))
 
+    def total_rows(self) -> int:
+        """Return the approximate number of rows of all blocks, without reading them."""
+        return sum(self.n_rows(block) for block in range(len(self)))
+
     def n_queries(self) -> int:
         """Return the approximate number of queries, by the rows of those that are read first."""
         first = self.head()
-        rows = sum(self.n_rows(block) for block in range(len(self)))
-        return max(1, round(rows * len(first) / max(first.n_rows, 1)))
+        return max(1, round(self.total_rows() * len(first) / max(first.n_rows, 1)))
 
     @contextmanager
     def error_context(self, block: int) -> Iterator[None]:

@@ -78,7 +78,7 @@ def n_sharing(folds: Sequence[Int64], held_out: int, most: int) -> int:
     2
     """
     learns = np.array([bool(np.any(fold != held_out)) for fold in folds])
-    return next(n for n in range(min(most, len(folds)), 0, -1) if n == 1 or all(learns[r::n].any() for r in range(n)))
+    return next((n for n in range(min(most, len(folds)), 1, -1) if all(learns[r::n].any() for r in range(n))), 1)
 
 
 @dataclass(frozen=True, eq=False)

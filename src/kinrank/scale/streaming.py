@@ -29,8 +29,8 @@ class Streaming(Protocol):
         """The part that learns from sums over cells, fitted."""
         ...
 
-    def sized_for(self, blocks: Blocks) -> Self:
-        """Return an unfitted copy with settings that suit the size of the data."""
+    def sized_for(self, blocks: Blocks, n_queries: int) -> Self:
+        """Return an unfitted copy with settings that suit the size of the data, about `n_queries` queries."""
         ...
 
     def cell_part(self) -> CellRanker:

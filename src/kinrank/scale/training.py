@@ -107,7 +107,7 @@ def train(
         raise ParameterError("tree_workers needs a KinRanker and executor=RayCluster(address)")
     whole = open_blocks(data, 1 << 62, 1, **columns)
     n_queries = whole.n_queries()
-    settings = cast(Streaming, ranker.copy() if reuse_cells else ranker.sized_for(whole))
+    settings = cast(Streaming, ranker.copy() if reuse_cells else ranker.sized_for(whole, n_queries))
     settings.learned_from_ = None  # the ids of these queries are not kept
     if isinstance(ranker, KinRanker) and tree_workers is not None and ranker.tree_queries is None:
         cast(KinRanker, settings).tree_queries = n_queries

@@ -126,7 +126,7 @@ class CellRanker(NeighborRanker):
 
     # The next methods are the steps of training from disk; see `kinrank.scale.training.Streaming`.
 
-    def sized_for(self, blocks: Blocks) -> Self:  # noqa: ARG002
+    def sized_for(self, blocks: Blocks, n_queries: int) -> Self:  # noqa: ARG002
         """Return an unfitted copy; its cells are set."""
         sized: Self = clone(self)
         return sized

@@ -343,14 +343,13 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker):
         self._check_settings(blocks.head())
         return self.encode_blocks(blocks, executor, store)
 
-    def sized_for(self, blocks: Blocks) -> Self:
+    def sized_for(self, blocks: Blocks, n_queries: int) -> Self:
         """Return an unfitted copy whose cells and sample of queries suit training from disk, unless they are set."""
         sized: Self = clone(self)
         if sized.n_cells is None:
-            sized.n_cells = int(np.clip(blocks.n_queries() // 10, 1, MOST_CELLS))
+            sized.n_cells = int(np.clip(n_queries // 10, 1, MOST_CELLS))
         if sized.tree_queries is None:
-            head = blocks.head()
-            values = head.n_rows / max(len(head), 1) * n_columns_seen(len(blocks.feature_names), self.local)
+            values = blocks.total_rows() / n_queries * n_columns_seen(len(blocks.feature_names), self.local)
             sized.tree_queries = int(np.clip(TREE_VALUES / max(values, 1.0), 1, TREE_QUERIES))
         return sized
 
