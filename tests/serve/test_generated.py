@@ -27,7 +27,7 @@ from tests.serve.servers import one_thread, serving
 pytestmark = pytest.mark.slow
 
 CASES = int(os.environ.get("KINRANK_GENERATED", "2500"))  # 10,000 take five minutes
-MUTANTS = 100_000
+MUTANTS = 10 * CASES
 ADMIN = ("/v1/judgments", "/v1/judgments/withdraw", "/v1/model/reload")
 STATUSES = {200, 400, 401, 404, 405, 408, 409, 413, 415, 422, 502, 503}
 
@@ -106,8 +106,8 @@ def test_mutated_bodies_get_a_documented_status(
     client.runner.run(send_all())
     assert set(statuses) <= STATUSES, statuses
     assert statuses.total() == MUTANTS
-    assert statuses[200] > 1000  # some mutants are valid
-    assert statuses[422] > 50_000
+    assert statuses[200] > MUTANTS // 100  # some mutants are valid
+    assert statuses[422] > MUTANTS // 2
     page = client.get("/metrics", authorization=f"Bearer {secrets['query']}").body.decode()
     assert "kinrank_errors_total{" not in page
     assert 'reason="late"' not in page
