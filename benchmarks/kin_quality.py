@@ -11,14 +11,15 @@ MSRD is measured on its fixed split and in five folds by movie over all queries.
 queries are measured in five folds that are repeated ten times with other seeds, and tested by the corrected resampled
 t-test. Everything takes several hours on two idle cores, MSRD in folds about 80 minutes. Finished parts are kept in
 ``benchmarks/results`` and not measured again unless the code they depend on changes, so parts can be run one by one:
-``--data-set mwmbl --folds 2 --repeats 0``. ``--data-set small`` is a generated collection that takes seconds.
+``--data-set mwmbl --folds 2 --repeats 0``. A row covers the repeats that are complete; ``--repeats none`` measures
+nothing and reports on what there is. ``--data-set small`` is a generated collection that takes seconds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -141,13 +142,13 @@ DATA_SETS = {
 OPTIONS = {
     "data-set": ("all", *DATA_SETS),
     "folds": ("all", *map(str, range(FOLDS))),
-    "repeats": ("all", *map(str, range(REPEATS))),
+    "repeats": ("all", *map(str, range(REPEATS)), "none"),
     "workers": ("2", "1"),
 }
 
 
 def run(data_set: str = "all", folds: str = "all", repeats: str = "all", workers: str = "2") -> dict[str, object]:
-    """Measure what is missing of the chosen parts, and report on every collection that is complete."""
+    """Measure what is missing of the chosen parts, and report on every collection with a complete repeat."""
     names = [name for name in DATA_SETS if name != "small"] if data_set == "all" else [data_set]
     os.environ["OMP_NUM_THREADS"] = "1"  # one process per core: more OpenMP threads would compete
     chosen = [
@@ -159,14 +160,16 @@ def run(data_set: str = "all", folds: str = "all", repeats: str = "all", workers
     with ProcessPoolExecutor(int(workers)) as pool:
         for line in pool.map(measure, chosen):
             log_progress(line)
-    rows = {name: verdict(name) for name in names if all(result_file(job).exists() for job in jobs(name))}
+    complete = {name: complete_repeats(name) for name in names}
+    rows = {name: verdict(name, kept) for name, kept in complete.items() if kept}
     family = [row[f"against {rival}"] for row in rows.values() for rival in ("best peer", "bag")]
     for tested, p in zip(family, holm([tested["p"] for tested in family]), strict=True):
         tested["p, Holm"] = float(f"{p:.2g}")
     for name, row in rows.items():
         row["holds"] = holds(DATA_SETS[name].required, row)
-    waiting = {name: sum(not result_file(job).exists() for job in jobs(name)) for name in names if name not in rows}
-    return {"NDCG@10": rows, "tests in the family": len(family), "parts still to be measured": waiting}
+    waiting = {name: sum(not result_file(job).exists() for job in jobs(name)) for name in names}
+    left = {name: parts for name, parts in waiting.items() if parts}
+    return {"NDCG@10": rows, "tests in the family": len(family), "parts still to be measured": left}
 
 
 def jobs(name: str) -> list[Job]:
@@ -178,6 +181,12 @@ def jobs(name: str) -> list[Job]:
         for fold in range(data.folds)
         for method in METHODS
     ]
+
+
+def complete_repeats(name: str) -> list[int]:
+    """Return the repeats of a data set whose parts are all measured."""
+    missing = {job[1] for job in jobs(name) if not result_file(job).exists()}
+    return [repeat for repeat in range(DATA_SETS[name].repeats) if repeat not in missing]
 
 
 def result_file(job: Job) -> Path:
@@ -270,10 +279,10 @@ class Values:
     fold: np.ndarray
 
     @classmethod
-    def read(cls, name: str, method: str) -> Values:
+    def read(cls, name: str, method: str, repeats: Sequence[int]) -> Values:
         """Read the parts of a method, with queries in the order of their ids."""
         values, folds = [], []
-        for repeat in range(DATA_SETS[name].repeats):
+        for repeat in repeats:
             parts = [np.load(result_file((name, repeat, fold, method))) for fold in range(DATA_SETS[name].folds)]
             order = np.argsort(np.concatenate([part["qid"] for part in parts]), kind="stable")
             values.append(np.concatenate([part["values"] for part in parts])[order])
@@ -287,9 +296,9 @@ class Values:
         return compare_paired(self.values[0], other.values[0])
 
 
-def verdict(name: str) -> dict[str, object]:
+def verdict(name: str, repeats: Sequence[int]) -> dict[str, object]:
     """Return the means of a collection, and KinRanker's difference from the best peer, the bag and its own parts."""
-    values = {method: Values.read(name, method) for method in METHODS}
+    values = {method: Values.read(name, method, repeats) for method in METHODS}
     means = {method: float(each.values.mean()) for method, each in values.items()}
     best = max(LIBRARIES if name != "one-intent" else ("single",), key=means.__getitem__)
     rivals = {"best peer": best, "bag": "bag", "described": "described", "without": "without"}

@@ -25,6 +25,10 @@ def test_small_version_runs_in_parts_and_resumes(tmp_path: Path, monkeypatch: py
     assert row["against bag"]["p, Holm"] >= row["against bag"]["p"]
     assert all(file.stat().st_mtime_ns == time for file, time in first.items())
     assert len(list(tmp_path.rglob("*.npz"))) == 6 * n_methods
+    next(tmp_path.rglob("1-2-kin-*.npz")).unlink()
+    reported = kin_quality.run("small", repeats="none")
+    assert reported["NDCG@10"]["small"]["repeats"] == 1
+    assert reported["parts still to be measured"] == {"small": 1}
 
 
 def test_folds_test_every_query_once_and_never_train_on_it():
