@@ -11,8 +11,9 @@ MSRD is measured on its fixed split and in five folds by movie over all queries.
 queries are measured in five folds that are repeated ten times with other seeds, and tested by the corrected resampled
 t-test. Everything takes several hours on two idle cores, MSRD in folds about 80 minutes. Finished parts are kept in
 ``benchmarks/results`` and not measured again unless the code they depend on changes, so parts can be run one by one:
-``--data-set mwmbl --folds 2 --repeats 0``. A row covers the repeats that are complete; ``--repeats none`` measures
-nothing and reports on what there is. ``--data-set small`` is a generated collection that takes seconds.
+``--data-set mwmbl --folds 2 --repeats 0``. A row covers the repeats in which the required methods are measured, which
+``--methods required`` does alone. ``--repeats none`` measures nothing and reports on what there is.
+``--data-set small`` is a generated collection that takes seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ Job = tuple[str, int, int, str]
 """Data set, repeat, fold, method."""
 
 LIBRARIES = ("lightgbm", "xgboost", "catboost")
-METHODS = (*LIBRARIES, "bag", "described", "single", "without", "kin")
+REQUIRED = (*LIBRARIES, "bag", "kin")
+METHODS = {"all": (*LIBRARIES, "bag", "described", "single", "without", "kin"), "required": REQUIRED}
 MEMBERS = 4
 MOST_TREES = 300
 RATE = 0.05
@@ -143,49 +145,52 @@ OPTIONS = {
     "data-set": ("all", *DATA_SETS),
     "folds": ("all", *map(str, range(FOLDS))),
     "repeats": ("all", *map(str, range(REPEATS)), "none"),
+    "methods": tuple(METHODS),
     "workers": ("2", "1"),
 }
 
 
-def run(data_set: str = "all", folds: str = "all", repeats: str = "all", workers: str = "2") -> dict[str, object]:
+def run(
+    data_set: str = "all", folds: str = "all", repeats: str = "all", methods: str = "all", workers: str = "2"
+) -> dict[str, object]:
     """Measure what is missing of the chosen parts, and report on every collection with a complete repeat."""
     names = [name for name in DATA_SETS if name != "small"] if data_set == "all" else [data_set]
     os.environ["OMP_NUM_THREADS"] = "1"  # one process per core: more OpenMP threads would compete
     chosen = [
         job
         for name in names
-        for job in jobs(name)
+        for job in jobs(name, METHODS[methods])
         if repeats in ("all", str(job[1])) and folds in ("all", str(job[2])) and not result_file(job).exists()
     ]
     with ProcessPoolExecutor(int(workers)) as pool:
         for line in pool.map(measure, chosen):
             log_progress(line)
-    complete = {name: complete_repeats(name) for name in names}
+    complete = {name: complete_repeats(name, REQUIRED) for name in names}
     rows = {name: verdict(name, kept) for name, kept in complete.items() if kept}
     family = [row[f"against {rival}"] for row in rows.values() for rival in ("best peer", "bag")]
     for tested, p in zip(family, holm([tested["p"] for tested in family]), strict=True):
         tested["p, Holm"] = float(f"{p:.2g}")
     for name, row in rows.items():
         row["holds"] = holds(DATA_SETS[name].required, row)
-    waiting = {name: sum(not result_file(job).exists() for job in jobs(name)) for name in names}
+    waiting = {name: sum(not result_file(job).exists() for job in jobs(name, METHODS[methods])) for name in names}
     left = {name: parts for name, parts in waiting.items() if parts}
     return {"NDCG@10": rows, "tests in the family": len(family), "parts still to be measured": left}
 
 
-def jobs(name: str) -> list[Job]:
+def jobs(name: str, methods: Sequence[str]) -> list[Job]:
     """Return all parts of a data set."""
     data = DATA_SETS[name]
     return [
         (name, repeat, fold, method)
         for repeat in range(data.repeats)
         for fold in range(data.folds)
-        for method in METHODS
+        for method in methods
     ]
 
 
-def complete_repeats(name: str) -> list[int]:
-    """Return the repeats of a data set whose parts are all measured."""
-    missing = {job[1] for job in jobs(name) if not result_file(job).exists()}
+def complete_repeats(name: str, methods: Sequence[str]) -> list[int]:
+    """Return the repeats of a data set in which these methods are measured."""
+    missing = {job[1] for job in jobs(name, methods) if not result_file(job).exists()}
     return [repeat for repeat in range(DATA_SETS[name].repeats) if repeat not in missing]
 
 
@@ -298,7 +303,8 @@ class Values:
 
 def verdict(name: str, repeats: Sequence[int]) -> dict[str, object]:
     """Return the means of a collection, and KinRanker's difference from the best peer, the bag and its own parts."""
-    values = {method: Values.read(name, method, repeats) for method in METHODS}
+    measured = [method for method in METHODS["all"] if set(repeats) <= set(complete_repeats(name, [method]))]
+    values = {method: Values.read(name, method, repeats) for method in measured}
     means = {method: float(each.values.mean()) for method, each in values.items()}
     best = max(LIBRARIES if name != "one-intent" else ("single",), key=means.__getitem__)
     rivals = {"best peer": best, "bag": "bag", "described": "described", "without": "without"}
@@ -310,6 +316,7 @@ def verdict(name: str, repeats: Sequence[int]) -> dict[str, object]:
         **{
             f"against {label}": difference(values["kin"].compared_with(values[rival]))
             for label, rival in rivals.items()
+            if rival in values
         },
     }
 
