@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -46,8 +47,7 @@ Job = tuple[str, int, int, str]
 """Data set, repeat, fold, method."""
 
 LIBRARIES = ("lightgbm", "xgboost", "catboost")
-REQUIRED = (*LIBRARIES, "bag", "kin")
-METHODS = {"all": (*LIBRARIES, "bag", "described", "single", "without", "untuned", "kin"), "required": REQUIRED}
+METHODS = (*LIBRARIES, "bag", "described", "single", "without", "untuned", "kin")
 MEMBERS = 4
 MOST_TREES = 300
 RATE = 0.05
@@ -70,6 +70,8 @@ class DataSet:
     required : dict
         Lower limit of the gain over the best peer ("gain") and over the bag ("bag"), and upper limit of their p-values
         after Holm ("p").
+    peers : tuple of str
+        The methods of which the best is KinRanker's rival.
     """
 
     splits: Callable[[int], list[Split]]
@@ -77,6 +79,11 @@ class DataSet:
     folds: int = FOLDS
     settings: dict[str, object] = field(default_factory=dict)
     required: dict[str, float] = field(default_factory=dict)
+    peers: tuple[str, ...] = LIBRARIES
+
+    def methods(self, which: str) -> tuple[str, ...]:
+        """Return all methods, or those that the required gains need."""
+        return METHODS if which == "all" else (*self.peers, "bag", "kin")
 
 
 def folds_of(queries: QuerySet, fold: np.ndarray, n_folds: int = FOLDS) -> list[Split]:
@@ -139,14 +146,14 @@ DATA_SETS = {
     "MQ2008": DataSet(_random(lambda: _letor("MQ2008")), REPEATS, settings=BM25, required={"gain": -0.002}),
     "OHSUMED": DataSet(_random(lambda: _letor("OHSUMED")), REPEATS, required={"gain": -0.002}),
     "icecat": DataSet(_random(lambda: judged_text("icecat")[0]), REPEATS, required={"gain": -0.002}),
-    "one-intent": DataSet(_one_intent, folds=1, required={"gain": -0.002}),
+    "one-intent": DataSet(_one_intent, folds=1, required={"gain": -0.002}, peers=("single",)),
     "small": DataSet(_small, 2, 3),
 }
 OPTIONS = {
     "data-set": ("all", *DATA_SETS),
     "folds": ("all", *map(str, range(FOLDS))),
     "repeats": ("all", *map(str, range(REPEATS)), "none"),
-    "methods": tuple(METHODS),
+    "methods": ("all", "required"),
     "workers": ("2", "1"),
 }
 
@@ -160,39 +167,35 @@ def run(
     chosen = [
         job
         for name in names
-        for job in jobs(name, METHODS[methods])
-        if repeats in ("all", str(job[1])) and folds in ("all", str(job[2])) and not result_file(job).exists()
+        for job in missing(name, DATA_SETS[name].methods(methods))
+        if repeats in ("all", str(job[1])) and folds in ("all", str(job[2]))
     ]
     with ProcessPoolExecutor(int(workers)) as pool:
         for line in pool.map(measure, chosen):
             log_progress(line)
-    complete = {name: complete_repeats(name, REQUIRED) for name in names}
+    complete = {name: complete_repeats(name, DATA_SETS[name].methods("required")) for name in names}
     rows = {name: verdict(name, kept) for name, kept in complete.items() if kept}
     family = [row[f"against {rival}"] for row in rows.values() for rival in ("best peer", "bag")]
     for tested, p in zip(family, holm([tested["p"] for tested in family]), strict=True):
         tested["p, Holm"] = float(f"{p:.2g}")
     for name, row in rows.items():
         row["holds"] = holds(DATA_SETS[name].required, row)
-    waiting = {name: sum(not result_file(job).exists() for job in jobs(name, METHODS[methods])) for name in names}
+    waiting = {name: len(missing(name, DATA_SETS[name].methods(methods))) for name in names}
     left = {name: parts for name, parts in waiting.items() if parts}
     return {"NDCG@10": rows, "tests in the family": len(family), "parts still to be measured": left}
 
 
-def jobs(name: str, methods: Sequence[str]) -> list[Job]:
-    """Return all parts of a data set."""
+def missing(name: str, methods: Sequence[str]) -> list[Job]:
+    """Return the parts of a data set that are not measured yet."""
     data = DATA_SETS[name]
-    return [
-        (name, repeat, fold, method)
-        for repeat in range(data.repeats)
-        for fold in range(data.folds)
-        for method in methods
-    ]
+    parts = product([name], range(data.repeats), range(data.folds), methods)
+    return [job for job in parts if not result_file(job).exists()]
 
 
 def complete_repeats(name: str, methods: Sequence[str]) -> list[int]:
     """Return the repeats of a data set in which these methods are measured."""
-    missing = {job[1] for job in jobs(name, methods) if not result_file(job).exists()}
-    return [repeat for repeat in range(DATA_SETS[name].repeats) if repeat not in missing]
+    incomplete = {repeat for _, repeat, _, _ in missing(name, methods)}
+    return [repeat for repeat in range(DATA_SETS[name].repeats) if repeat not in incomplete]
 
 
 def result_file(job: Job) -> Path:
@@ -205,8 +208,9 @@ def result_file(job: Job) -> Path:
 def code_of(method: str) -> str:
     """Return a hash of the settings and of the modules that a method depends on."""
     package = Path(kinrank.__file__).parent
-    folders = {"kin": "rankers learn describe neighbors", "described": "describe study/peers.py", "single": "learn"}
-    named = folders.get({"without": "kin", "untuned": "kin"}.get(method, method), "study/peers.py study/bag.py").split()
+    folders = {"described": "describe study/peers.py", "single": "learn"}
+    folders |= dict.fromkeys(("without", "untuned", "kin"), "rankers learn describe neighbors")
+    named = folders.get(method, "study/peers.py study/bag.py").split()
     files = [file for part in named for file in sorted((package / part).rglob("*.py")) or [package / part]]
     digest = hashlib.sha256(repr((SHAPES, MEMBERS, MOST_TREES, RATE)).encode())
     for file in files:
@@ -307,11 +311,11 @@ class Values:
 
 def verdict(name: str, repeats: Sequence[int]) -> dict[str, object]:
     """Return the means of a collection, and KinRanker's difference from the best peer, the bag and its own parts."""
-    measured = [method for method in METHODS["all"] if set(repeats) <= set(complete_repeats(name, [method]))]
+    measured = [method for method in METHODS if set(repeats) <= set(complete_repeats(name, [method]))]
     values = {method: Values.read(name, method, repeats) for method in measured}
     means = {method: float(each.values.mean()) for method, each in values.items()}
-    best = max(LIBRARIES if name != "one-intent" else ("single",), key=means.__getitem__)
-    rivals = {"best peer": best, **{name: name for name in ("bag", "described", "without", "untuned")}}
+    best = max(DATA_SETS[name].peers, key=means.__getitem__)
+    rivals = {"best peer": best, **{method: method for method in ("bag", "described", "without", "untuned")}}
     return {
         "queries": values["kin"].values.shape[1],
         "repeats": len(values["kin"].values),
