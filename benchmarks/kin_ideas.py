@@ -3,8 +3,8 @@
 The queries' own models are cross-fitted once. Each idea then trains a bag of four members on what KinRanker's trees
 see, and ranks with the number of trees that KinRanker would choose. "mixed" is the mean of the idea's scores and those
 of the bag as it is. Gains are over that bag, with paired t-tests. The test queries are not read.
-``--ideas objectives`` tries only the bags of one or two objectives, ``--data-set`` takes mwmbl (all queries, three
-folds) or MQ2007 (training and validation queries of its first fold, three folds) instead.
+``--ideas`` tries one group of them: bags of one or two objectives, larger trees, or the others. ``--data-set`` takes
+mwmbl (all queries, three folds) or MQ2007 (training and validation queries of its first fold, three folds) instead.
 
 - ``init_score``: boosting starts from half of the standardized local score;
 - ``trust``: how far the query is from its kin, and the difference of local and global score, as further features;
@@ -13,6 +13,7 @@ folds) or MQ2007 (training and validation queries of its first fold, three folds
   follow the scores, with weights that fall by 0.85 from rank to rank;
 - ``both objectives``: every other member learns from random pairs, so the bag costs the same;
 - ``twice the members``: eight members with the usual objective, for comparison with mixed bags;
+- ``31 leaves``, ``63 leaves``: larger trees; ``both shapes``: every other member has 31 leaves;
 - ``catboost``: members are CatBoost models with its own YetiRank objective.
 """
 
@@ -41,7 +42,7 @@ from kinrank.rankers.kin.trees import best_number_of_trees, linear_scores, what_
 from kinrank.rankers.local.held_out import MEASURE
 
 Settings = dict[str, Any]
-OPTIONS = {"data-set": ("msrd", "mwmbl", "MQ2007"), "ideas": ("all", "objectives")}
+OPTIONS = {"data-set": ("msrd", "mwmbl", "MQ2007"), "ideas": ("all", "objectives", "shapes", "others")}
 FOLDS, MEMBERS, MOST, STEP = 3, 4, 300, 10
 SETTINGS = {
     "objective": "lambdarank",
@@ -54,6 +55,7 @@ SETTINGS = {
     "num_threads": 1,
     "verbosity": -1,
 }
+LARGE = {"num_leaves": 31, "min_data_in_leaf": 20}
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,19 +97,28 @@ def measured(data_set: str, ideas: str, fold: int) -> dict[str, np.ndarray]:
     train, test, folds = prepared(*queries_of(data_set), fold)
     bag = partial(lightgbm_bag, train, test, folds)
     plain: list[Settings] = [{}] * MEMBERS
-    bags: dict[str, Callable[[], np.ndarray]] = {
-        "as it is": lambda: bag(plain),
-        "random pairs": lambda: bag([{"objective": RandomPairs()} for _ in plain]),
-        "both objectives": lambda: bag([{"objective": RandomPairs()}, {}] * (MEMBERS // 2)),
-        "twice the members": lambda: bag(2 * plain),
-    }
-    if ideas == "all":
-        bags |= {
+    tried: dict[str, dict[str, Callable[[], np.ndarray]]] = {
+        "objectives": {
+            "random pairs": lambda: bag([{"objective": RandomPairs()} for _ in plain]),
+            "both objectives": lambda: bag([{"objective": RandomPairs()}, {}] * (MEMBERS // 2)),
+            "twice the members": lambda: bag(2 * plain),
+        },
+        "shapes": {
+            "31 leaves": lambda: bag([LARGE] * MEMBERS),
+            "both shapes": lambda: bag([{}, LARGE] * (MEMBERS // 2)),
+            "63 leaves": lambda: bag([{"num_leaves": 63, "min_data_in_leaf": 10}] * MEMBERS),
+            "31 leaves, larger steps": lambda: bag([{**LARGE, "learning_rate": 0.08}] * MEMBERS),
+        },
+        "others": {
             "init_score": lambda: bag(plain, start=0.5),
             "trust": lambda: bag(plain, columns=lambda side: side.trusted),
             "linear leaves": lambda: bag([{"linear_tree": True, "linear_lambda": 1.0}] * MEMBERS),
             "catboost": lambda: catboost_bag(train, test, folds),
-        }
+        },
+    }
+    bags = {"as it is": lambda: bag(plain)}
+    for group, each in tried.items():
+        bags |= each if ideas in ("all", group) else {}
     judged = test.queries.grades, test.queries.offsets
     scores = {name: standardize(make()[:, None], test.queries.offsets)[:, 0] for name, make in bags.items()}
     mixed = {f"{name}, mixed": own + scores["as it is"] for name, own in scores.items() if name != "as it is"}
