@@ -13,7 +13,8 @@ mwmbl (all queries, three folds) or MQ2007 (training and validation queries of i
   follow the scores, with weights that fall by 0.85 from rank to rank;
 - ``both objectives``: every other member learns from random pairs, so the bag costs the same;
 - ``twice the members``: eight members with the usual objective, for comparison with mixed bags;
-- ``31 leaves``, ``63 leaves``: larger trees; ``both shapes``: every other member has 31 leaves;
+- ``31 leaves``, ``63 leaves``: larger trees; ``both shapes``: every other member has 31 leaves; ``larger steps``: a
+  learning rate of 0.08;
 - ``catboost``: members are CatBoost models with its own YetiRank objective.
 """
 
