@@ -61,7 +61,7 @@ def compare(ranker: KnnRanker, train: QuerySet, vali: QuerySet, test: QuerySet) 
         n_cells = len(train) // share
         found = [per_query(with_class(ranker, CellRanker, n_cells=n_cells).fit(train[order]), test) for order in orders]
         mean = np.mean(found, axis=0)
-        paired = compare_paired(mean, exact)
+        paired = compare_paired(mean, exact, groups=test.query_columns.get("movie"))
         figures["cells"][n_cells] = {
             "NDCG@10": round(float(mean.mean()), 4),
             "minus exact": round(paired.mean_difference, 4),

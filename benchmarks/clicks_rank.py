@@ -76,7 +76,7 @@ def run(ranker: str = "kin", user: str = "position") -> dict[str, Any]:
         quality[name] = MEASURE.per_query(fitted.predict(test), test.grades, test.offsets)
         log_progress(f"{name}: {quality[name].mean():.4f}")
     gain = quality["true judgments"].mean() - quality["engine"].mean()
-    difference = compare_paired(quality["click rates"], quality["corrected clicks"])
+    difference = compare_paired(quality["click rates"], quality["corrected clicks"], groups=test.query_columns["movie"])
     return {
         "ranker": ranker,
         "user": user,

@@ -76,9 +76,13 @@ def measured(side: str, path: str, memory: str) -> tuple[float, float]:
     """Return seconds and peak memory in GB of one side, in this process."""
     start = time.perf_counter()
     SIDES[side](path, memory)
-    seconds = time.perf_counter() - start
+    return time.perf_counter() - start, peak_memory()
+
+
+def peak_memory() -> float:
+    """Return the peak memory of this process in GB."""
     unit = 1 if sys.platform == "darwin" else 1024  # bytes of ru_maxrss
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1024**3
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1024**3
 
 
 def run(impressions: str = "1e7", memory: str = "2GB", rounds: str = "3") -> dict[str, Any]:

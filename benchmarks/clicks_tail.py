@@ -49,7 +49,11 @@ def run() -> dict[str, Any]:
         part = (impressions >= low) & (impressions < high)
         if part.sum() < 2:
             continue
-        paired = compare_paired(quality["click model per query"][part], quality["pooled over similar queries"][part])
+        paired = compare_paired(
+            quality["click model per query"][part],
+            quality["pooled over similar queries"][part],
+            groups=train.query_columns["movie"][part],
+        )
         label = f"{low} or more" if np.isinf(high) else f"{low} to {high - 1:.0f}"
         figures[label] = {
             "queries": int(part.sum()),

@@ -51,6 +51,13 @@ def msrd() -> dict[str, QuerySet]:
     return dict(zip(("train", "vali", "test"), collections().msrd(), strict=True))
 
 
+def movie_of(qid: np.ndarray) -> np.ndarray:
+    """Return the movie of MSRD queries, by which they are tested: those about the same movie are not independent."""
+    stored = np.load(data_dir() / "text" / "msrd" / "features20.npz")
+    movie = dict(zip(stored["qid"].astype(np.str_).tolist(), stored["movie"].astype(np.str_).tolist(), strict=True))
+    return np.array([movie[each] for each in qid.astype(np.str_).tolist()])
+
+
 def judged_text(collection: str) -> tuple[QuerySet, np.ndarray]:
     """Return the features of ``mwmbl`` or ``icecat`` and the fold (1 to 5) of each query."""
     return collections().judged_text(collection)

@@ -45,7 +45,10 @@ def run() -> dict[str, object]:
     rows: dict[str, object] = {part: round(float(values.mean()), 4) for part, values in baseline.items()}
     for name, settings in DESCRIPTIONS.items():
         ranker = KnnRanker.as_published(400, describe=Describer(reference=REFERENCE, **settings)).fit(parts["train"])
-        figures = {part: row(per_query(ranker, parts[part]), baseline[part]) for part in baseline}
+        figures = {
+            part: row(per_query(ranker, parts[part]), baseline[part], parts[part].query_columns["movie"])
+            for part in baseline
+        }
         rows[name] = {
             "dimensions": int(ranker.index_.points_.shape[1]),
             "validation": figures["vali"]["gain"],

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from benchmarks.common import data_dir, log_progress
+from benchmarks.common import data_dir, log_progress, movie_of
 from benchmarks.knn_msrd import best_trees, per_query, row, table
 from examples.movies.prepare import PARTS, prepare
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker, read_parquet
@@ -226,14 +226,15 @@ def quality(
     for name, ranker in rankers.items():
         values[name] = per_query(ranker.fit(train), test)
         log_progress(f"{name:26} {values[name].mean():.4f}")
+    movies = movie_of(test.qid)
     figures = {
         "multi_match chosen on validation": tuned,
         "KNN chosen on validation": repr(rankers["KNN Online"]),
         "LightGBM chosen on validation": repr(rankers["LightGBM"].learner),
         "test queries": len(test),
-        "test": table(values),
-        "KNN Online against LightGBM": row(values["KNN Online"], values["LightGBM"]),
-        "KinRanker against LightGBM": row(values["KinRanker"], values["LightGBM"]),
+        "test": table(values, groups=movies),
+        "KNN Online against LightGBM": row(values["KNN Online"], values["LightGBM"], movies),
+        "KinRanker against LightGBM": row(values["KinRanker"], values["LightGBM"], movies),
     }
     return figures, rankers
 

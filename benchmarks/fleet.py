@@ -147,7 +147,7 @@ class Replica:
         """The revision that the model has learned, and the number of its judged queries; -1 if it does not respond."""
         with suppress(OSError, http.client.HTTPException, ValueError):
             loaded = self.request("GET", "/v1/model")[1]["models"]["default"]["loaded"]
-            return int(loaded["version"].rpartition("+")[2]), int(loaded["judged_queries"])
+            return int(loaded["version"].rpartition("+")[2].partition(".")[0]), int(loaded["judged_queries"])
         return -1, -1
 
     def _rank(self) -> None:

@@ -32,6 +32,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from sklearn.base import clone
 
 from benchmarks.common import judged_text, letor_folds, log_progress, msrd
 from benchmarks.knn_msrd import row
@@ -39,7 +40,10 @@ from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe.within_query import standardize
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
+from kinrank.rankers.kin.fitting import KinFitting
+from kinrank.rankers.kin.sample import QueriesInMemory
 from kinrank.rankers.kin.trees import best_number_of_trees, linear_scores, what_trees_see
+from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.held_out import MEASURE
 
 Settings = dict[str, Any]
@@ -90,7 +94,10 @@ def run(data_set: str = "msrd", ideas: str = "all") -> dict[str, object]:
                 collected.setdefault(name, []).append(each)
                 log_progress(f"fold {fold} {name:24} {np.nanmean(each):.4f}")
     quality = {name: np.concatenate(values) for name, values in collected.items()}
-    return {name: row(values, quality["as it is"]) for name, values in quality.items()}
+    judged, settings = queries_of(data_set)
+    tests = [test for _, test in folds_of(judged, settings)]
+    groups = None if data_set != "msrd" else np.concatenate([test.query_columns["movie"] for test in tests])
+    return {name: row(values, quality["as it is"], groups) for name, values in quality.items()}
 
 
 def measured(data_set: str, ideas: str, fold: int) -> dict[str, np.ndarray]:
@@ -138,38 +145,37 @@ def queries_of(data_set: str) -> tuple[QuerySet, Settings]:
     return half, {"reference": "bm25_all", "group_column": "movie"}
 
 
+def folds_of(judged: QuerySet, settings: Settings) -> list[tuple[QuerySet, QuerySet]]:
+    """Return the training and test queries of three folds, by group if there is one."""
+    return list(fold_queries(judged, FOLDS, group=settings.get("group_column"), seed=7))
+
+
 def prepared(judged: QuerySet, settings: Settings, fold: int) -> tuple[Side, Side, np.ndarray]:
     """Return training queries with cross-fitted local scores, test queries, and the fold of each training query."""
-    train, test = list(fold_queries(judged, FOLDS, group=settings.get("group_column"), seed=7))[fold]
-    ranker = Recorded(trees=LambdaMART(1, n_leaves=2), n_repeats=1, **settings).fit(train)
+    train, test = folds_of(judged, settings)[fold]
+    ranker = KinRanker(trees=LambdaMART(1, n_leaves=2), n_repeats=1, **settings).fit(train)
+    fold_of_query, by_fold = crossfitted(ranker, train)
     sides = []
     everything = np.ones(len(test), dtype=bool)
-    for queries, local in ((train, ranker.crossfitted(train)), (test, [(everything, ranker.local_)])):
+    for queries, local in ((train, by_fold), (test, [(everything, ranker.local_)])):
         linear, novelty = np.empty((queries.n_rows, 2)), np.empty(len(queries))
         encoded = ranker.encoded(queries)
         for chosen, model in local:
             some = encoded[chosen]
             found = model.predict_local(some)
             linear[rows_of(queries, chosen)], novelty[chosen] = (
-                linear_scores(found, some, model.highest_novelty),
+                linear_scores(found, some, model.model_.highest_novelty),
                 found.novelty,
             )
         sides.append(Side(queries, what_trees_see(queries, linear[:, 0]), linear, novelty))
-    return (*sides, ranker.fold_)
+    return (*sides, fold_of_query)
 
 
-class Recorded(KinRanker):
-    """A KinRanker that remembers its folds."""
-
-    def _assign_folds(self, queries):
-        folds = super()._assign_folds(queries)
-        (self.fold_,) = folds
-        return folds
-
-    def crossfitted(self, queries):
-        """Yield the queries of each fold, and the local model that has not seen them."""
-        without = FittedWithout(self._knn(self.n_neighbors_), self.encoded(queries), [self.fold_])
-        return [(self.fold_ == fold, without(0, fold)) for fold in range(MEMBERS)]
+def crossfitted(ranker: KinRanker, queries: QuerySet) -> tuple[np.ndarray, list[tuple[np.ndarray, KnnRanker]]]:
+    """Return the fold of each query, and for each fold its queries and the local model that has not seen them."""
+    (fold,) = KinFitting(ranker).assign_folds(queries)
+    without = FittedWithout(clone(ranker.local_), QueriesInMemory(ranker.encoded(queries)), [fold])
+    return fold, [(fold == held_out, without(0, held_out)) for held_out in range(MEMBERS)]
 
 
 class RandomPairs:

@@ -1,8 +1,8 @@
 """New judgments improve KinRanker for the same query without a fit, and cost other queries nothing.
 
 MSRD, fitted on the training queries. Then the judgments of every second test query are added, and NDCG@10 is measured
-before and after, with paired t-tests: on these queries when they are asked again, on the other test queries about the
-same movies (near-duplicates), and on the validation queries, whose movies are in neither (all others).
+before and after, with paired t-tests by movie: on these queries when they are asked again, on the other test queries
+about the same movies (near-duplicates), and on the validation queries, whose movies are in neither (all others).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run() -> dict[str, object]:
             first, second = (
                 MEASURE.per_query(ranker.predict(queries), queries.grades, queries.offsets) for ranker in (old, new)
             )
-            compared = compare_paired(second, first)
+            compared = compare_paired(second, first, groups=queries.query_columns["movie"])
             figures[f"{kind}: {name}"] = {
                 "queries": len(queries),
                 "before": round(float(first.mean()), 4),

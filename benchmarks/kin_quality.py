@@ -8,13 +8,13 @@ LightGBM with the query's description among its features: it has the same inform
 KinRanker without the queries' own models, "untuned" is KinRanker with its defaults. Holm corrects all tests against the
 best peer and the bag together.
 
-MSRD is measured on its fixed split and in five folds by movie over all queries. Collections with fewer than 1,000
-queries are measured in five folds that are repeated ten times with other seeds, and tested by the corrected resampled
-t-test. Everything takes several hours on two idle cores, MSRD in folds about 80 minutes. Finished parts are kept in
-``benchmarks/results`` and not measured again unless the code they depend on changes, so parts can be run one by one:
-``--data-set mwmbl --folds 2 --repeats 0``. A row covers the repeats in which the required methods are measured, which
-``--methods required`` does alone. ``--repeats none`` measures nothing and reports on what there is.
-``--data-set small`` is a generated collection that takes seconds.
+MSRD is measured on its fixed split and in five folds by movie over all queries, and tested by movie. Collections with
+fewer than 1,000 queries are measured in five folds that are repeated ten times with other seeds, and tested by the
+corrected resampled t-test. Everything takes several hours on two idle cores, MSRD in folds about 80 minutes.
+Finished parts are kept in ``benchmarks/results`` and not measured again unless the code they depend on changes, so
+parts can be run one by one: ``--data-set mwmbl --folds 2 --repeats 0``. A row covers the repeats in which the required
+methods are measured, which ``--methods required`` does alone. ``--repeats none`` measures nothing and reports on what
+there is. ``--data-set small`` is a generated collection that takes seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 import kinrank
-from benchmarks.common import judged_text, letor_folds, letor_part, log_progress, msrd
+from benchmarks.common import judged_text, letor_folds, letor_part, log_progress, movie_of, msrd
 from kinrank import KinRanker, QuerySet, SingleRanker, fold_queries
 from kinrank.data.split import fold_of_query
 from kinrank.data.vectors import VECTORS
@@ -210,7 +210,7 @@ def code_of(method: str) -> str:
     package = Path(kinrank.__file__).parent
     folders = {"described": "describe study/peers.py", "single": "learn"}
     folders |= dict.fromkeys(("without", "untuned", "kin"), "rankers learn describe neighbors")
-    named = folders.get(method, "study/peers.py study/bag.py").split()
+    named = folders.get(method, "study/peers.py study/other_peers.py study/bag.py").split()
     files = [file for part in named for file in sorted((package / part).rglob("*.py")) or [package / part]]
     digest = hashlib.sha256(repr((SHAPES, MEMBERS, MOST_TREES, RATE)).encode())
     for file in files:
@@ -286,10 +286,11 @@ def _trees(leaves: int, least: int) -> LambdaMART:
 
 @dataclass(frozen=True)
 class Values:
-    """NDCG@10 of every query in every repeat, and the fold in which it was tested."""
+    """NDCG@10 of every query in every repeat, the fold in which it was tested, and its movie if it has one."""
 
     values: np.ndarray
     fold: np.ndarray
+    movie: np.ndarray | None
 
     @classmethod
     def read(cls, name: str, method: str, repeats: Sequence[int]) -> Values:
@@ -297,16 +298,18 @@ class Values:
         values, folds = [], []
         for repeat in repeats:
             parts = [np.load(result_file((name, repeat, fold, method))) for fold in range(DATA_SETS[name].folds)]
-            order = np.argsort(np.concatenate([part["qid"] for part in parts]), kind="stable")
+            qid = np.concatenate([part["qid"] for part in parts])
+            order = np.argsort(qid, kind="stable")
             values.append(np.concatenate([part["values"] for part in parts])[order])
             folds.append(np.repeat(np.arange(len(parts)), [len(part["qid"]) for part in parts])[order])
-        return cls(np.array(values), np.array(folds))
+        movie = movie_of(qid[order]) if DATA_SETS[name].settings is MOVIES else None
+        return cls(np.array(values), np.array(folds), movie)
 
     def compared_with(self, other: Values) -> PairedComparison:
-        """Test the difference: corrected for repeats if there are any."""
+        """Test the difference: corrected for repeats if there are any, and by movie if there are movies."""
         if len(self.values) > 1:
-            return compare_resampled(self.values, other.values, self.fold)
-        return compare_paired(self.values[0], other.values[0])
+            return compare_resampled(self.values, other.values, self.fold, groups=self.movie)
+        return compare_paired(self.values[0], other.values[0], groups=self.movie)
 
 
 def verdict(name: str, repeats: Sequence[int]) -> dict[str, object]:

@@ -88,7 +88,7 @@ def curve(
     words = [f"{name}={value}" for name, value in settings.items()]
     for sample in [*samples, len(train)]:
         cost = command(data, folder / "model", f"tree_queries={sample}", *words)
-        found = _compared(_values(f"trees from {sample:,}", load(folder / "model"), test), exact) | cost
+        found = _compared(_values(f"trees from {sample:,}", load(folder / "model"), test), exact, test) | cost
         figures[f"trees from {sample:,}"] = found
         log_progress(f"trees from {sample:,}: {found}")
     return figures
@@ -186,8 +186,8 @@ def _values(name: str, ranker: Ranker, test: QuerySet) -> Float64:
     return np.nan_to_num(values)
 
 
-def _compared(values: Float64, exact: Float64) -> dict[str, object]:
-    found = compare_paired(values, exact)
+def _compared(values: Float64, exact: Float64, test: QuerySet) -> dict[str, object]:
+    found = compare_paired(values, exact, groups=test.query_columns.get("movie"))
     return {
         "NDCG@10": round(float(values.mean()), 4),
         "minus fit": round(float(values.mean() - exact.mean()), 4),

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import log_progress, msrd
+from benchmarks.common import log_progress, movie_of, msrd
 from benchmarks.engine_msrd import CHECKOUT, MOVIES, WORKERS, compared, in_turn, index_movies, row, running
 from benchmarks.live_msrd import TOP, VIEWS, log_candidates, qualities, sample
 from kinrank import KinRanker, KnnRanker, QuerySet, SingleRanker
@@ -82,17 +82,18 @@ def run(candidates: str, queries: str, train: str) -> dict[str, object]:
     scores |= {name: learned[name] for name in ("LightGBM", "KinRanker")} | sums | {KIN: -ranked[KIN]}
     on_candidates = dict(qualities(test, scores, judged))
     whole = {name: qualities_found(test, each, judged) for name, each in found.items()}
+    movies = movie_of(test.qid)
     same = [same_order(test, query, sums[KIN], ranked[KIN]) for query in range(len(test))]
     return {
         "training queries": len(others),
         "test queries": len(test),
-        "candidates": {view: table(on_candidates, view, KIN) for view in VIEWS},
+        "candidates": {view: table(on_candidates, view, KIN, movies) for view in VIEWS},
         "whole index": {
-            view: table({f"{name}, {view}": values[view] for name, values in whole.items()}, view, KIN)
+            view: table({f"{name}, {view}": values[view] for name, values in whole.items()}, view, KIN, movies)
             for view in VIEWS
         },
         "KinRanker's weights, whole index against its candidates": {
-            view: row(whole[KIN][view], on_candidates[f"{KIN}, {view}"]) for view in VIEWS
+            view: row(whole[KIN][view], on_candidates[f"{KIN}, {view}"], movies) for view in VIEWS
         },
         "share unjudged in the first 10": {
             **{name: share_unjudged(test, each) for name, each in scores.items()},
@@ -115,7 +116,7 @@ def without_engine(work: Path) -> dict[str, object]:
     scores = {name: learned[name] for name in ("LightGBM", "KinRanker")} | weighted_sums(test, learned)
     return {
         "test queries": len(test),
-        "candidates": table(dict(qualities(test, scores, test)), "judged", KIN),
+        "candidates": table(dict(qualities(test, scores, test)), "judged", KIN, movie_of(test.qid)),
         "fidelity": quantiles(learned["fidelity"]),
     }
 
@@ -231,12 +232,12 @@ def qualities_found(test: QuerySet, found: Mapping[str, NDArray[np.str_]], judge
     }
 
 
-def table(values: Mapping[str, Float64], view: str, own: str) -> dict[str, object]:
-    """Return the mean of each method in a view, and the comparison of one with all others."""
+def table(values: Mapping[str, Float64], view: str, own: str, movies: NDArray[np.str_]) -> dict[str, object]:
+    """Return the mean of each method in a view, and the comparison of one with all others, by movie."""
     chosen = {name.removesuffix(f", {view}"): each for name, each in values.items() if name.endswith(f", {view}")}
     return {
         **{name: round(float(each.mean()), 4) for name, each in chosen.items()},
-        f"{own} against": {name: row(chosen[own], each) for name, each in chosen.items() if name != own},
+        f"{own} against": {name: row(chosen[own], each, movies) for name, each in chosen.items() if name != own},
     }
 
 

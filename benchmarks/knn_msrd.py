@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from benchmarks.common import log_progress, msrd
+from benchmarks.common import log_progress, movie_of, msrd
 from kinrank import KnnRanker, QueryClassRanker, QuerySet, SingleRanker
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker
@@ -59,8 +59,8 @@ def run() -> dict[str, object]:
         "chosen on validation": chosen,
         "settings tried": trials,
         "LightGBM chosen on validation": repr(trees.learner),
-        "test": table(quality),
-        "KNN Online against LightGBM": row(quality["KNN Online"], quality["LightGBM"]),
+        "test": table(quality, groups=movie_of(test.qid)),
+        "KNN Online against LightGBM": row(quality["KNN Online"], quality["LightGBM"], movie_of(test.qid)),
     }
 
 

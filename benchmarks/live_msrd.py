@@ -17,8 +17,9 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.common import data_dir, log_progress
+from benchmarks.common import log_progress, movie_of
 from benchmarks.engine_msrd import CHECKOUT, MOVIES, WORKERS, index_movies, prepare_queries, row, running
 from kinrank import KinRanker, QuerySet, SingleRanker, read_parquet
 from kinrank.arrays import Float64, Int64
@@ -75,6 +76,10 @@ def run(queries: str, folds: str, live: str) -> dict[str, object]:
             logged = log_candidates(engine, judged, work)
         figures["share of hits that are judged"] = round(float(logged.judged.mean()), 3)
         fold = fold_of_query(logged, int(folds), group=logged.query_columns["movie"])
+
+        def movies(n_folds: int) -> NDArray[np.str_]:
+            return np.concatenate([movie_of(logged.qid[fold == number]) for number in range(n_folds)])
+
         sets = feature_sets()
         parts: dict[str, list[dict[str, Float64]]] = {name: [] for name in sets}
         for number, (name, features) in product(range(int(folds)), sets.items()):
@@ -82,17 +87,15 @@ def run(queries: str, folds: str, live: str) -> dict[str, object]:
                 out = work / f"{name}-{number}-of-{folds}.npz"
                 kept = with_features(logged, features)
                 parts[name].append(measured(out, kept, judged, fold, number, engine, live))
-            log_progress(f"{name}, {number + 1} folds: {summary(parts[name])}")
-    figures |= {name: summary(each) for name, each in parts.items()}
+            log_progress(f"{name}, {number + 1} folds: {summary(parts[name], movies(number + 1))}")
+    figures |= {name: summary(each, movies(int(folds))) for name, each in parts.items()}
     return figures
 
 
 def sample(work: Path, n_queries: int | None) -> QuerySet:
     """Return judged queries with text, vector and movie: all, or those of movies drawn at random."""
     judged = QuerySet.concat(list(prepare_queries(work, None).values()))
-    split = np.load(data_dir() / "text" / "msrd" / "features20.npz")
-    movie_of = dict(zip(split["qid"].astype(np.str_).tolist(), split["movie"].astype(np.str_).tolist(), strict=True))
-    movie = np.array([movie_of[qid] for qid in judged.qid.astype(np.str_).tolist()])
+    movie = movie_of(judged.qid)
     judged = judged.replace(query_columns={**judged.query_columns, "movie": movie})
     names = np.unique(movie)
     place = dict(zip(np.random.default_rng(0).permutation(names).tolist(), range(len(names)), strict=True))
@@ -210,16 +213,16 @@ def searched(engine: LuceneEngine, rankers: Mapping[str, Ranker], test: QuerySet
     return {name: np.array(each, dtype=np.float64) for name, each in values.items()}
 
 
-def summary(parts: list[dict[str, Float64]]) -> dict[str, object]:
-    """Pool the folds and compare the methods, in both views."""
+def summary(parts: list[dict[str, Float64]], movies: NDArray[np.str_]) -> dict[str, object]:
+    """Pool the folds and compare the methods, in both views, by movie."""
     pooled = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     figures: dict[str, object] = {}
     for view in VIEWS:
         values = {name.removesuffix(f", {view}"): each for name, each in pooled.items() if name.endswith(f", {view}")}
         figures[view] = {
             **{name: round(float(each.mean()), 4) for name, each in values.items()},
-            "KinRanker against LightGBM": row(values["KinRanker"], values["LightGBM"]),
-            "LightGBM against unjudged left out": row(values["LightGBM"], values[LEFT_OUT]),
+            "KinRanker against LightGBM": row(values["KinRanker"], values["LightGBM"], movies),
+            "LightGBM against unjudged left out": row(values["LightGBM"], values[LEFT_OUT], movies),
         }
     live = {name: each for name, each in pooled.items() if ", live" in name}
     return figures | {name: f"{each.sum():.0f} of {len(each)}" for name, each in live.items()}

@@ -23,7 +23,7 @@ from qdrant_client import QdrantClient, models
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 
-from benchmarks.common import data_dir, log_progress, msrd
+from benchmarks.common import data_dir, log_progress, movie_of, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.engines.targets import TARGETS
@@ -53,7 +53,9 @@ def run() -> dict[str, object]:
         with httpx.Client() as http:
             agreement, times = send_all(http, movies, some, knn.weights(some), single.weights(some[:1])[0])
     return {
-        "quality": {name: row(values, quality["Single"]) for name, values in quality.items()},
+        "quality": {
+            name: row(values, quality["Single"], movie_of(parts["test"].qid)) for name, values in quality.items()
+        },
         "queries": len(some),
         "same order": agreement,
         "server, ms": compared(times, "server"),

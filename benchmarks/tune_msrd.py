@@ -48,7 +48,7 @@ def run() -> dict[str, object]:
         log_progress(f"measured {len(by_test)} configurations, best {max(by_test.values()):.4f}")
     best = max(by_test, key=by_test.__getitem__)
     behind = by_test[best] - float(chosen.mean())
-    paired = compare_paired(chosen, single)
+    paired = compare_paired(chosen, single, groups=test.query_columns["movie"])
     return {
         "trials": len(tuned.trials),
         "configurations": len(by_test),

@@ -116,7 +116,7 @@ def _theses(results: Results) -> Table:
     for heading in ("paper", "thesis", *(f"on {data} data" for data in DATA)):
         table.add_column(heading)
     for paper, verdicts in results.verdicts().items():
-        words = (thesis_verdict(verdicts, data).replace("*", "") for data in DATA)
+        words = (thesis_verdict(paper, verdicts, data).replace("*", "") for data in DATA)
         table.add_row(PAPERS[paper].partition(",")[0], expectations(paper).thesis, *words)
     return table
 

@@ -13,6 +13,7 @@ from reproduction.experiments import (
     cluster_time,
     ensemble,
     ensemble_time,
+    ensemble_tuned,
     intent_curves,
     intents,
     knn_letor,
@@ -52,6 +53,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         map_atvt,
         ensemble,
         ensemble_time,
+        ensemble_tuned,
         map_ensemble,
     )
 }
@@ -63,7 +65,7 @@ def experiments_of(paper: str) -> list[Experiment]:
     Examples
     --------
     >>> [experiment.name for experiment in experiments_of("sser")]
-    ['ensemble', 'ensemble-time', 'map-ensemble']
+    ['ensemble', 'ensemble-time', 'ensemble-tuned', 'map-ensemble']
     >>> experiments_of("knn")
     Traceback (most recent call last):
     ...

@@ -128,6 +128,9 @@ class Expectations:
         What the paper is about, in one sentence.
     why : str
         Why the thesis holds or does not, in one sentence.
+    undecided : tuple of str
+        The kinds of data on which the measurements do not decide the thesis: the verdict there is "undecided", with the
+        number of claims that hold.
     claims : tuple of Claim
         The claims.
     omitted : tuple of Omission
@@ -137,6 +140,7 @@ class Expectations:
     command: str
     thesis: str
     why: str
+    undecided: tuple[str, ...]
     claims: tuple[Claim, ...]
     omitted: tuple[Omission, ...]
 
@@ -168,6 +172,7 @@ def read_expectations(text: str) -> Expectations:
         command=read["command"],
         thesis=read["thesis"],
         why=read["why"],
+        undecided=tuple(read.get("undecided", ())),
         claims=tuple(_claim(entry) for entry in read["claim"]),
         omitted=tuple(Omission(**entry) for entry in read.get("omitted", [])),
     )

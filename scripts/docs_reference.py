@@ -20,7 +20,7 @@ ASSETS = ["LICENSE"]
 NOTEBOOKS = ROOT / "examples" / "notebooks"
 # The modules to browse and to search, by title. Pages of all others exist for links.
 BROWSED = {
-    "QuerySet": "kinrank.data.queryset",
+    "QuerySet": "kinrank.data.queryset kinrank.data.query_rows",
     "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec "
     "kinrank.data.ranx_objects kinrank.data.ir_datasets_judgments",
     "Splits": "kinrank.data.split",
@@ -31,15 +31,15 @@ BROWSED = {
     "CellRanker": "kinrank.rankers.cells.ranker",
     "Other rankers": "kinrank.rankers.single kinrank.rankers.query_class kinrank.rankers.cluster.ranker "
     "kinrank.rankers.atvt kinrank.rankers.ensemble",
-    "All rankers": "kinrank.rankers.base kinrank.rankers.capabilities",
+    "All rankers": "kinrank.rankers.base kinrank.rankers.intake kinrank.rankers.capabilities",
     "Learners": "kinrank.learn.rankrls kinrank.learn.ranksvm kinrank.learn.lambdamart",
     "Describer": "kinrank.describe.describer",
     "Encoders": "kinrank.describe.encoders kinrank.describe.encoders.ngrams",
     "Indexes": "kinrank.neighbors.base",
     "Measures and tests": "kinrank.measure.base kinrank.measure.discounted kinrank.measure.binary "
     "kinrank.measure.cascade kinrank.measure.evaluation kinrank.measure.significance kinrank.measure.resampled",
-    "Studies": "kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning kinrank.study.hybrid "
-    "kinrank.study.validation kinrank.study.peers",
+    "Studies": "kinrank.study.study kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning "
+    "kinrank.study.hybrid kinrank.study.validation kinrank.study.peers kinrank.study.other_peers",
     "Clicks": "kinrank.clicks",
     "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.feature_set kinrank.engines.targets",
     "Scale": "kinrank.scale.training kinrank.parallel",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -116,6 +117,30 @@ def test_importing_kinrank_loads_no_heavy_package():
     code = "import sys, kinrank; print(*{'numpy', 'scipy', 'numba', 'sklearn', 'pyarrow', 'typer'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+SOURCES = {file: ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_files_are_short():
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in SOURCES}
+    assert {file: length for file, length in lengths.items() if length > 350} == {}
+
+
+def test_casts_are_rare():
+    calls = [node for tree in SOURCES.values() for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert sum(ast.unparse(call.func) == "cast" for call in calls) < 10
+
+
+def test_arrays_of_queries_are_spelled_out_in_one_place():
+    functions = {
+        f"{file.stem}.{node.name}": {arg.arg for arg in [*node.args.args, *node.args.kwonlyargs]}
+        for file, tree in SOURCES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    }
+    spelled_out = [name for name, arguments in functions.items() if {"qid", "query_vectors", "query_text"} <= arguments]
+    assert len(spelled_out) <= 1, spelled_out
 
 
 @pytest.mark.parametrize("name", kinrank.__all__)

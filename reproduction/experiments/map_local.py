@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import spearmanr
 
 from kinrank.arrays import Float64
@@ -38,6 +38,7 @@ from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import FOLDS, MSRD_FILES, DataFolder, letor_files, text_files
 from reproduction.experiment import Experiment, Task, TaskResult
 from reproduction.experiments.knn_letor import REFERENCE
+from reproduction.experiments.knn_msrd import MOVIE
 from reproduction.experiments.knn_msrd import REFERENCE as MOVIE_REFERENCE
 from reproduction.rows import per_query, pool, two_digits
 
@@ -98,7 +99,7 @@ def movies(description: str, data: DataFolder) -> TaskResult:
     ranker = knn(train, description, MOVIE_REFERENCE)
     single = SingleRanker("rankrls").fit(train)
     values = TaskResult(values={"single": per_query(single, test), "local": per_query(ranker, test)})
-    return _placed([values], [statistics(ranker, train, test)])
+    return _placed([values], [statistics(ranker, train, test)], test.query_columns[MOVIE])
 
 
 def knn(train: QuerySet, description: str, reference: str | int | None, **settings: Any) -> KnnRanker:
@@ -114,16 +115,16 @@ def knn(train: QuerySet, description: str, reference: str | int | None, **settin
     ).fit(train)
 
 
-def gain(values: Float64, baseline: Float64) -> dict[str, float]:
+def gain(values: Float64, baseline: Float64, groups: ArrayLike | None = None) -> dict[str, float]:
     """Return the mean gain in NDCG@10 and its p-value."""
-    paired = compare_paired(values, baseline)
+    paired = compare_paired(values, baseline, groups=groups)
     return {"gain": round(paired.mean_difference, 4), "p": two_digits(paired.p)}
 
 
-def _placed(values: list[TaskResult], measured: list[dict[str, float]]) -> TaskResult:
+def _placed(values: list[TaskResult], measured: list[dict[str, float]], groups: ArrayLike | None = None) -> TaskResult:
     pooled = pool(values)
     means = {name: round(float(np.mean([each[name] for each in measured])), 4) for name in measured[0]}
-    return TaskResult({**gain(pooled["local"], pooled["single"]), **means})
+    return TaskResult({**gain(pooled["local"], pooled["single"], groups), **means})
 
 
 def statistics(ranker: KnnRanker, train: QuerySet, test: QuerySet) -> dict[str, float]:

@@ -20,7 +20,7 @@ from kinrank.measure import compare_paired
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder
 from reproduction.experiment import Experiment, Task, TaskResult
-from reproduction.experiments.knn_msrd import CHOSEN, knn
+from reproduction.experiments.knn_msrd import CHOSEN, MOVIE, knn
 from reproduction.rows import per_query, row, two_digits
 
 FEATURES = ("raw", "normalized")
@@ -32,7 +32,7 @@ def measured(features: str, data: DataFolder) -> TaskResult:
     train, _, test = data.msrd()
     if features == "normalized":
         train, test = _normalized(train), _normalized(test)
-    values = {"Single RankRLS": per_query(SingleRanker("rankrls").fit(train), test)}
+    values = {MOVIE: test.query_columns[MOVIE], "Single RankRLS": per_query(SingleRanker("rankrls").fit(train), test)}
     for description in DESCRIPTIONS:
         values[description] = per_query(knn(CHOSEN, description).fit(train), test)
     return TaskResult(values=values)
@@ -47,11 +47,13 @@ def summary(results: Mapping[str, TaskResult]) -> dict[str, Any]:
     """Compare KNN with Single for raw and for normalized features."""
     figures: dict[str, Any] = {}
     for features, result in results.items():
-        single = result.values["Single RankRLS"]
-        figures[features] = {name: row(values, single) for name, values in result.values.items()}
+        values = dict(result.values)
+        movies, single = values.pop(MOVIE), values["Single RankRLS"]
+        figures[features] = {name: row(each, single, movies) for name, each in values.items()}
     for description in DESCRIPTIONS:
         raw, scaled = (results[each].values for each in FEATURES)
-        lost = compare_paired(raw[description] - raw["Single RankRLS"], scaled[description] - scaled["Single RankRLS"])
+        before, after = (each[description] - each["Single RankRLS"] for each in (raw, scaled))
+        lost = compare_paired(before, after, groups=raw[MOVIE])
         figures[f"gain lost, {description}"] = {"gain": round(lost.mean_difference, 4), "p": two_digits(lost.p)}
     return figures
 

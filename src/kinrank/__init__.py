@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kinrank.rankers.atvt import ATVTRanker as ATVTRanker
     from kinrank.rankers.cells.choose import choose_cells as choose_cells
     from kinrank.rankers.cells.ranker import CellRanker as CellRanker
+    from kinrank.rankers.choices.ranker import ChoiceRanker as ChoiceRanker
     from kinrank.rankers.cluster.ranker import ClusterRanker as ClusterRanker
     from kinrank.rankers.ensemble import EnsembleRanker as EnsembleRanker
     from kinrank.rankers.kin.ranker import KinRanker as KinRanker

@@ -5,13 +5,16 @@
     KinrankError
     ├── DataError (also ValueError)          invalid queries or candidates
     │   ├── FileFormatError                  a file that cannot be read, with its line
-    │   └── LeakError                        test queries that were seen in training
+    │   ├── LeakError                        test queries that were seen in training
+    │   └── OtherHistoryError                judgments that were learned are not those of the store
     ├── ParameterError (also ValueError)     an invalid setting
     ├── MissingExtraError (also ImportError) an optional dependency is not installed
     ├── DownloadError (also OSError)         a data set that cannot be downloaded, or is not the published one
     ├── EncoderError                         a text encoder that is missing or not that of the model
     ├── ServiceError                         a request that the service cannot serve
     │   ├── UnknownModelError                no model of this name
+    │   ├── ForbiddenFieldError              a field that the caller must not read
+    │   ├── ModelNotLoadedError              the model is not loaded yet
     │   ├── UnsupportedByModelError          the model does not support the request
     │   ├── RejectedModelError               a new model was rejected; the old one stays in use
     │   ├── NotStoredError                   the judgment store did not confirm a change
@@ -21,8 +24,8 @@
     │   ├── EngineUnreachableError           no node can be reached
     │   ├── EngineTimeoutError               no answer in time
     │   ├── EngineBusyError                  overloaded, or a node was lost: retry later
-    │   └── EngineRefusedError               an invalid request: field, vector, script, key
-    │       └── MissingIndexError            the index does not exist
+    │   ├── EngineRefusedError               an invalid request: field, vector, script, key
+    │   └── MissingIndexError                the index does not exist
     ├── JobError                             a long job that was not finished; finished parts are kept
     └── StoreError                           a folder that cannot be used
         ├── DamagedFolderError               it has changed since kinrank wrote it
@@ -76,6 +79,10 @@ class LeakError(DataError):
     """Test queries were seen in training, so their measures do not predict those of new queries."""
 
 
+class OtherHistoryError(DataError):
+    """The judgment store has another history than what was learned from it, as after restoring an older copy."""
+
+
 class ParameterError(KinrankError, ValueError):
     """A setting is invalid."""
 
@@ -112,8 +119,8 @@ class EngineRefusedError(EngineError):
     """The engine refused the request as invalid; a retry would fail again."""
 
 
-class MissingIndexError(EngineRefusedError):
-    """The index does not exist."""
+class MissingIndexError(EngineError):
+    """The index does not exist; a retry would fail again."""
 
 
 class ServiceError(KinrankError):
@@ -124,12 +131,32 @@ class UnknownModelError(ServiceError):
     """The service has no model of this name."""
 
 
+class ForbiddenFieldError(ServiceError):
+    """The caller must not read a field of the documents."""
+
+
+class ModelNotLoadedError(ServiceError):
+    """The model is not loaded yet, or was refused; a retry may succeed."""
+
+
 class UnsupportedByModelError(ServiceError):
     """The model does not support the request, such as weights or new judgments."""
 
 
 class RejectedModelError(ServiceError):
-    """A new model was rejected; the old one stays in use."""
+    """A new model was rejected; the old one stays in use.
+
+    Parameters
+    ----------
+    message
+        Why.
+    temporary
+        Whether a later try may succeed, as after a timeout on a busy machine.
+    """
+
+    def __init__(self, message: str, *, temporary: bool = False) -> None:
+        super().__init__(message)
+        self.temporary = temporary
 
 
 class NotStoredError(ServiceError):

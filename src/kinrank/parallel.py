@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -67,7 +67,8 @@ class Threads:
     def map_unordered(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[tuple[int, R]]:
         """Yield results as they finish; BLAS uses one thread in each."""
         with threadpool_limits(1), ThreadPoolExecutor(self.n_threads) as threads:
-            positions = {threads.submit(function, item): position for position, item in enumerate(items)}
+            # Each task runs with the executor and the limits of the caller.
+            positions = {threads.submit(copy_context().run, function, item): i for i, item in enumerate(items)}
             for done in as_completed(positions):
                 yield positions[done], done.result()
 
@@ -174,14 +175,15 @@ def start_measuring() -> Callable[[], TaskCost]:
     return cost
 
 
-_limits: list[int] = []
+_limit: ContextVar[int | None] = ContextVar("threads", default=None)
 _VALUES_PER_THREAD = 2_000_000  # with fewer, a second thread takes as long as it saves
 
 
 def usable_threads() -> int:
     """Return the most threads to use: as set by `use_threads`, by ``OMP_NUM_THREADS``, or one per usable core."""
-    if _limits:
-        return _limits[-1]
+    limit = _limit.get()
+    if limit is not None:
+        return limit
     chosen = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return int(chosen) if chosen.isdigit() and int(chosen) else usable_cores()
 
@@ -220,15 +222,18 @@ def usable_cores() -> int:
 
 @contextmanager
 def use_threads(n_threads: int) -> Iterator[None]:
-    """Use at most this many threads within the block."""
+    """Use at most this many threads within the block: in this thread, and in those that `Threads` starts from it.
+
+    The limit of BLAS, which has one for the whole process, is set too.
+    """
     if n_threads < 1:
         raise ParameterError(f"n_threads must be at least 1, got {n_threads}")
-    _limits.append(n_threads)
+    before = _limit.set(n_threads)
     try:
         with threadpool_limits(n_threads):
             yield
     finally:
-        _limits.pop()
+        _limit.reset(before)
 
 
 _chosen: ContextVar[Executor | None] = ContextVar("executor", default=None)

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import duckdb  # noqa: F401 - skips this file if it is not installed
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
 from kinrank import QuerySet, load, read_parquet
+from kinrank.data.evidence import Evidence
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.engines.judgment_table import read_judgments
 from kinrank.engines.logger import FeatureLogger
@@ -34,7 +37,7 @@ def test_a_log_becomes_judgments(kinrank, log: Path):
     assert "impressions  read" in done.stdout
     assert "rank  examined  95% interval" in done.stdout
     assert "Identifiable for 4 of 4 ranks" in done.stderr
-    assert "grades increase at an attractiveness of" in done.stderr
+    assert "grades increase at" in done.stderr
     judged = read_judgments("judgments.parquet")
     assert len(judged) == 100
     assert judged.sample_weight is not None
@@ -63,10 +66,10 @@ def test_from_clicks_to_a_trained_model(kinrank, tmp_path: Path, monkeypatch: py
     log.write(RetryingPool(1), lambda _: None)
     train = read_parquet("train.parquet")
     assert train.n_rows == 240
-    assert np.array_equal(train.row_weights == 0, ~train.judged)  # the engine returns documents that nobody saw
+    assert np.array_equal(train.row_weights == np.float32(0.05), ~train.judged)  # nobody saw these documents
     done = kinrank("train", "train.parquet", "--model", "model")
     assert done.exit_code == 0, done.stderr
-    seen = train.only_weighted()[:1]
+    seen = train.only_judged()[:1]
     assert seen.doc_id is not None
     assert seen.doc_id[np.argmax(load("model").predict(seen))] in ("d2", "d5")
 
@@ -91,7 +94,44 @@ def test_interleaved_lists(kinrank, tmp_path: Path):
     shown = {"ids": ["a", "b"], "teams": ["kin", "global"], "clicked": ["a"]}
     file = tmp_path / "lists.ndjson"
     file.write_text((json.dumps(shown) + "\n") * 50)
-    done = kinrank("interleave", file)
+    done = kinrank("clicks", file, "--interleaved")
     assert done.exit_code == 0, done.stderr
     assert "kin is better: you may stop." in done.stderr
     assert "always-valid interval" in done.stdout
+
+
+def test_evidence_is_added_night_by_night(kinrank, log: Path):
+    nights = pq.read_table(log)
+    last = pa.compute.greater(nights["time"], pa.scalar(1_790_000_000 + 27 * 86_400, pa.timestamp("s", tz="UTC")))
+    pq.write_table(nights.filter(pa.compute.invert(last)), "month.parquet")
+    pq.write_table(nights.filter(last).slice(0, 40), "night.parquet")
+    done = kinrank("clicks", "month.parquet", "--evidence", "evidence")
+    assert done.exit_code == 0, done.stderr
+    assert "100 queries, 2026-09-21 to 2026-10-18" in done.stderr
+    looks = Evidence.open("evidence").get_state()["looks"].sum()
+    done = kinrank("clicks", "night.parquet", "--evidence", "evidence")
+    assert done.exit_code == 0, done.stderr
+    assert "Examination of ranks as in the log that was added before." in done.stderr
+    assert Evidence.open("evidence").get_state()["looks"].sum() > looks
+    done = kinrank("clicks", "night.parquet", "--evidence", "evidence")
+    assert done.exit_code == 2
+    assert "night.parquet: the evidence has this log already" in done.stderr
+
+
+def test_human_judgments_become_evidence(kinrank, log: Path):
+    Path("people.csv").write_text("qid,query,doc_id,y\n1,alien,d7,2\n1,alien,d9,0\n")
+    options = ("--evidence", "evidence", "--human", "people.csv", "--human-looks", "50")
+    done = kinrank("clicks", log, *options)
+    assert done.exit_code == 0, done.stderr
+    columns = {"text": ["alien"]}
+    asked = QuerySet.from_arrays([[0.0], [0.0]], qid=[1, 1], doc_id=["d7", "d9"], query_columns=columns)
+    assert Evidence.open("evidence").totals(asked).choices.tolist() == [50, 0]
+    done = kinrank("clicks", log, "--human-looks", "50", "--out", "judgments.csv")
+    assert done.exit_code == 2
+    assert "--human-looks needs --human FILE and --evidence DIR" in done.stderr
+
+
+def test_a_log_without_anything_to_write_is_refused(kinrank, log: Path):
+    done = kinrank("clicks", log)
+    assert done.exit_code == 2
+    assert "pass --out FILE for judgments, --evidence DIR for evidence, or both" in done.stderr

@@ -51,6 +51,12 @@ def test_a_column_of_clicks_is_refused_until_it_is_named_or_dropped(kinrank, own
     assert "title, body, clicks\n" in kinrank(*words, "--features", "*").stderr
 
 
+def test_a_name_with_a_space_is_quoted_in_the_advice(kinrank, own_table: pa.Table) -> None:
+    pacsv.write_csv(own_table.append_column("n clicks", pa.array([1, 0] * (own_table.num_rows // 2))), "spaces.csv")
+    done = kinrank("train", "spaces.csv", "--model", "model", "--ranker", "single", *OWN)
+    assert "add --drop 'n clicks', or --features" in done.stderr
+
+
 def test_a_column_that_holds_the_grade_and_perfect_results_are_called_out(kinrank, own_table: pa.Table) -> None:
     done = kinrank("headroom", "leak.csv", "--linear", *OWN)
     assert "feature 'boost' alone ranks at NDCG@10 = 1.0000" in done.stderr
@@ -75,7 +81,7 @@ def test_a_missing_column_is_asked_for_by_its_option(kinrank, own_table: pa.Tabl
 def test_every_command_that_reads_tables_has_the_options(kinrank) -> None:
     names = [command.callback.__name__ for command in app.registered_commands]
     # They read logs, judgments or models, or no data.
-    other = {"clicks", "log", "serve", "judgments", "key", "interleave", "doctor", "publish", "models"}
+    other = {"clicks", "demo", "serve", "judgments", "key", "models"}
     assert other < set(names)
     for name in set(names) - other:
         shown = kinrank(name, "--help").stdout

@@ -40,7 +40,7 @@ def test_compare_prints_rankers_models_and_runs_in_one_table(kinrank, judged: Qu
     assert lines[5][2] == "+0.0000"
     assert ["cost", "fit", "(s)"] in [line[:3] for line in lines]
     assert "paired t-test against single.run" in done.stdout
-    assert "Holm-corrected for 3 tests" in done.stdout
+    assert "Holm: corrected for these 3 tests" in done.stdout
 
 
 def test_compare_shows_how_much_of_the_top_is_not_judged(kinrank, judged: QuerySet):

@@ -6,7 +6,7 @@ import pytest
 from rich.progress import Progress
 
 from kinrank.cli import console
-from kinrank.progress import report_progress
+from kinrank.progress import Parts, report_progress
 
 
 @pytest.fixture
@@ -95,3 +95,22 @@ def test_a_log_gets_a_line_now_and_then(capsys: pytest.CaptureFixture[str], monk
     with console.progress("fitting"):
         report_progress("tree models", 2, 8)
     assert capsys.readouterr().err == "fitting: tree models 2 of 8\n"
+
+
+def test_parts_of_a_study_have_names_and_a_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(console, "LINE_INTERVAL", 0.0)
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(console.time, "monotonic", lambda: next(clock))
+    parts = Parts(20)
+    with console.progress("measuring"):
+        with parts.part("fold 1 of 2: LightGBM", 5):
+            pass
+        with parts.part("fold 1 of 2: kin", 5):
+            report_progress("tree models", 3, 8)
+    first, done, *_, inside, last = capsys.readouterr().err.splitlines()
+    assert first == "measuring: fold 1 of 2: LightGBM, in all 0 of 20"
+    assert done.startswith("measuring: fold 1 of 2: LightGBM, in all 5 of 20, about ")
+    assert inside.startswith("measuring: fold 1 of 2: kin: tree models 3 of 8, in all 5 of 20, about ")
+    assert last.startswith("measuring: fold 1 of 2: kin, in all 10 of 20, about 1:40 left")

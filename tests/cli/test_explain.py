@@ -14,9 +14,9 @@ def test_explain_prints_the_explanations_of_the_ranker(kinrank, workdir):
     assert kinrank("explain", "knn", "test").stdout.startswith(f"query {queries.qid[0]}")
 
 
-@pytest.mark.parametrize("command", ["explain", "weights"])
-def test_unknown_query_is_an_error(kinrank, workdir, command: str):
-    done = kinrank(command, "knn", "test", "--query", "40", "--query", "nowhere")
+@pytest.mark.parametrize("options", [[], ["--weights"]])
+def test_unknown_query_is_an_error(kinrank, workdir, options: list[str]):
+    done = kinrank("explain", "knn", "test", *options, "--query", "40", "--query", "nowhere")
     assert done.exit_code == 2
     assert "test: no query 'nowhere' among 20 queries; ids look like '40', '41', '42', '43', '44'\n" in done.stderr
 

@@ -72,7 +72,7 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         ([*TRAIN, "--validate", "wide.txt"], "feature 3, expected at most 2"),
         (
             [*TRAIN, "--validate", "narrow"],
-            "narrow: held-out queries must be judged and have the training features in the same order",
+            "narrow: test queries must be judged and have the training features in the same order",
         ),
         (["rank", "missing", "test"], "missing does not exist: pass a kinrank model folder"),
         (["rank", "test", "test"], "test holds 'queries', expected 'model'"),
@@ -80,11 +80,11 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["rank", "knn", "narrow"], "fitted on 2 features, got 1: missing ['f2']"),
         (["rank", "knn", "nameless"], "these queries have no document ids"),
         (["rank", "knn", "test", "--tag", "two words"], "remove whitespace from ids and tags"),
-        (["evaluate", "test", "missing.run"], "'missing.run' is not a model folder, a run file or a ranker"),
-        (["evaluate", "test", "broken.run"], "broken.run, line 1: expected 6 words"),
-        (["evaluate", "test", "strange.run"], "strange.run: no document of this run is in the data"),
-        (["evaluate", "test", "strange.run", "--measure", "nDCG@ten"], "cannot read measure 'nDCG@ten'"),
-        (["evaluate", "test", "strange.run", "--measure", "quality"], "unknown measure 'quality'"),
+        (["compare", "test", "missing.run"], "'missing.run' is not a model folder, a run file or a ranker"),
+        (["compare", "test", "broken.run"], "broken.run, line 1: expected 6 words"),
+        (["compare", "test", "strange.run"], "strange.run: no document of this run is in the data"),
+        (["compare", "test", "strange.run", "--measure", "nDCG@ten"], "cannot read measure 'nDCG@ten'"),
+        (["compare", "test", "strange.run", "--measure", "quality"], "unknown measure 'quality'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -130,8 +130,8 @@ def test_only_results_go_to_stdout(script, workdir: Path):
     lines = [line.split() for line in ranked.stdout.splitlines()]
     assert (ranked.returncode, len(lines), {len(words) for words in lines}) == (0, 200, {6})
     Path("part.run").write_text("".join(line + "\n" for line in ranked.stdout.splitlines()[5:]))
-    judged = script("evaluate", "test", "part.run", "--json")
-    assert json.loads(judged.stdout)["runs"][0]["absent_documents"] == 5
+    judged = script("compare", "test", "part.run", "--json")
+    assert json.loads(judged.stdout)["entrants"][0]["coverage"]["absent_documents"] == 5
     assert "warning: part.run: 5 of the 200 documents" in judged.stderr
 
 

@@ -5,17 +5,20 @@ import subprocess
 import sys
 
 import pytest
+from typer.core import TyperOption as Option
 from typer.main import get_command
 
 import kinrank as library
 from kinrank.cli import app
 from kinrank.cli.examples import EXAMPLES
 from kinrank.cli.train import DEFAULT_RANKER
+from kinrank.engines import connect
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capability_table import capability_table
+from kinrank.registry import import_extra
 
-COMMANDS = ["clicks", "log", "convert", "headroom", "tune", "train", "rank", "evaluate", "compare", "report", "weights"]
-COMMANDS += ["serve", "key", "explain", "describe", "interleave"]
+COMMANDS = ["clicks", "log", "convert", "headroom", "tune", "train", "rank", "compare", "report"]
+COMMANDS += ["serve", "key", "explain", "describe", "models", "doctor"]
 
 
 def test_help_lists_all_commands(kinrank):
@@ -46,8 +49,25 @@ def test_help_ends_with_an_example_that_parses(kinrank, name: str):
     assert "Example: kinrank" in kinrank(name, "--help").stdout
 
 
+def test_example_of_log_has_an_engine_address():
+    words = shlex.split(EXAMPLES["log"])
+    import_extra("elasticsearch", "engines")
+    with connect(words[words.index("--engine") + 1]) as engine:
+        assert engine.index_name == "movies"
+
+
 def test_every_command_has_an_example():
     assert set(EXAMPLES) == set(get_command(app).commands)
+
+
+def test_commands_and_options_do_not_grow_unnoticed():
+    commands = get_command(app).commands
+    options = [option for command in commands.values() for option in command.params if isinstance(option, Option)]
+    assert len(commands) <= 19
+    assert len(options) <= 254  # as scripts/count_options prints
+    # A shared option is defined once, so its help is the same everywhere.
+    helps = {(option.opts[-1], option.help) for option in options if option.rich_help_panel == "Columns of a table"}
+    assert len(helps) == len({name for name, _ in helps}) == 7
 
 
 def test_version(script):

@@ -32,7 +32,9 @@ def test_prints_every_way_to_weight_the_scores_and_a_verdict(kinrank, searches: 
     assert lines[2].startswith(BEST)
     assert any(line.startswith(PER_QUERY["text"]) for line in lines)
     assert any(line.startswith("oracle") for line in lines)
-    assert "Weights per query, from the text, rank better than the best global weights: +0." in lines[-1]
+    verdict = " ".join(lines[-4:])
+    assert "weighting per query, from the text, gains +0." in verdict
+    assert "Over one set of weights by the same learner the gain is +0." in verdict
 
 
 def test_prints_json(kinrank, searches: Path):
@@ -43,6 +45,8 @@ def test_prints_json(kinrank, searches: Path):
     assert [each["entrant"] for each in record["entrants"]][1:3] == ["vector", "bm25"]
     assert len(record["best"]) == len(record["chosen"]["text"]) == 2
     assert record["oracle"] == pytest.approx(1.0)
+    assert record["gain_over_learned"]["text"]["difference"] > 0
+    assert (record["best_alone"], record["one_search_is_enough"]) in {("vector", False), ("bm25", False)}
 
 
 def test_model_gives_weights_and_requests_from_texts_alone(kinrank, searches: Path):
@@ -53,7 +57,7 @@ def test_model_gives_weights_and_requests_from_texts_alone(kinrank, searches: Pa
     texts = pa.table({"qid": [1, 2], "text": ["part number 123", "how do I 456"]})
     pq.write_table(texts, "texts.parquet")
     Path("clauses.json").write_text(json.dumps(CLAUSES))
-    done = kinrank("weights", "model", "texts.parquet", "--target", "opensearch-hybrid", "--clauses", "clauses.json")
+    done = kinrank("explain", "model", "texts.parquet", "--target", "opensearch-hybrid", "--clauses", "clauses.json")
     assert done.exit_code == 0, done.stderr
     lexical, semantic = (json.loads(line)["request"] for line in done.stdout.splitlines())
     shares = [
@@ -68,7 +72,7 @@ def test_model_gives_weights_and_requests_from_texts_alone(kinrank, searches: Pa
 def test_model_with_other_normalization_than_the_engine_is_an_error(kinrank, searches: Path):
     assert kinrank(*ARGS, "--model", "model").exit_code == 0
     Path("clauses.json").write_text(json.dumps(CLAUSES))
-    args = ("weights", "model", "searches.parquet", "--clauses", "clauses.json", "--target")
+    args = ("explain", "model", "searches.parquet", "--clauses", "clauses.json", "--target")
     done = kinrank(*args, "elasticsearch-linear")
     assert done.exit_code == 2
     assert "the weights are for min_max scores, and Elasticsearch 8.18 adds raw scores" in " ".join(done.stderr.split())
@@ -78,7 +82,7 @@ def test_model_with_other_normalization_than_the_engine_is_an_error(kinrank, sea
 def test_without_a_gain_the_same_weights_are_kept_for_all(kinrank, searches: Path):
     done = kinrank("hybrid", "noise.parquet", "--folds", "2", "--model", "model", "--from", "candidates")
     assert done.exit_code == 0, done.stderr
-    assert "No significant gain of weights per query, from the candidates" in done.stdout
+    assert "weighting per query, from text and candidates, is " in done.stdout
     assert "model: the same weights for every query" in done.stderr
     kept = load("model")
     assert isinstance(kept, SingleRanker)

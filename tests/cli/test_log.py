@@ -12,17 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinrank import read_parquet
+from kinrank import engines, read_parquet
 from kinrank.checks.engine_sample import FEATURES, VECTOR, sample_documents
 from kinrank.engines import FeatureSet, connect
 from kinrank.registry import import_extra
 from tests.engines.conftest import index_body
 from tests.engines.servers import ADDRESSES
+from tests.engines.toy import ToyEngine
 
 LINES = ["qid\tquery\tdoc_id\ty"] + [f"q{i}\tred car\td{j}\t{j % 2}" for i in range(4) for j in (0, 3, 5, 99)]
 
 
-def kinrank(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def program(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     code = "from kinrank.cli import main; main()"
     return subprocess.run([sys.executable, "-c", code, *words], cwd=cwd, capture_output=True, text=True)
 
@@ -43,7 +44,7 @@ def test_log_writes_a_readable_file(folder: Path, name: str):
     with connect(address) as engine:
         engine.index(sample_documents(), settings=index_body(name))
         try:
-            done = kinrank(*words, "--vectors", "v.parquet", "--out", "out.parquet", cwd=folder)
+            done = program(*words, "--vectors", "v.parquet", "--out", "out.parquet", cwd=folder)
         finally:
             engine.delete_index()  # type: ignore[attr-defined]
     assert done.returncode == 0, done.stderr
@@ -57,6 +58,27 @@ def test_log_writes_a_readable_file(folder: Path, name: str):
     assert (len(logged), logged.n_rows, logged.query_columns["vector"].shape) == (4, 156, (4, 3))
     assert (logged.judged.sum(), logged.grades.sum()) == (12, 8)
     assert np.isfinite(logged.X[:, 0]).all()
+
+
+@pytest.mark.parametrize(
+    ("weighted", "options", "message"),
+    [
+        (False, [], "they count as grade 0\n"),
+        (True, [], "they count as grade 0, weight 0.05\n"),
+        (True, ["--unjudged-weight", "0"], "their weight is 0, so nothing is learned from them\n"),
+    ],
+)
+def test_summary_says_what_unjudged_hits_count(
+    kinrank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weighted: bool, options: list[str], message: str
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engines, "connect", lambda *_, **__: ToyEngine())
+    header, row = ("\tsample_weight", "\t0.5") if weighted else ("", "")
+    Path("judged.tsv").write_text(f"qid\tquery\tdoc_id\ty{header}\n1\tred car\td3\t1{row}\n")
+    words = ["log", "--engine", "toy", "--features", "f.toml", "--judgments", "judged.tsv", "--out", "out.parquet"]
+    done = kinrank(*words, *options)
+    assert done.exit_code == 0, done.stderr
+    assert f"9 unjudged documents logged without a grade; {message}" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,7 +104,7 @@ def test_wrong_input_is_an_error(folder: Path, changed: dict[str, str], problem:
         "--out": "out.parquet",
         "--retry-for": "0.1",
     } | changed
-    done = kinrank("log", *[word for pair in words.items() for word in pair], cwd=folder)
+    done = program("log", *[word for pair in words.items() for word in pair], cwd=folder)
     assert done.returncode == 2, done.stderr
     assert problem in done.stderr.replace("\n", " ")
     assert json.dumps(done.stdout) == '""'

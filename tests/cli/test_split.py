@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -41,13 +40,3 @@ def test_wrong_parts_are_refused(kinrank, workdir: Path, words: list[str], messa
     done = kinrank("split", "test", *words)
     assert done.exit_code == 2
     assert message in done.stderr
-
-
-def test_doctor_lists_what_is_there_and_how_to_get_the_rest(kinrank, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kinrank.cli import doctor
-
-    found = json.loads(kinrank("doctor", "--json").stdout)
-    assert found["system"]["numpy"] == np.__version__
-    assert "lightgbm" in found["extras"]["lightgbm"]
-    monkeypatch.setattr(doctor, "_version", lambda name: None)
-    assert "pip install 'kinrank[lightgbm]'" in kinrank("doctor").stdout

@@ -30,11 +30,11 @@ def test_train_accepts_the_settings_that_tune_chose(kinrank, camps: QuerySet, wo
 
 def test_nested_cross_validation_and_validation_queries(kinrank, workdir: Path):
     args = ("tune", "train.parquet", "--try", "knn", "--folds", 2, "--trials", 1)
-    done = kinrank(*args, "--study", "a", "--nested", "--reference", "0")
+    done = kinrank(*args, "--study", "a", "--nested", "--set", "reference=0")
     assert "nested cross-validation: the tuned ranker gains +0." in done.stdout
     assert "over one linear model (95% interval" in done.stdout
     assert (
-        json.loads(kinrank(*args, "--study", "a", "--nested", "--reference", "0", "--json").stdout)["nested"]["p"]
+        json.loads(kinrank(*args, "--study", "a", "--nested", "--set", "reference=0", "--json").stdout)["nested"]["p"]
         < 0.01
     )
     assert (Path("a") / "nested" / "outer-1" / "settings.json").is_file()
@@ -46,6 +46,8 @@ def test_wrong_input_is_an_error(kinrank, workdir: Path):
     done = kinrank("tune", "train.parquet", "--study", "study", "--try", "svm")
     assert done.exit_code == 2
     assert "unknown family 'svm'" in done.stderr
+    done = kinrank("tune", "train.parquet", "--study", "study", "--set", "n_neighbors=5")
+    assert "--set n_neighbors: tune chooses it; set reference or missing" in done.stderr
     Path("settings.json").write_text('{"ranker": "single", "settings": {}}')
     clash = kinrank("train", "train.parquet", "--model", "m", "-s", "settings.json", "--ranker", "knn")
     assert "--settings settings.json is for ranker 'single', got --ranker knn: omit one" in clash.stderr

@@ -5,6 +5,7 @@ import pytest
 
 from kinrank.clicks.examination import MODELS, estimate_examination
 from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.swaps import bootstrap, connected_ranks, jackknife
 from kinrank.errors import DataError, ParameterError
 from tests.clicks.conftest import Simulate
 
@@ -61,3 +62,41 @@ def test_the_cascade_uses_what_was_examined(simulate: Simulate):
 def test_unknown_models_are_refused(simulate: Simulate):
     with pytest.raises(ParameterError, match="choose one of " + ", ".join(MODELS)):
         estimate_examination(simulate(), "dbn")
+
+
+def won(*wins: tuple[int, int, float], n_ranks: int = 3) -> np.ndarray:
+    table = np.zeros((n_ranks, n_ranks))
+    for rank, other, clicks in wins:
+        table[rank, other] = clicks
+    return table
+
+
+def test_a_rank_without_clicks_of_its_own_is_not_known():
+    # Rank 3 is compared with rank 1 often enough, but its documents were clicked at rank 1 only: its strength is 0.
+    both_ways = [(0, 1, 60.0), (1, 0, 30.0)]
+    assert connected_ranks(won(*both_ways, (0, 2, 20.0))).tolist() == [0, 1]
+    assert connected_ranks(won(*both_ways, (0, 2, 20.0), (2, 0, 1.0))).tolist() == [0, 1, 2]
+    # Rank 3 never loses: its strength would be infinite.
+    assert connected_ranks(won(*both_ways, (2, 0, 20.0))).tolist() == [0, 1]
+    # A cycle is enough: each rank wins against the next.
+    assert connected_ranks(won((0, 1, 20.0), (1, 2, 20.0), (2, 0, 20.0))).tolist() == [0, 1, 2]
+
+
+def test_strengths_of_the_known_ranks_are_finite_in_every_draw():
+    rng = np.random.default_rng(0)
+    groups = rng.poisson(0.4, (40, 4, 4)).astype(np.float64)
+    known = connected_ranks(groups.sum(axis=0))
+    drawn = bootstrap(groups[:, known][:, :, known])
+    assert drawn.shape == (40, 4)
+    assert np.all((drawn > 1e-3) & (drawn < 1e3))
+    assert np.all(drawn[:, 0] == 1)
+    _, deviation = jackknife(groups)
+    assert np.log(drawn).std(axis=0)[1:] == pytest.approx(deviation[1:], rel=0.5)
+
+
+def test_weak_instruments_are_refused(simulate: Simulate):
+    # The instrument is a document's click rate on other days. If all documents attract alike, it says nothing.
+    counts = simulate(user="trust", n_lists=60, attraction=(0.5, 0.5))
+    with pytest.raises(DataError, match=r"clicks on other days say too little.*F = .*, below 10\): the model trust"):
+        estimate_examination(counts, "trust")
+    assert "too few clicks, or only one day, to test" in estimate_examination(counts, "swaps").warnings[0]

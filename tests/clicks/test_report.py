@@ -7,10 +7,10 @@ import numpy as np
 
 from kinrank import QuerySet
 from kinrank.clicks import read_clicks
-from kinrank.clicks.evidence import collect_evidence
 from kinrank.clicks.examination import estimate_examination
 from kinrank.clicks.judgments import THRESHOLDS, judgment_table
 from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.quality import measure_quality
 from kinrank.clicks.report import write_click_report
 from kinrank.datasets import make_two_camps
 from tests.clicks.conftest import Simulate
@@ -27,25 +27,25 @@ def test_evidence_prefers_the_true_model(simulate: Simulate):
     counts = simulate(n_lists=200)
     examination = estimate_examination(counts)
     found = estimate_attractiveness(counts, examination)
-    evidence = collect_evidence(counts, examination, found, people())
-    assert evidence.perplexity is not None
-    assert evidence.perplexity["swaps"] == min(evidence.perplexity.values())
-    assert evidence.stability is not None
-    assert evidence.stability[0] > 0.7
-    assert evidence.agreement is not None
-    shares, pairs = evidence.agreement
+    quality = measure_quality(counts, examination, found, people())
+    assert quality.perplexity is not None
+    assert quality.perplexity["swaps"] == min(quality.perplexity.values())
+    assert quality.stability is not None
+    assert quality.stability[0] > 0.7
+    assert quality.agreement is not None
+    shares, pairs = quality.agreement
     assert pairs > 1000
     assert shares["corrected"] > shares["click rate"] > shares["mean rank"]
-    assert sum(row.queries for row in evidence.coverage) == 300
+    assert sum(row.queries for row in quality.coverage) == 300
 
 
 def test_later_clicks_are_predicted_by_the_model_of_trust(simulate: Simulate):
     counts = simulate(user="trust", n_lists=250)
     examination = estimate_examination(counts, "trust")
-    evidence = collect_evidence(counts, examination, estimate_attractiveness(counts, examination))
-    assert evidence.perplexity is not None
-    assert evidence.perplexity["trust"] == min(evidence.perplexity.values())
-    assert evidence.stability is None  # the model needs days to compare, which half of the days do not have
+    quality = measure_quality(counts, examination, estimate_attractiveness(counts, examination))
+    assert quality.perplexity is not None
+    assert quality.perplexity["trust"] == min(quality.perplexity.values())
+    assert quality.stability is None  # the model needs days to compare, which half of the days do not have
 
 
 def test_human_judgments_match_in_any_unicode_form(tmp_path: Path):
@@ -59,7 +59,7 @@ def test_human_judgments_match_in_any_unicode_form(tmp_path: Path):
     found = estimate_attractiveness(counts, examination)
     texts = {"text": np.array(["Ame\u0301lie "])}
     human = QuerySet.from_arrays(np.zeros((2, 0)), [2, 0], qid=[1, 1], doc_id=["a", "b"]).replace(query_columns=texts)
-    agreement = collect_evidence(counts, examination, found, human).agreement
+    agreement = measure_quality(counts, examination, found, human).agreement
     assert agreement == ({"corrected": 1.0, "click rate": 1.0, "mean rank": 0.5}, 1)
 
 
@@ -68,12 +68,12 @@ def test_evidence_says_what_is_unknown(simulate: Simulate):
     examination = estimate_examination(counts, "none")
     found = estimate_attractiveness(counts, examination)
     stranger = people().replace(query_columns={"text": np.full(300, "another query")})
-    assert collect_evidence(counts, examination, found, stranger).agreement is None
+    assert measure_quality(counts, examination, found, stranger).agreement is None
     cascade = simulate(user="cascade", cascade=True)
     examination = estimate_examination(cascade, "cascade")
-    evidence = collect_evidence(cascade, examination, estimate_attractiveness(cascade, examination))
-    assert evidence.stability is None
-    assert evidence.perplexity is None
+    quality = measure_quality(cascade, examination, estimate_attractiveness(cascade, examination))
+    assert quality.stability is None
+    assert quality.perplexity is None
 
 
 def test_the_page_loads_nothing_and_escapes_texts(simulate: Simulate, tmp_path: Path):
@@ -82,9 +82,9 @@ def test_the_page_loads_nothing_and_escapes_texts(simulate: Simulate, tmp_path: 
     examination = estimate_examination(counts)
     found = estimate_attractiveness(counts, examination)
     table = judgment_table(counts, found)
-    evidence = collect_evidence(counts, examination, found, people())
+    quality = measure_quality(counts, examination, found, people())
     file = tmp_path / "clicks.html"
-    write_click_report(file, counts, examination, found, table, THRESHOLDS, evidence)
+    write_click_report(file, counts, examination, found, table, THRESHOLDS, quality)
     page = file.read_text()
     assert "default-src &#39;none&#39;" in page
     assert not re.search(r"<script|https?://|url\(", page)

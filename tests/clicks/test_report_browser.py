@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.report_pages import VIEWS, check_in_browser
-from kinrank.clicks.evidence import collect_evidence
 from kinrank.clicks.examination import estimate_examination
 from kinrank.clicks.judgments import THRESHOLDS, judgment_table
 from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.quality import measure_quality
 from kinrank.clicks.report import write_click_report
 from tests.clicks.conftest import Simulate
 from tests.clicks.test_report import people
@@ -24,7 +24,7 @@ def test_page_fits_every_screen(simulate: Simulate, tmp_path: Path):
     examination = estimate_examination(counts)
     found = estimate_attractiveness(counts, examination)
     file = tmp_path / "clicks.html"
-    evidence = collect_evidence(counts, examination, found, people())
-    write_click_report(file, counts, examination, found, judgment_table(counts, found), THRESHOLDS, evidence)
+    quality = measure_quality(counts, examination, found, people())
+    write_click_report(file, counts, examination, found, judgment_table(counts, found), THRESHOLDS, quality)
     seen = check_in_browser(file)
     assert seen == {"console": [], "loads": 0, "overflow": dict.fromkeys(VIEWS, 0)}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,47 @@ def test_selecting_queries_equals_selecting_them_one_by_one(queries: QuerySet, d
         assert_same(selected[position], queries[i])
     mask = np.isin(np.arange(len(queries)), np.arange(len(queries))[index])
     assert_same(queries[mask], queries[sorted(i % len(queries) for i in index)])
+
+
+def numbered(sizes: list[int]) -> QuerySet:
+    """Return queries whose arrays hold the number of their row or query."""
+    rows, queries = np.arange(sum(sizes)), np.arange(len(sizes))
+    return QuerySet.from_arrays(
+        rows[:, None],
+        rows,
+        group=sizes,
+        doc_id=rows,
+        sample_weight=rows,
+        query_columns={"number": queries, "vector": np.tile(queries[:, None], 2)},
+    )
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.booleans(), st.data())
+def test_all_arrays_of_a_row_and_of_a_query_go_with_it(sizes: list[int], masked: bool, data: st.DataObject) -> None:
+    queries = numbered(sizes)
+    n = len(queries)
+    chosen = data.draw(st.lists(st.integers(0, n - 1), unique=True))
+    rows = data.draw(st.lists(st.integers(0, queries.n_rows - 1), unique=masked))
+    if masked:
+        by_query, by_row = queries[np.isin(np.arange(n), chosen)], queries.take_rows(np.isin(queries.doc_id, rows))
+        chosen, rows = sorted(chosen), sorted(rows)
+    else:
+        by_query, by_row = queries[chosen], queries.take_rows(rows)
+    expected_rows = [row for i in chosen for row in range(queries.offsets[i], queries.offsets[i + 1])]
+    owner = queries.query_of_row
+    for selected, wanted in ((by_query, expected_rows), (by_row, sorted(rows, key=lambda row: owner[row]))):
+        # Every field of a QuerySet is one of these, or the same for all rows.
+        per_row = {"X", "y", "doc_id", "sample_weight"}
+        per_query = {"qid", "query_columns", "offsets"}
+        assert {field.name for field in fields(QuerySet)} - per_row - per_query == {"feature_names", "row_order"}
+        for name in per_row:
+            assert getattr(selected, name).ravel().tolist() == wanted, name
+        owners = list(dict.fromkeys(owner[wanted].tolist()))
+        assert selected.qid.tolist() == selected.query_columns["number"].tolist() == owners
+        assert selected.query_columns["vector"].tolist() == [[i, i] for i in owners]
+        assert selected.query_of_row.tolist() == [owners.index(owner[row]) for row in wanted]
+        assert selected.feature_names == queries.feature_names
+        assert selected.row_order is None
 
 
 @given(query_sets(), st.slices(5))
@@ -115,6 +157,11 @@ def test_open_with_verify_detects_a_changed_byte(tmp_path: Path) -> None:
         (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2])[[0.5]], "by position, slice or mask, got float64"),
         (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2])[[True]], "a mask must have one value per query"),
         (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2]).grades, "not judged"),
+        (
+            lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2]).take_rows([0.5]),
+            "rows by position, slice or mask, got float64",
+        ),
+        (lambda: QuerySet.from_arrays(X3, qid=[1, 1, 2]).take_rows([True]), r"one value per row \(3\), got shape"),
         (lambda: QuerySet.concat([]), "at least one"),
     ],
 )
@@ -133,6 +180,24 @@ def test_concat_of_incompatible_sets_raises() -> None:
         QuerySet.concat([a, QuerySet.from_arrays([[1.0, 2.0]], qid=["2"])])
 
 
+def test_concat_drops_nothing_that_one_set_lacks() -> None:
+    a = QuerySet.from_arrays([[1.0]], y=[2], qid=["a"], sample_weight=[0.5])
+    both = QuerySet.concat([a, QuerySet.from_arrays([[2.0]], qid=["b"])])
+    assert both.judged.tolist() == [True, False]
+    assert both.grades.tolist() == [2.0, 0.0]
+    assert both.row_weights.tolist() == [0.5, 1.0]
+    named = QuerySet.from_arrays([[2.0]], qid=["b"], doc_id=["d"])
+    with pytest.raises(DataError, match="document ids are missing in set 1 of 2"):
+        QuerySet.concat([a, named])
+    described = QuerySet.from_arrays([[2.0]], qid=["b"], query_columns={"text": ["alien"]})
+    with pytest.raises(DataError, match="query column 'text' is missing in set 2 of 2"):
+        QuerySet.concat([described, a])
+
+
 def test_position_out_of_range_raises_index_error() -> None:
     with pytest.raises(IndexError, match="query 1 is out of range for 1 queries"):
         QuerySet.from_arrays([[1.0]], qid=["a"])[1]
+    with pytest.raises(IndexError, match="query -2 is out of range for 1 queries"):
+        QuerySet.from_arrays([[1.0]], qid=["a"])[[0, -2]]
+    with pytest.raises(IndexError, match="row 5 is out of range for 1 rows"):
+        QuerySet.from_arrays([[1.0]], qid=["a"]).take_rows([5])

@@ -66,6 +66,12 @@ def test_other_column_names_and_no_grades() -> None:
     assert queries.feature_names == ("score",)
 
 
+def test_query_text_can_be_the_id() -> None:
+    table = pa.table({"query": ["red", "car", "red"], "y": [1, 0, 0], "bm25": [1.0, 2.0, 3.0]})
+    read = QuerySet.from_table(table, qid="query", text="query")
+    assert read.qid.tolist() == read.query_columns["text"].tolist() == ["red", "car"]
+
+
 def test_nullable_columns_and_numbered_columns_of_pandas() -> None:
     table = pd.DataFrame({"qid": [1, 1], 0: pd.array([1, None], dtype="Int64"), 1: [None, None]})
     queries = QuerySet.from_table(table)

@@ -38,8 +38,11 @@ def test_meaning_counts(folder: Path):
 
 def test_a_saved_model_encodes_as_before(folder: Path, tmp_path: Path):
     queries = camps_by_text()
-    ranker = KnnRanker(10, prior="global", encoder=f"sentence-transformers:{folder}").fit(queries[:40])
+    encoder = f"sentence-transformers:{folder}"
+    ranker = KnnRanker(10, prior="global", encoder=encoder).fit(queries[:40])
     ranker.save(tmp_path / "model")
     np.testing.assert_allclose(
-        kinrank.load(tmp_path / "model").predict(queries[40:]), ranker.predict(queries[40:]), atol=1e-6
+        kinrank.load(tmp_path / "model", encoder=encoder).predict(queries[40:]),
+        ranker.predict(queries[40:]),
+        atol=1e-6,
     )

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kinrank.engines.judgment_table import JudgmentColumns, read_judgments, read_vectors
+from kinrank.data.tables import ColumnNames
+from kinrank.engines.judgment_table import read_judgments, read_vectors
 from kinrank.errors import DataError, FileFormatError
 
 LINES = 'qid,query,doc_id,y\n1,"red, car",007,2\n1,"red, car",9,0\n2,7,007,1\n'
@@ -25,7 +26,7 @@ def test_numeric_ids_and_queries_stay_text(tmp_path: Path):
 
 def test_other_column_names_and_a_quote_in_a_query(tmp_path: Path):
     (tmp_path / "j.tsv").write_text('id\ttyped\tdoc\tgrade\tgroup\nq\t12" disc\tx\t1\tmusic\n')
-    judged = read_judgments(tmp_path / "j.tsv", JudgmentColumns("id", "typed", "doc", "grade"))
+    judged = read_judgments(tmp_path / "j.tsv", qid="id", text="typed", doc_id="doc", y="grade")
     assert judged.query_columns["text"].tolist() == ['12" disc']
     assert judged.query_columns["group"].tolist() == ["music"]
 
@@ -33,7 +34,7 @@ def test_other_column_names_and_a_quote_in_a_query(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("j.csv", "qid,query,doc_id\n1,a,b\n", "no column 'y', got"),
+        ("j.csv", "qid,query,doc_id\n1,a,b\n", "no column 'y' for the grades among"),
         ("j.csv", "qid,query,doc_id,y,bm25\n1,a,b,1,2.5\n", "column 'bm25' is numeric, but features come from the"),
         ("j.csv", "qid,query,doc_id,y\n1,a,b,1\n1,a,b,0\n", "document 'b' is judged twice for query '1'"),
         ("j.csv", "qid,query,doc_id,y\n1,a,b,1\n2,a,b,\n", "a judgment of query '2' has no grade"),
@@ -60,3 +61,31 @@ def test_vectors_are_matched_by_query_id(tmp_path: Path):
     pq.write_table(pa.table({"id": [1]}), tmp_path / "v.parquet")
     with pytest.raises(FileFormatError, match="expected the columns 'qid' and 'vector'"):
         read_vectors(tmp_path / "v.parquet", judged)
+
+
+@pytest.mark.parametrize("columns", [{}, {"qid": "query"}, {"qid": "qid", "text": "query"}])
+def test_query_texts_can_be_the_ids(tmp_path: Path, columns: ColumnNames):
+    (tmp_path / "j.csv").write_text("query,doc_id,y\nred car,007,2\nred car,9,0\n7,007,1\n")
+    judged = read_judgments(tmp_path / "j.csv", **columns)
+    assert judged.qid.tolist() == judged.query_columns["text"].tolist() == ["red car", "7"]
+    pq.write_table(pa.table({"query": ["7", "red car"], "vector": [[0.0], [1.0]]}), tmp_path / "v.parquet")
+    with_vectors = read_vectors(tmp_path / "v.parquet", judged, **columns)
+    np.testing.assert_array_equal(with_vectors.query_columns["vector"], [[1], [0]])
+
+
+def test_missing_column_names_the_option(tmp_path: Path):
+    (tmp_path / "j.csv").write_text("query,document,grade\nred car,007,2\n")
+    with pytest.raises(FileFormatError, match=r"no column 'doc_id' for the document ids .* \(--doc-id COLUMN on the"):
+        read_judgments(tmp_path / "j.csv")
+    with pytest.raises(FileFormatError, match=r"no column 'y' for the grades .* \(--y COLUMN on the command line\)"):
+        read_judgments(tmp_path / "j.csv", doc_id="document")
+    with pytest.raises(FileFormatError, match=r"no column 'id' for the query ids .* \(--qid COLUMN on the"):
+        read_judgments(tmp_path / "j.csv", qid="id", doc_id="document", y="grade")
+
+
+def test_other_columns_are_dropped_or_belong_to_the_query(tmp_path: Path):
+    (tmp_path / "j.csv").write_text("qid,text,doc_id,y,price,month\n1,a,b,1,2.5,7\n1,a,c,1,3.5,7\n")
+    with pytest.raises(DataError, match=r"column 'price' is numeric.*--drop price.*--query-column price"):
+        read_judgments(tmp_path / "j.csv")
+    judged = read_judgments(tmp_path / "j.csv", drop=["price"], query=["month"])
+    assert {name: values.tolist() for name, values in judged.query_columns.items()} == {"text": ["a"], "month": [7]}

@@ -60,7 +60,34 @@ def test_top_documents_of_the_engine_are_candidates(tmp_path: Path):
 
 def test_default_logs_what_a_service_ranks():
     settings = signature(Searcher.search).parameters
-    assert FeatureLogger(ToyEngine()).settings == {"candidates": "top", "top": settings["window"].default}
+    logger = FeatureLogger(ToyEngine())
+    assert (logger.candidates, logger.top) == ("top", settings["window"].default)
+
+
+@pytest.mark.parametrize("weight", [None, 0.0, 0.2])
+def test_unjudged_hits_of_weighted_judgments_get_a_small_weight(tmp_path: Path, weight: float | None):
+    weighted = toy_judgments().replace(sample_weight=np.full(21, 0.5, dtype=np.float32))
+    given = {} if weight is None else {"unjudged_weight": weight}
+    logger = FeatureLogger(ToyEngine(), top=4, **given)
+    ResumableLog(tmp_path / "top.parquet", weighted, logger).write(RetryingPool(1), lambda _: None)
+    first = read_parquet(tmp_path / "top.parquet")[0]
+    small = 0.05 if weight is None else weight
+    assert first.row_weights.tolist() == pytest.approx([0.5, small, small, 0.5])
+    assert len(first.only_weighted().X) == (2 if weight == 0.0 else 4)
+
+
+def test_judgments_without_weights_give_every_hit_the_same(tmp_path: Path):
+    write(tmp_path / "top.parquet", ToyEngine(), candidates="top")
+    assert read_parquet(tmp_path / "top.parquet").sample_weight is None
+
+
+def test_log_with_another_weight_of_unjudged_hits_is_another_log(tmp_path: Path):
+    out = tmp_path / "logged.parquet"
+    with pytest.raises(EngineRefusedError, match="gone"):
+        write(out, ToyEngine({"text 5": [EngineRefusedError("gone")]}), candidates="top")
+    logger = FeatureLogger(ToyEngine(), top=4, unjudged_weight=0.2)
+    with pytest.raises(JobError, match=r"another log \(different settings\)"):
+        ResumableLog(out, toy_judgments(), logger).write(RetryingPool(1), lambda _: None)
 
 
 def test_partial_search_results_are_not_logged(tmp_path: Path):
@@ -112,6 +139,9 @@ def test_parts_of_another_log_raise(tmp_path: Path):
         write(out, ToyEngine(), candidates="top")
     with pytest.raises(JobError, match=r"another log \(different judgments\)"):
         write(out, ToyEngine(), toy_judgments(6))
+    weighted = toy_judgments()
+    with pytest.raises(JobError, match=r"another log \(different judgments\)"):
+        write(out, ToyEngine(), weighted.replace(sample_weight=np.full(weighted.n_rows, 0.5, dtype=np.float32)))
     other_index = ToyEngine()
     other_index.index_name = "other-toys"
     with pytest.raises(JobError, match=r"another log \(different index\)"):
@@ -175,3 +205,5 @@ def test_invalid_queries_and_settings_raise(tmp_path: Path):
         FeatureLogger(ToyEngine(), candidates="all")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="top must be at least 1, got 0"):
         FeatureLogger(ToyEngine(), candidates="top", top=0)
+    with pytest.raises(ParameterError, match="unjudged_weight must be between 0 and 1, got -1"):
+        FeatureLogger(ToyEngine(), unjudged_weight=-1.0)

@@ -81,3 +81,29 @@ def test_invalid_input_raises() -> None:
         compare_resampled(values[:1], values[:1], values[:1])
     with pytest.raises(ParameterError, match="confidence must be between 0 and 1, got 2"):
         compare_resampled(values, values, values, confidence=2)
+
+
+def test_level_holds_with_groups_in_whole_folds_and_not_with_groups_split() -> None:
+    rng, runs = np.random.default_rng(4), 250
+    whole, split = [], []
+    for _ in range(runs):
+        group = np.repeat(np.arange(40), 5)
+        difference = 0.6 * rng.standard_normal(40)[group] + rng.standard_normal(200)
+        a, b = np.tile(difference, (REPEATS, 1)), np.zeros((REPEATS, 200))
+        whole.append(compare_resampled(a, b, assigned(rng, 40)[:, group], groups=group).p)
+        split.append(compare_resampled(a, b, assigned(rng, 200)).p)
+    limit = 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
+    assert np.mean(np.array(whole) < 0.05) < limit < np.mean(np.array(split) < 0.05)
+
+
+def test_groups_in_several_folds_raise() -> None:
+    rng = np.random.default_rng(5)
+    a, b = rng.random((2, REPEATS, 20))
+    group = np.repeat(["x", "y", "z", "w", "v"], 4)
+    fold = np.array([rng.permutation(5)[np.repeat(np.arange(5), 4)] for _ in range(REPEATS)])
+    assert compare_resampled(a, b, fold, groups=group).n_groups == 5
+    fold[3, 6] = (fold[3, 6] + 1) % 5
+    with pytest.raises(DataError, match="group y is in several folds of a repeat: make the folds by group"):
+        compare_resampled(a, b, fold, groups=group)
+    with pytest.raises(DataError, match=r"one value per query, got shape \(3,\) for 20 queries"):
+        compare_resampled(a, b, fold, groups=[1, 2, 3])

@@ -167,8 +167,8 @@ def test_missing_features_are_read_by_trees_or_filled() -> None:
     holes = queries.replace(X=X)
     assert np.isfinite(ATVTRanker(FEW_TREES).fit(holes).predict(holes)).all()
     with pytest.raises(DataError, match=r"'f2' is missing \(NaN\) in candidate 1 of query 'q0'"):
-        ATVTRanker("kernel-ridge").fit(holes)
-    assert np.isfinite(ATVTRanker("kernel-ridge", missing="mean").fit(holes).predict(holes)).all()
+        ATVTRanker("kernel-ridge", missing="error").fit(holes)
+    assert np.isfinite(ATVTRanker("kernel-ridge").fit(holes).predict(holes)).all()
 
 
 @pytest.mark.parametrize("name", ["lightgbm", "kernel-ridge"])

@@ -279,8 +279,8 @@ def test_missing_features_are_filled_as_declared(mode: Mode) -> None:
     X = queries.X.copy()
     X[::7, 0] = np.nan
     with pytest.raises(DataError, match=r"is missing \(NaN\) in candidate 1 of query"):
-        make(mode=mode).fit(queries.replace(X=X))
-    ranker = make(mode=mode, missing="mean").fit(queries.replace(X=X))
+        make(mode=mode, missing="error").fit(queries.replace(X=X))
+    ranker = make(mode=mode).fit(queries.replace(X=X))
     assert np.isfinite(ranker.predict(queries.replace(X=X))).all()
 
 

@@ -6,12 +6,18 @@ from functools import partial
 
 import pytest
 
-from kinrank import CellRanker, KnnRanker, QueryClassRanker, SingleRanker
+from kinrank import CellRanker, KinRanker, KnnRanker, QueryClassRanker, SingleRanker
 from kinrank.checks import ranker_checks
 from kinrank.checks.rankers import RankerCheck
 from kinrank.describe import Describer
+from kinrank.learn import LEARNERS
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import RANKERS, Ranker
+
+FEW = LambdaMART(n_trees=30, n_leaves=5, min_rows_in_leaf=5)
+# A learner that is registered is checked in local models too; trees are kept few, because each query grows its own.
+LOCAL = {"lambdamart": {"learner": FEW, "prior": "none"}}
+METRIC = Describer("mean", metric="ridge")
 
 MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in RANKERS} | {
     "single rankrls": partial(SingleRanker, "rankrls"),
@@ -23,12 +29,15 @@ MAKERS: dict[str, partial[Ranker]] = {name: partial(RANKERS[name]) for name in R
     "knn offline-2": partial(KnnRanker, 9, mode="offline-2"),
     "knn radius": partial(KnnRanker, radius=2.0, neighbor_weights="tricube"),
     "knn kernel and prior": partial(KnnRanker, 15, neighbor_weights="gaussian", prior="global"),
-    "knn ranksvm": partial(KnnRanker, 9, learner="ranksvm"),
+    **{f"knn {name}": partial(KnnRanker, 9, **LOCAL.get(name, {"learner": name})) for name in LEARNERS},
     "knn by index and describer": partial(
         KnnRanker, 9, index="kdtree", describe=Describer(["mean", "max"], n_components=3)
     ),
     "knn cells": partial(CellRanker, 9, n_cells=8),
     "knn cells, kernel and prior": partial(CellRanker, 15, n_cells=6, neighbor_weights="gaussian", prior="global"),
+    "knn cells, metric": partial(CellRanker, 9, n_cells=8, describe=METRIC),
+    "kin cells": partial(KinRanker, n_cells=8, trees=FEW),
+    "kin cells, metric": partial(KinRanker, n_cells=8, trees=FEW, describe=METRIC),
     "query-class": partial(QueryClassRanker, n_types=4),
 }
 

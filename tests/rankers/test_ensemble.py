@@ -240,7 +240,7 @@ def test_invalid_settings_raise(settings: dict[str, object], message: str) -> No
 
 def test_missing_score_raises() -> None:
     with pytest.raises(DataError, match=r"'f1' is missing \(NaN\) in candidate 1"):
-        EnsembleRanker().fit([[np.nan, 1.0], [1.0, 0.0]], [0, 1], group=[2])
+        EnsembleRanker(missing="error").fit([[np.nan, 1.0], [1.0, 0.0]], [0, 1], group=[2])
 
 
 def test_no_agreeing_base_ranker_warns() -> None:

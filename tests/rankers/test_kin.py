@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG, compare_paired
 from kinrank.progress import on_progress
 from kinrank.rankers.kin.blend import best_shares
-from kinrank.rankers.kin.ranker import INGREDIENTS
+from kinrank.rankers.kin.model import INGREDIENTS
 from kinrank.rankers.local.held_out import assign_folds
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
@@ -60,11 +62,11 @@ def test_contributions_sum_to_the_scores(camps):
 def test_query_far_from_all_others_is_ranked_globally(camps):
     train, test, _ = camps
     ranker = KinRanker(10, trees=FEW).fit(train)
-    ranker.shares_ = {"trees": 0.0, "local": 1.0, "global": 0.0}
+    ranker.model_ = replace(ranker.model_, shares={"trees": 0.0, "local": 1.0, "global": 0.0})
     near = ranker.predict(test)
     far = test.replace(X=test.X + 1e4)
     by_local = ranker.predict(far)
-    ranker.shares_ = {"trees": 0.0, "local": 0.0, "global": 1.0}
+    ranker.model_ = replace(ranker.model_, shares={"trees": 0.0, "local": 0.0, "global": 1.0})
     np.testing.assert_allclose(by_local, ranker.predict(far))
     explanation = ranker.explain(far[:1])[0]
     np.testing.assert_array_equal(explanation.weights, explanation.global_weights)

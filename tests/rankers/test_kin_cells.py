@@ -9,12 +9,15 @@ import kinrank
 from kinrank import KinRanker, QuerySet
 from kinrank.data.blocks import QuerySetBlocks
 from kinrank.datasets import make_intents
+from kinrank.describe import Describer
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.crossfit import SubtractedFold
 from kinrank.rankers.kin.sample import QueriesInMemory, TreeSample, sums_of_folds
+from kinrank.rankers.kin.trees import BagTraining
 from kinrank.rankers.local.held_out import assign_folds
+from kinrank.scale.streaming import set_sizes
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 
@@ -45,6 +48,37 @@ def test_subtracting_a_fold_equals_fitting_without_it(queries: QuerySet) -> None
             np.testing.assert_allclose(left.weights(test), fitted.weights(test), atol=1e-6)
             np.testing.assert_allclose(left.global_.coef_, fitted.global_.coef_, atol=1e-6)
     assert whole.training_set_.counts.sum() == 400
+
+
+class _TreesReachedError(Exception):
+    """Ends a fit when it comes to the trees."""
+
+
+@pytest.mark.parametrize("n_cells", [None, 20])
+@pytest.mark.parametrize("describe", ["mean", Describer("mean", metric="ridge"), Describer("mean", metric="nca")])
+def test_local_scores_out_of_fold_do_not_depend_on_the_grades_of_the_fold(
+    describe: str | Describer, n_cells: int | None, queries: QuerySet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainings: list[BagTraining] = []
+
+    def end(training: BagTraining, *_: object) -> None:
+        trainings.append(training)
+        raise _TreesReachedError("the trees")
+
+    monkeypatch.setattr(BagTraining, "run", end)
+    train = queries[:200]
+    settings = KinRanker(20, n_cells=n_cells, describe=describe, n_repeats=1)
+    with pytest.raises(_TreesReachedError, match="the trees"):
+        settings.fit(train)
+    out = trainings[0].folds[0][0] == 0
+    reversed_grades = train.grades.max() - train.grades
+    with pytest.raises(_TreesReachedError, match="the trees"):
+        settings.fit(train.replace(y=np.where(np.repeat(out, train.sizes), reversed_grades, train.grades)))
+    np.testing.assert_array_equal(trainings[1].folds[0][0] == 0, out)
+    assert all(training.without(0, 0).k == 20 for training in trainings)
+    before, after = (training.without(0, 0).predict_local(train[out]) for training in trainings)
+    np.testing.assert_allclose(after.scores, before.scores, atol=1e-6)
+    np.testing.assert_allclose(after.global_scores, before.global_scores, atol=1e-6)
 
 
 def test_one_cell_per_query_equals_keeping_every_query(queries: QuerySet) -> None:
@@ -125,5 +159,7 @@ def test_sample_for_the_trees_is_limited_by_what_they_see(rows_per_query: int, n
     X = np.zeros((2 * rows_per_query, n_features))
     few = QuerySet.from_arrays(X, qid=np.repeat([0, 1], rows_per_query), y=np.zeros(len(X)))
     blocks = QuerySetBlocks(few, 1_000)
-    assert KinRanker().sized_for(blocks, 2).tree_queries == expected
-    assert KinRanker(tree_queries=7, n_cells=2).sized_for(blocks, 2).tree_queries == 7
+    free, given = KinRanker(), KinRanker(tree_queries=7, n_cells=2)
+    for ranker in (free, given):
+        set_sizes(ranker, blocks, 2)
+    assert (free.tree_queries, given.tree_queries, given.n_cells) == (expected, 7, 2)

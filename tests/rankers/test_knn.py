@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +13,16 @@ from hypothesis import strategies as st
 
 import kinrank
 import kinrank.neighbors
-from kinrank import KnnRanker, QuerySet, SingleRanker
+from kinrank import CellRanker, KinRanker, KnnRanker, QueryClassRanker, QuerySet, SingleRanker
 from kinrank.checks.samples import linear_queries
 from kinrank.datasets import make_intents, make_two_camps
+from kinrank.describe import Describer
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.neighbors import INDEXES
+from kinrank.rankers import Ranker
 from kinrank.rankers.knn.offline import change_ratio, loss_difference_bound
 from kinrank.rankers.knn.ranker import Mode
 from kinrank.rankers.local.choose import choose_neighbors
@@ -81,9 +86,11 @@ def test_one_query_at_a_time_equals_batch(mode: Mode) -> None:
 def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
     """Return a ranker fitted on other queries with the scaling and description of this one."""
     twin = KnnRanker(**ranker.get_params(deep=False)).fit(queries)
-    twin.preparer_, twin.describer_ = ranker.preparer_, ranker.describer_
-    twin.training_set_ = type(ranker.training_set_).of(twin.learner_, twin.preparer_.apply(queries))
-    twin.index_.fit(twin.points(queries))
+    training_set = type(ranker.training_set_).of(twin.learner_, ranker.preparer_.apply(queries))
+    model = replace(twin.model_, preparer=ranker.preparer_, describer=ranker.describer_, training_set=training_set)
+    model.index.fit(model.points(queries))
+    model._learn_again()
+    twin.model_ = model
     return twin._learn_again()
 
 
@@ -250,6 +257,15 @@ def test_explanation_names_neighbors_and_weights() -> None:
     np.testing.assert_allclose(first.weights, ranker.weights(test)[0])
     np.testing.assert_allclose(first.global_weights, SingleRanker("rankrls").fit(train).weights(test)[0], atol=1e-9)
     assert "learned from 7 judged queries" in str(first)
+    assert first.effects is not None
+    deviations = test[0].X.astype(float).std(axis=0)
+    np.testing.assert_allclose(first.effects[0], first.weights * deviations)
+    largest = int(np.argmax(np.abs(first.effects).max(axis=0)))
+    assert (
+        str(first)
+        .splitlines()[2]
+        .startswith(f"  {test.feature_names[largest]}: effect {first.effects[0][largest]:+.3g}")
+    )
     far = ranker.explain(test.replace(X=test.X + 1000.0))[0]
     assert far.unusual == 1.0
     assert 0.0 <= first.unusual < 1.0
@@ -273,7 +289,7 @@ def test_change_ratio_is_zero_for_equal_sets_and_bounds_the_loss() -> None:
 
 def test_add_that_raises_changes_nothing() -> None:
     train, test = train_and_test()
-    ranker = KnnRanker(5).fit(train)
+    ranker = KnnRanker(5, missing="error").fit(train)
     before = ranker.predict(test)
     new = test.replace(qid=np.array([f"new {qid}" for qid in test.qid]))
     with pytest.raises(DataError, match="not judged"):
@@ -284,6 +300,26 @@ def test_add_that_raises_changes_nothing() -> None:
         ranker.add(new.replace(qid=np.arange(len(new))))
     np.testing.assert_array_equal(ranker.predict(test), before)
     assert len(ranker.index_.points_) == len(ranker.training_set_.pairs) == len(ranker.qid_) == len(train)
+
+
+def test_add_that_a_learner_refuses_changes_nothing() -> None:
+    train, test = train_and_test()
+    ranker = KnnRanker(5, learner=LambdaMART(n_trees=5), prior="none").fit(train)
+    before = ranker.predict(test)
+    new = test.replace(qid=np.array([f"new {qid}" for qid in test.qid]), y=test.grades + 0.5)
+    for learn in (ranker.check_learnable, ranker.add):
+        with pytest.raises(DataError, match=r"whole grades from 0 to 30, got 1\.5 in query 'new q0'"):
+            learn(new)
+    np.testing.assert_array_equal(ranker.predict(test), before)
+    assert len(ranker.index_.points_) == len(ranker.training_set_.pairs) == len(ranker.qid_) == len(train)
+
+
+def test_missing_values_are_learnable_by_trees() -> None:
+    train, test = train_and_test()
+    ranker = KnnRanker(5, learner=LambdaMART(n_trees=5), prior="none").fit(train)
+    missing = test.replace(qid=np.array([f"new {qid}" for qid in test.qid]), X=np.full_like(test.X, np.nan))
+    ranker.check_learnable(missing)
+    assert ranker.add(missing).n_judged_ == len(train) + len(test)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -354,6 +390,7 @@ def test_n_jobs_does_not_change_the_scores() -> None:
         ({"mode": "sometimes"}, "mode must be 'online', 'offline-1' or 'offline-2', got 'sometimes'"),
         ({"n_neighbors": 0}, "n_neighbors must be a whole number from 1, got 0"),
         ({"radius": -1.0}, r"radius must be a positive number, got -1\.0"),
+        ({"neighbor_weights": "gauss"}, "neighbor_weights must be one of 'uniform', 'gaussian', .*, got 'gauss'"),
         ({"prior": "local"}, "prior must be 'none' or 'global', got 'local'"),
         ({"prior": "global", "prior_strength": 0.0}, r"prior_strength must be positive, got 0\.0"),
     ],
@@ -361,6 +398,15 @@ def test_n_jobs_does_not_change_the_scores() -> None:
 def test_invalid_settings_raise(settings_: dict[str, object], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         KnnRanker(**settings_).fit(linear_queries())
+
+
+@pytest.mark.parametrize("make", [KnnRanker, CellRanker, KinRanker, partial(KinRanker, n_cells=8), QueryClassRanker])
+def test_reference_of_a_ranker_must_be_that_of_its_describer(make: Callable[..., Ranker]) -> None:
+    queries = linear_queries()
+    with pytest.raises(ParameterError, match=r"reference='f1' .*Describer\(reference='f1'\)"):
+        make(describe=Describer("mean"), reference="f1").fit(queries)
+    make(describe=Describer("mean", reference="f1"), reference="f1").fit(queries)
+    make(describe=Describer("mean", reference="f1")).fit(queries)
 
 
 def test_offline_choice_in_online_mode_raises() -> None:

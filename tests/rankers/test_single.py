@@ -12,6 +12,7 @@ from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.checks.samples import linear_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.prepare import Preparer
+from kinrank.rankers import RANKERS
 
 
 def test_missing_feature_raises() -> None:
@@ -19,13 +20,34 @@ def test_missing_feature_raises() -> None:
         [[1.0, 2.0], [0.0, np.nan]], y=[0, 1], qid=["shoes", "shoes"], feature_names=["bm25", "price"]
     )
     with pytest.raises(DataError, match=r"'price' is missing \(NaN\) in candidate 2 of query 'shoes': pass missing="):
-        SingleRanker().fit(queries)
+        SingleRanker(missing="error").fit(queries)
+
+
+@pytest.mark.parametrize("name", sorted(RANKERS))
+def test_every_ranker_fills_missing_features_with_the_mean(name: str) -> None:
+    queries = linear_queries()
+    X = queries.X.copy()
+    X[::7, 0] = np.nan
+    holes = queries.replace(X=X)
+    ranker = RANKERS[name]()
+    assert ranker.get_params().get("missing", "mean") == "mean"  # one around another ranker has none of its own
+    assert np.isfinite(ranker.fit(holes).predict(holes)).all()
+
+
+def test_normalized_features_have_no_mean_to_fill_in() -> None:
+    queries = linear_queries()
+    SingleRanker(scale="min_max").fit(queries)
+    X = queries.X.copy()
+    X[3, 0] = np.nan
+    with pytest.raises(DataError, match=r"is missing \(NaN\) in candidate 4 .*pass missing='zero'"):
+        SingleRanker(scale="min_max").fit(queries.replace(X=X))
+    SingleRanker(scale="min_max", missing="zero").fit(queries.replace(X=X))
 
 
 def test_candidate_in_error_is_counted_within_its_query() -> None:
     X = np.array([[1.0], [2.0], [np.nan], [4.0]])
     with pytest.raises(DataError, match=r"candidate 2 of query 'a'"):
-        SingleRanker().fit(X, [0, 1, 1, 0], qid=["a", "b", "a", "b"])
+        SingleRanker(missing="error").fit(X, [0, 1, 1, 0], qid=["a", "b", "a", "b"])
 
 
 def test_infinite_feature_raises() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from kinrank.datasets import make_two_camps
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.parallel import usable_threads, use_threads
+from kinrank.parallel import Threads, map_ordered, usable_threads, use_threads
 from kinrank.registry import import_extra
 
 FITTING = """
@@ -61,6 +62,27 @@ def test_threads_follow_the_size_of_the_data(monkeypatch: pytest.MonkeyPatch):
         assert usable_threads() == 1
         assert openmp_threads(monkeypatch, LambdaMART(1), 500, 1000) == {1}
     assert openmp_threads(monkeypatch, LambdaMART(1, n_threads=2), 20, 2) == {3}  # left to LightGBM
+
+
+def test_a_limit_holds_in_its_own_thread_and_in_those_it_starts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    limited, looked = threading.Event(), threading.Event()
+
+    def limit() -> None:
+        with use_threads(1):
+            limited.set()
+            looked.wait(10)
+
+    other = threading.Thread(target=limit)
+    other.start()
+    limited.wait(10)
+    seen = usable_threads()
+    looked.set()
+    other.join()
+    assert seen == 2
+    with use_threads(3):
+        assert list(map_ordered(Threads(2), lambda _: usable_threads(), [0, 1])) == [3, 3]
+    assert usable_threads() == 2
 
 
 def test_waiting_threads_do_not_spin(tmp_path: Path):

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import kinrank
@@ -173,7 +174,7 @@ def test_error_in_a_row_names_its_block(
     pq.write_table(queries.replace(X=X).to_table(), file, row_group_size=500)
     message = "row groups 6 to 6: feature 'f3' is missing (NaN) in candidate 7 of query 345: pass missing="
     with pytest.raises(DataError, match=f"^{re.escape(f'{file}, {message}')}"):
-        train(file, tmp_path / "model", SETTINGS, block_rows=500)
+        train(file, tmp_path / "model", clone(SETTINGS).set_params(missing="error"), block_rows=500)
     assert summed_blocks(tmp_path / "model") == set(range(kept))
 
 

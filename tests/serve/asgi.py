@@ -59,6 +59,7 @@ class Client:
         named = {"host": "test"} | {name.replace("_", "-"): value for name, value in headers.items()}
         if self.key is not None:
             named.setdefault("authorization", f"Bearer {self.key}")
+        path, _, query = path.partition("?")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0"},
@@ -66,7 +67,7 @@ class Client:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "root_path": "",
             "scheme": "http",
             "headers": [(name.lower().encode(), value.encode()) for name, value in named.items() if value],

@@ -35,7 +35,7 @@ def camps() -> QuerySet:
 @pytest.fixture(scope="session")
 def _models(camps: QuerySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    KnnRanker(n_neighbors=5).fit(camps).save(folder / "knn", examples=camps[:5])
+    KnnRanker(n_neighbors=5, missing="error").fit(camps).save(folder / "knn", examples=camps[:5])
     SingleRanker("rankrls").fit(camps).save(folder / "single", examples=camps[:5])
     return folder
 
@@ -115,15 +115,17 @@ def make_client(models: Path, tmp_path: Path) -> Iterator[Callable[..., Client]]
         keys: bool = False,
         engine: InMemoryEngine | None = None,
         key: str | None = None,
+        strict: bool = True,
+        judgments: str | None = None,
     ) -> Client:
         metrics = Metrics()
         service = Service(
             {"knn": models / "knn", "single": models / "single"},
             settings=settings,
             observer=metrics,
-            judgments=sqlite_address(tmp_path),
+            judgments=judgments or sqlite_address(tmp_path),
         )
-        service.start()
+        service.start(strict=strict)
         ring = KeyRing(tmp_path / "keys") if keys else None
         searcher = None if engine is None else Searcher(service, engine, titles={"d1": "One"}, texts={"0": "zero"})
         client = Client(create_app(service, metrics=metrics, keys=ring, searcher=searcher), key)

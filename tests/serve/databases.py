@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,9 +21,11 @@ PORT = 15542 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw
 
 
 class Database(NamedTuple):
-    """How to make an empty database, and the marks of tests that need it."""
+    """How to make an empty database, to copy its content and to restore it, and the marks of tests that need it."""
 
     empty: Callable[[Path], AbstractContextManager[str]]
+    dump: Callable[[str], None]
+    restore: Callable[[str], None]
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
@@ -62,6 +65,34 @@ def stop_server() -> None:
         server.cache_clear()
 
 
+def copy_file(source: str, target: str) -> None:
+    """Copy a SQLite database into another one, which others may have open."""
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+def dump_file(address: str) -> None:
+    path = address.removeprefix("sqlite:///")
+    copy_file(path, f"{path}.dump")
+
+
+def restore_file(address: str) -> None:
+    path = address.removeprefix("sqlite:///")
+    copy_file(f"{path}.dump", path)
+
+
+def copy_database(source: str, target: str) -> None:
+    """Replace a PostgreSQL database by a copy of another one; all connections are cut."""
+    import psycopg
+
+    with psycopg.connect(server(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {target} WITH (FORCE)")
+        connection.execute(f"ALTER DATABASE {source} WITH ALLOW_CONNECTIONS false")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (source,))
+        connection.execute(f"CREATE DATABASE {target} TEMPLATE {source}")
+        connection.execute(f"ALTER DATABASE {source} WITH ALLOW_CONNECTIONS true")
+
+
 @contextmanager
 def empty_database(_: Path) -> Iterator[str]:
     import psycopg
@@ -72,4 +103,12 @@ def empty_database(_: Path) -> Iterator[str]:
     yield server().rpartition("/")[0] + "/judgments"
 
 
-DATABASES = {"sqlite": Database(empty_file), "postgresql": Database(empty_database, (pytest.mark.engine,))}
+DATABASES = {
+    "sqlite": Database(empty_file, dump_file, restore_file),
+    "postgresql": Database(
+        empty_database,
+        lambda _: copy_database("judgments", "dump"),
+        lambda _: copy_database("dump", "judgments"),
+        (pytest.mark.engine,),
+    ),
+}

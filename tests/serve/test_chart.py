@@ -130,9 +130,13 @@ def test_kinds_follow_the_values(rendered: list[Any]):
 
 
 def test_process_takes_its_arguments(everything: Manifests, least: Manifests, monkeypatch: pytest.MonkeyPatch):
+    address = "postgresql://kinrank:secret@db/kinrank"
+    monkeypatch.setenv("KINRANK_JUDGMENTS", address)
     given = options(everything, monkeypatch)
     assert given.models == {"books": "s3://bucket/books", "films": "s3://bucket/films"}
-    assert (given.judgments, given.client) == ("$(KINRANK_JUDGMENTS)", {})  # the engine's key is in the environment
+    # The password of the database and the key of the engine are in the environment, not on the command line.
+    assert (given.judgments, given.client) == (address, {})
+    assert "judgments" not in str(pod(everything)["containers"][0]["args"])
     assert (given.cache, given.checkpoints) == ("/tmp/models", "/tmp/checkpoints")
     assert (given.drain_seconds, given.settings.in_flight, given.settings.deadline) == (30, 64, 0.05)
     (container,) = pod(everything)["containers"]

@@ -38,6 +38,7 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is not an engine address"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
+        (["{model}", "--judgments", "sqlite:///{folder}/db"], "judgments need a key with role admin"),
     ],
 )
 def test_invalid_options_fail_before_serving(models: Path, tmp_path: Path, args: list[str], message: str):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from kinrank.serve import Service
+from kinrank.serve.http import endpoints as answers
+from kinrank.serve.messages import Fallback
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
 from tests.serve.servers import one_thread, serving
@@ -33,6 +37,48 @@ def test_model_without_explanations_is_a_conflict(client: Client):
     assert (answer.status, answer.code) == (409, "unable-model")
 
 
+@pytest.mark.parametrize(
+    ("body", "model", "status", "code"),
+    [
+        (UP, "unknown", 404, "unknown-model"),
+        ({**UP, "feature_names": ["value", "price"]}, "knn", 422, "invalid"),
+    ],
+)
+def test_explanation_that_cannot_be_given_names_the_reason(
+    client: Client, body: dict[str, object], model: str, status: int, code: str
+):
+    answer = client.post("/v1/explain", body, x_kinrank_model=model)
+    assert (answer.status, answer.code) == (status, code)
+
+
+def test_page_names_every_reason_for_a_fallback(client: Client):
+    listed = re.search(r"const REASONS = {(.*?)};", client.get("/").body.decode(), re.DOTALL)
+    assert listed is not None
+    assert set(re.findall(r'"([a-z-]+)": "', listed[1])) == {reason.value for reason in Fallback}
+
+
+def test_slow_explanation_is_not_blamed_on_the_model(client: Client, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(answers, "_EXPLAIN_SECONDS", 0.01)
+    monkeypatch.setattr(Service, "explain", lambda *_, **__: time.sleep(0.2))
+    answer = client.post("/v1/explain", UP)
+    assert (answer.status, answer.code) == (503, "slow-explanation")
+
+
+def test_model_that_is_not_loaded_yet_is_no_fault_of_the_request(
+    make_client: Callable[..., Client], models: Path, secrets: dict[str, str]
+):
+    shutil.rmtree(models / "single")
+    client = make_client(keys=True, key=secrets["admin"], strict=False)
+    judged = {"qid": 900, **UP, "grades": [0, 1, 2]}
+    for answer in (
+        client.post("/v1/explain", UP, x_kinrank_model="single"),
+        client.get("/v1/examples", x_kinrank_model="single"),
+        client.post("/v1/judgments", {"queries": [judged], "model": "single"}),
+        client.post("/v1/judgments/withdraw", {"qid": 900, "model": "single"}),
+    ):
+        assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "no-model", "1")
+
+
 def test_stored_examples_are_ranked_as_when_the_model_was_written(client: Client):
     found = client.get("/v1/examples").json
     assert len(found["examples"]) == 5
@@ -41,7 +87,8 @@ def test_stored_examples_are_ranked_as_when_the_model_was_written(client: Client
         ranked = client.post("/v1/rank", body).json
         scores = dict(zip(ranked["ids"], ranked["scores"], strict=True))
         assert [scores[document] for document in example["ids"]] == pytest.approx(example["scores"], abs=1e-5)
-    assert client.get("/v1/examples", x_kinrank_model="unknown").json["examples"] == []
+    unknown = client.get("/v1/examples", x_kinrank_model="unknown")
+    assert (unknown.status, unknown.code) == (404, "unknown-model")
 
 
 def test_search_explains_every_move(make_client: Callable[..., Client]):

@@ -75,13 +75,7 @@ def test_killed_writer_keeps_whole_batches_and_all_acknowledged(address: str) ->
 
 
 def read_all(store: JudgmentStore) -> list[str]:
-    position, found = 0, []
-    while True:
-        changes = store.read("movies", position)
-        found += changes.queries
-        position = changes.through
-        if position == changes.revision:
-            return found
+    return [query for changes in store.pages("movies") for query in changes.queries]
 
 
 def test_unreadable_tail_loses_no_acknowledged_judgment(tmp_path: Path) -> None:

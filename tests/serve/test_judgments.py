@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kinrank
-from kinrank import CellRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
+from kinrank import CellRanker, ChoiceRanker, KinRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service, learning
 from kinrank.serve.checkpoints import Checkpoints
-from kinrank.serve.judgment_store import JudgmentRow, open_store
+from kinrank.serve.judgment_store import STORES, Changes, JudgmentRow, open_store
 from kinrank.serve.judgment_store.sqlite import SqliteStore
 from kinrank.serve.live_judgments import Entry, learn
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
-from tests.serve.databases import sqlite_address, stored_queries
+from tests.serve.databases import DATABASES, sqlite_address, stored_queries
 from tests.serve.observers import RecordingObserver
 
 
@@ -132,9 +134,9 @@ def test_bad_record_is_skipped(models: Path):
     ranker = kinrank.load(models / "knn")
     queries = [judged(qid, [0.1, 0.4], 1) for qid in ("1000", "1001", "1002")]
     queries[1].candidates.features[0, 0] = np.nan
-    updated, learned, skipped = learn(ranker, {query.qid: [row(query)] for query in queries}, ranker, "base")
-    assert updated.qid_.tolist()[-2:] == [1000, 1002]
-    assert (learned, skipped) == (2, 1)
+    result = learn(ranker, [Changes({query.qid: [row(query)] for query in queries}, 3, 3)], ranker, "base")
+    assert result.ranker.qid_.tolist()[-2:] == [1000, 1002]
+    assert (result.revision, result.learned, result.skipped) == (3, 2, 1)
 
 
 def test_document_judged_again_is_replaced_and_others_stay(service: Service):
@@ -172,7 +174,7 @@ def test_refitted_model_learns_only_later_judgments(models: Path, tmp_path: Path
         fitted.save(models / "knn", examples=camps[:5], judgments_through=through)
         service.reload()
         assert not slot.current.ranker.has_judged([1000, 1001]).any()
-        assert slot.current.version == f"{slot.current.fitted}+{through}"
+        assert slot.current.version.startswith(f"{slot.current.fitted}+{through}.")
         later = service.judge([judged("1002", [0.1, 0.4], 1)])
         wait_until(lambda: slot.current.revision == later)
         assert slot.current.ranker.has_judged([1000, 1001, 1002]).tolist() == [False, False, True]
@@ -187,6 +189,29 @@ def test_withdrawn_query_is_forgotten_by_every_later_start(models: Path, tmp_pat
     for _ in range(2):
         with Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as service:
             assert not service.slots["knn"].current.ranker.has_judged([known])[0]
+
+
+def test_model_whose_judgments_are_all_withdrawn_waits_for_another(models: Path, tmp_path: Path, camps: QuerySet):
+    def start() -> Service:
+        service = Service({"knn": models / "knn"}, settings=PATIENT, judgments=sqlite_address(tmp_path))
+        service.start()
+        return service
+
+    service = start()
+    slot = service.slots["knn"]
+    learned = service.judge([judged(str(qid), [0.1, 0.4], 1) for qid in camps.qid], source="panel")
+    wait_until(lambda: slot.current.revision == learned)
+    service.withdraw(source="panel")
+    wait_until(lambda: "all of its judged queries were withdrawn" in str(slot.refusal))
+    assert slot.current.revision == learned  # it does not claim to have forgotten them
+    last = service.judge([judged("1000", [0.1, 0.4, 0.8], 3)])
+    wait_until(lambda: slot.current.revision == last)
+    restarted = start()
+    for each in (slot, restarted.slots["knn"]):
+        assert (each.refusal, each.current.judged_queries) == (None, 1)
+        assert each.current.ranker.has_judged([1000])[0]
+    service.close()
+    restarted.close()
 
 
 def test_replicas_with_equal_versions_rank_alike(models: Path, tmp_path: Path):
@@ -204,6 +229,57 @@ def test_replicas_with_equal_versions_rank_alike(models: Path, tmp_path: Path):
     np.testing.assert_allclose([ranking.scores for ranking in rankings], [rankings[0].scores] * 3, rtol=1e-9)
     for service in services:
         service.close()
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=DATABASES[name].marks) for name in STORES])
+def test_replicas_agree_after_an_older_dump_was_restored(models: Path, tmp_path: Path, name: str):
+    database = DATABASES[name]
+    observers = [RecordingObserver() for _ in range(3)]
+
+    def start(number: int) -> Service:
+        folder = str(tmp_path / f"checkpoints-{number}")
+        service = Service(
+            {"knn": models / "knn"},
+            settings=PATIENT,
+            judgments=address,
+            checkpoints=folder,
+            observer=observers[number],
+        )
+        service.start()
+        return service
+
+    def judge(service: Service, first: int, count: int, camp: int) -> int:
+        queries = [judged(str(qid), [0.1, 0.4, 0.8], camp) for qid in range(first, first + count)]
+        while True:
+            try:
+                return [service.judge([query]) for query in queries][-1]
+            except NotStoredError:  # the connection was cut by the restore
+                time.sleep(0.05)
+
+    with database.empty(tmp_path) as address:
+        services = [start(number) for number in range(3)]
+        judge(services[0], 1000, 4, 3)
+        database.dump(address)
+        lost = judge(services[1], 2000, 3, 3)
+        for service in services:
+            wait_until(lambda service=service: service.slots["knn"].current.revision == lost)
+        database.restore(address)
+        services[0].close()
+        services[0] = start(0)
+        last = judge(services[0], 3000, 5, -3)
+        assert last > lost
+        for service in services:
+            wait_until(lambda service=service: service.slots["knn"].current.revision == last)
+        served = [service.slots["knn"].current for service in services]
+        assert len({each.version for each in served}) == 1
+        assert all(each.ranker.has_judged([1000, 2000, 3000]).tolist() == [True, False, True] for each in served)
+        candidates = CandidateSet(["a", "b"], np.float32([[0.2, 3], [0.7, 3]]))
+        scores = [service.rank(candidates).scores for service in services]
+        np.testing.assert_allclose(scores, [scores[0]] * 3, rtol=1e-9)
+        for service, observer in zip(services[1:], observers[1:], strict=True):
+            assert ("knn", "relearned") in observer.models
+            service.close()
+        services[0].close()
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -279,16 +355,38 @@ def test_restart_reads_a_checkpoint_and_not_the_history(models: Path, tmp_path: 
     with Service({"knn": models / "knn"}, settings=PATIENT, judgments=address) as service:
         slot = service.slots["knn"]
         first = service.judge([judged(str(1000 + i), [0.1, 0.4, 0.8], 3) for i in range(5)])
-        wait_until(lambda: list(folder.glob("knn-*-5")) and slot.current.consolidated == 5)
+        wait_until(lambda: list(folder.glob("knn-*-5-*")) and slot.current.consolidated == 5)
         service.withdraw(qid="1000")
         last = service.judge([judged("1001", [0.1, 0.4, 0.8], 3, reverse=True)])
         wait_until(lambda: slot.current.revision == last)
         before = service.rank(candidates)
     read: list[int] = []
     original = SqliteStore.read
-    monkeypatch.setattr(SqliteStore, "read", lambda *args: (read.append(args[2]), original(*args))[1])
+    monkeypatch.setattr(SqliteStore, "read", lambda *args, **named: (read.append(args[2]), original(*args, **named))[1])
     with Service({"knn": models / "knn"}, settings=PATIENT, judgments=address) as service:
         assert read[0] == first
         again = service.rank(candidates)
         assert (again.version, service.slots["knn"].current.judgments) == (before.version, 6)
         np.testing.assert_allclose(again.scores, before.scores, rtol=1e-9)
+
+
+def test_a_ranker_of_choices_obeys_judgments_of_a_query_at_once(tmp_path: Path, camps: QuerySet):
+    camps = camps.replace(query_columns={"text": np.array([f"query {qid}" for qid in camps.qid])})
+    ChoiceRanker("single").fit(camps).save(tmp_path / "choices", examples=camps[:3])
+    service = Service({"choices": tmp_path / "choices"}, settings=PATIENT, judgments=sqlite_address(tmp_path))
+    service.start()
+    rows = np.column_stack([np.linspace(0, 1, 8), np.ones(8)]).astype(np.float32)
+    asked = CandidateSet([f"d{i}" for i in range(8)], rows, text="what an editor cares about")
+    other, nameless = replace(asked, text="something else"), replace(asked, text=None)
+    before = [service.rank(each) for each in (asked, other, nameless)]
+    first, seventh = before[0].ids[0], before[0].ids[6]
+    grades = [{first: 0.0, seventh: 3.0}.get(document, float("nan")) for document in asked.ids]
+    kept = [row for row, grade in enumerate(grades) if grade == grade]
+    judged = CandidateSet([asked.ids[row] for row in kept], rows[kept], text=asked.text)
+    service.judge([JudgedQuery("0", judged, [grades[row] for row in kept])])
+    wait_until(lambda: service.slots["choices"].current.judgments == 1)
+    after = [service.rank(each) for each in (asked, other, nameless)]
+    assert after[0].ids[0] == seventh
+    assert after[0].ids[-1] == first
+    assert [each.scores for each in after[1:]] == [each.scores for each in before[1:]]
+    service.close()

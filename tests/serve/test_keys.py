@@ -36,6 +36,16 @@ def test_keys_are_added_and_revoked_without_a_restart(tmp_path: Path):
     assert ring.find(second) is not None
 
 
+def test_key_is_added_to_a_file_without_a_final_newline(tmp_path: Path):
+    file = tmp_path / "keys"
+    first = add_key(file, "one", Role.QUERY)
+    file.write_text(file.read_text().rstrip("\n"))
+    second = add_key(file, "two", Role.QUERY)
+    ring = KeyRing(file)
+    assert [ring.find(secret) is not None for secret in (first, second)] == [True, True]
+    assert file.read_text().count("\n") == 2
+
+
 def test_invalid_lines_are_skipped_and_reported(tmp_path: Path):
     file = tmp_path / "keys"
     secrets = [add_key(file, name, Role.QUERY) for name in ("one", "two", "three")]

@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -17,7 +18,7 @@ from kinrank.serve import CandidateSet, Fallback, Ranking, Service
 from kinrank.serve.http.logs import JsonLog, log_event
 from tests.processes import wait_until
 from tests.serve.asgi import Client
-from tests.serve.conftest import LogReader
+from tests.serve.conftest import PATIENT, LogReader
 from tests.serve.observers import PATIENCE, RecordingObserver
 
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
@@ -147,12 +148,13 @@ def test_client_that_disconnects_is_not_an_error(client: Client, log: LogReader)
     assert '"event":"error"' not in log.text
 
 
-def test_ranking_thread_survives_a_failed_delivery(service: Service, up: CandidateSet):
-    observer = service.observer = RecordingObserver()
+def test_ranking_thread_survives_a_failed_delivery(models: Path, up: CandidateSet):
+    observer = RecordingObserver()
 
     def fail(_: Ranking) -> None:
         raise RuntimeError("the event loop is closed")
 
-    service.submit(up, None, fail)
-    wait_until(lambda: observer.errors == ["rank: the event loop is closed"])
-    assert service.rank(up).fallback is not Fallback.LATE
+    with Service({"knn": models / "knn"}, settings=PATIENT, observer=observer) as service:
+        service.submit(up, None, fail)
+        wait_until(lambda: observer.errors == ["rank: the event loop is closed"])
+        assert service.rank(up).fallback is not Fallback.LATE

@@ -165,7 +165,8 @@ def arguments(world: World, address: str | None = None) -> list[str]:
 
 @pytest.fixture(scope="module")
 def server(world: World) -> Iterator[Server]:
-    with serving(world.folder / "log", *arguments(world), env=one_thread()) as server:
+    # A busy machine must not make the page fall back: these tests are about what it shows.
+    with serving(world.folder / "log", *arguments(world), "--deadline", "2000", env=one_thread()) as server:
         yield server
 
 

@@ -17,6 +17,7 @@ from kinrank.serve.http import protocol
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import STARTED, RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
+from kinrank.serve.http.slots import Slots
 from tests.processes import wait_until
 
 LARGE = b"x" * (64 << 20)
@@ -168,7 +169,7 @@ def overloaded(metrics: Metrics) -> Iterator[uvicorn.Server]:
     middleware = RequestMiddleware(
         app,
         endpoints=frozenset({"/v1/rank"}),
-        in_flight=128,
+        slots=Slots(128, 1 << 20),
         is_overloaded=lambda scope: scope["path"] == "/v1/rank",
         metrics=metrics,
     )

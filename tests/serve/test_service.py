@@ -85,6 +85,9 @@ def test_queries_that_cannot_be_ranked_stay_in_the_engines_order(
     ranking = service.rank(candidates)
     assert (ranking.ids, ranking.scores, ranking.fallback) == (["a", "b"], None, reason)
     assert ranking.detail
+    weights = service.weights(candidates)
+    assert (weights.weights, weights.fallback) == (None, reason)
+    assert weights.detail
 
 
 def test_bad_query_does_not_affect_the_rest_of_its_batch(service: Service, up: CandidateSet):
@@ -104,6 +107,42 @@ def test_missing_and_unknown_models_leave_the_engines_order(tmp_path: Path, up: 
     assert service.rank(up, model="unknown").fallback == Fallback.NO_MODEL
     assert service.weights(up).fallback == Fallback.NO_MODEL
     service.close()
+
+
+def test_start_that_raises_leaves_no_thread_behind(models: Path, tmp_path: Path):
+    before = set(threading.enumerate())
+    service = Service({"knn": models / "knn", "later": tmp_path / "later"}, settings=PATIENT)
+    with pytest.raises(RejectedModelError, match="later does not exist"):
+        service.start()
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not {name for name in left if name.startswith(("rank-", "shadow-", "watch", "learn", "poll-"))}
+
+
+def test_model_with_other_features_replaces_the_current_one_only_if_that_is_accepted(
+    models: Path, camps: QuerySet, up: CandidateSet
+):
+    renamed = camps.replace(feature_names=("worth", "camp"))
+    swapped = camps.replace(X=camps.X[:, ::-1].copy(), feature_names=("camp", "value"))
+    for other, problem in ((renamed, "'worth'.*'value'"), (swapped, "in another order")):
+        with Service({"knn": models / "knn"}, settings=PATIENT) as service:
+            before = service.slots["knn"].loaded().version
+            KnnRanker(5).fit(other).save(models / "knn", examples=other[:5])
+            with pytest.raises(RejectedModelError, match=rf"{problem}.*--accept-features"):
+                service.reload()
+            assert service.slots["knn"].loaded().version == before
+            assert service.rank(CandidateSet(up.ids, up.features, ("value", "camp"))).fallback is None
+        KnnRanker(5).fit(camps).save(models / "knn", examples=camps[:5])
+    with Service({"knn": models / "knn"}, settings=replace(PATIENT, accept_features=True)) as service:
+        KnnRanker(5).fit(renamed).save(models / "knn", examples=renamed[:5])
+        assert service.reload().ranker.feature_names_ == ("worth", "camp")
+
+
+def test_model_without_examples_is_flagged(models: Path, camps: QuerySet):
+    observer = RecordingObserver()
+    KnnRanker(5).fit(camps).save(models / "knn")
+    with Service({"knn": models / "knn", "single": models / "single"}, settings=PATIENT, observer=observer):
+        assert ("knn", "untested") in observer.models
+        assert ("single", "untested") not in observer.models
 
 
 def test_model_that_appears_later_is_loaded(tmp_path: Path, camps: QuerySet, up: CandidateSet):
@@ -295,7 +334,7 @@ def test_slow_model_is_retried_until_it_is_fast_enough(models: Path, monkeypatch
     slot = service.slots["knn"]
     assert "the deadline is" in str(slot.refusal)
     wait_until(lambda: observer.models.count(("knn", "refused")) >= 3)
-    slot.deadline = PATIENT.deadline  # the machine is no longer busy
+    slot.settings = PATIENT  # the machine is no longer busy
     wait_until(lambda: service.ready)
     assert slot.refusal is None
     assert observer.models[-1] == ("knn", "loaded")
@@ -306,7 +345,7 @@ def test_slow_model_is_retried_until_it_is_fast_enough(models: Path, monkeypatch
 
 
 def test_unexpected_error_while_loading_is_reported(models: Path, monkeypatch: pytest.MonkeyPatch):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(kinrank.serve.models, "from_record", fail)

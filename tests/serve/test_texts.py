@@ -100,7 +100,7 @@ def test_a_failing_encoder_falls_back_and_reports(service: Service):
 
 def test_a_query_without_text_falls_back(service: Service):
     ranking = service.rank(candidates(None))
-    assert ranking.fallback is Fallback.MODEL_ERROR
+    assert ranking.fallback is service.weights(candidates(None)).fallback is Fallback.MODEL_ERROR
     assert "pass query_text=" in str(ranking.detail)
 
 

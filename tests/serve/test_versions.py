@@ -54,12 +54,12 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
 ):
     monkeypatch.setattr(kinrank.serve.models, "RETRY_PAUSE", 0.05)
     first, second = fingerprint(models / "knn"), fingerprint(models / "single")
-    assert kinrank_command("publish", models / "knn", address) == "1"
+    assert kinrank_command("models", address, "--publish", models / "knn") == "1"
     store, observer = VersionStore(address), RecordingObserver()
     with Service({"default": address}, settings=POLLING, observer=observer) as service:
         slot = service.slots["default"]
         assert service.rank(up).version == first
-        assert kinrank_command("publish", models / "single", address) == "2"
+        assert kinrank_command("models", address, "--publish", models / "single") == "2"
         wait_until(lambda: service.rank(up).version == second)
         kinrank_command("models", address, "--use", 1)
         wait_until(lambda: service.rank(up).version == first)
@@ -85,12 +85,19 @@ def test_service_follows_what_is_published_and_survives_bad_versions(
     assert observer.errors == []
 
 
-def test_version_is_not_canary_and_shadow(tmp_path: Path, models: Path):
-    done = CliRunner().invoke(
-        app, ["publish", str(models / "knn"), str(tmp_path), "--canary", "0.1", "--shadow", "0.1"]
-    )
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        (["--canary", "0.1", "--shadow", "0.1"], "--publish takes --canary SHARE, --shadow SHARE or neither"),
+        (["--use", "1"], "--publish takes --canary SHARE, --shadow SHARE or neither"),
+        (["--canary", "2:0.1"], "write SHARE, such as 0.05, got '2:0.1'"),
+        (["--canary", "1.5"], "share"),
+    ],
+)
+def test_new_version_has_one_role(tmp_path: Path, models: Path, roles: list[str], message: str):
+    done = CliRunner().invoke(app, ["models", str(tmp_path), "--publish", str(models / "knn"), *roles])
     assert done.exit_code == 2
-    assert "not both" in done.stderr
+    assert message in done.stderr
     assert VersionStore(tmp_path).versions() == []
 
 

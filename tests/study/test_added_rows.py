@@ -59,6 +59,16 @@ def test_rows_added_to_the_hits_are_found_and_dropped(missing: float, combined: 
     assert find_added_rows(clean) is None
 
 
+def test_dropping_added_rows_keeps_the_weights_of_the_others():
+    leaking = engine_log(added=True)
+    weights = np.linspace(0.1, 1.0, leaking.n_rows, dtype=np.float32)
+    found = find_added_rows(leaking)
+    assert found is not None
+    dropped = found.drop(leaking.replace(sample_weight=weights))
+    assert dropped.sample_weight is not None
+    np.testing.assert_array_equal(dropped.sample_weight, weights[~found.rows(leaking)])
+
+
 def test_added_rows_look_like_a_perfect_model():
     leaking, clean = engine_log(added=True), engine_log(added=False)
     only_added = np.isin(np.arange(leaking.n_rows) % (N_HITS + N_ADDED), range(N_HITS, N_HITS + N_ADDED))
@@ -98,7 +108,9 @@ def test_studies_refuse_features_that_give_the_grade_away(tmp_path: Path):
 
 def test_train_refuses_or_drops_added_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    write_parquet(engine_log(added=True), "leaking.parquet")
+    leaking = engine_log(added=True)
+    write_parquet(leaking, "leaking.parquet")
+    write_parquet(leaking.replace(sample_weight=np.linspace(0.1, 1.0, leaking.n_rows)), "weighted.parquet")
     write_parquet(engine_log(added=False), "clean.parquet")
 
     def train(data: str, *options: str) -> tuple[int, str]:
@@ -109,8 +121,9 @@ def test_train_refuses_or_drops_added_rows(tmp_path: Path, monkeypatch: pytest.M
     assert code == 2
     assert "kinrank train --leaks drop" in said
     assert not Path("model").exists()
-    code, said = train("leaking.parquet", "--leaks", "drop")
-    assert code == 0
-    assert "dropped 120 of 840 candidates" in said
+    for data in ("leaking.parquet", "weighted.parquet"):
+        code, said = train(data, "--leaks", "drop")
+        assert code == 0
+        assert "dropped 120 of 840 candidates" in said
     assert train("leaking.parquet", "--leaks", "warn")[0] == 0
     assert train("clean.parquet")[0] == 0

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lightgbm  # noqa: F401 - skips this file if it is not installed
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from benchmarks.common import judged_text, msrd
-from kinrank import KinRanker
+from kinrank import KinRanker, KnnRanker, SingleRanker
+from kinrank.cli import app
 from kinrank.data.queryset import QuerySet
-from kinrank.measure import NDCG
-from kinrank.study.answer import Answer
-from kinrank.study.comparison import compare
-from kinrank.study.entrants import evaluate_entrant
+from kinrank.data.trec import run_from_scores, write_run
+from kinrank.measure import NDCG, compare_paired, evaluate
+from kinrank.study.answer import Answer, Claim
+from kinrank.study.entrants import evaluate_ranker
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
 from kinrank.study.report import collect
 from kinrank.study.report.words import headline, points
+from kinrank.study.study import Study
 from kinrank.study.tuning import Plan, tune
 from kinrank.study.validation import validate
 from tests.study import worlds
 
 MEASURE = NDCG @ 10
-KIN = "kin"
+KIN, LINEAR = "kin", "single(learner=rankrls)"
 FAMILIES = ("single", "kin", "lambdamart")
 N_TRIALS = 9  # three linear models, two of kin, three LightGBM, and kin without local models
 
@@ -33,36 +39,87 @@ N_TRIALS = 9  # three linear models, two of kin, three LightGBM, and kin without
 @pytest.fixture(autouse=True)
 def _one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cross-fit once even with few queries, to save time."""
-    monkeypatch.setattr("kinrank.rankers.kin.ranker._MOST_REPEATS", 1)
+    monkeypatch.setattr("kinrank.rankers.kin.fitting._MOST_REPEATS", 1)
 
 
 def answers(train: QuerySet, test: QuerySet, folder: Path) -> dict[str, Answer]:
     """Ask every tool about the same queries."""
-    kin = KinRanker()
-    comparison = compare(
-        test,
-        [evaluate_entrant(name, test, [MEASURE], train=train) for name in ("single(learner=rankrls)", KIN)],
-        n_resamples=99,
-    )
-    report = collect(comparison, judged=train)
-    assert headline(report).endswith(" single(learner=rankrls)")
+    study = Study.split(train, test)
+    kin = KinRanker().fit(train)
+    report = collect(study.compare([study.enter(LINEAR), evaluate_ranker(KIN, kin, test, [MEASURE])]), judged=train)
+    assert LINEAR in headline(report)
     assert points(report)[0] == report.answer.text.replace(" -", " −").replace("(-", "(−")
     return {
-        "headroom": headroom(train, test, ranker=kin).answer,
-        "train --validate": validate("kin", KinRanker().fit(train), train, test).answer,
-        "compare": run_experiment([KIN, "single(learner=rankrls)"], test, train=train).answer,
-        "tune": tune(train, folder, Plan(FAMILIES, n_trials=N_TRIALS), validation=test).answer,
+        "headroom": headroom(train, test).answer,
+        "train --validate": validate("kin", kin, study).answer,
+        "compare": run_experiment([KIN, LINEAR], test, train=train).answer,
         "report": report.answer,
+        "tune": tune(train, folder, Plan(FAMILIES, n_trials=N_TRIALS), validation=test).answer,
     }
 
 
 def check_agreement(found: dict[str, Answer], expected: tuple[str, str] | None = None) -> None:
-    """Fail if two tools differ in a verdict, or in the sign of a significant difference."""
+    """Fail if two tools differ in a difference, its p-values or the decision.
+
+    `tune` tries other settings of the same rankers, so that its differences may be others; its decision may not.
+    """
     texts = "\n".join(f"{tool}: {answer.text}" for tool, answer in found.items())
+    first, *others = [answer for tool, answer in found.items() if tool != "tune"]
+    for other in others:
+        for claim, same in ((other.gain, first.gain), (other.own, first.own)):
+            assert (claim is None) == (same is None), texts
+            if claim is not None and same is not None:
+                assert replace(claim, name="", against="") == replace(same, name="", against=""), texts
     verdicts = {tool: (shown(answer.verdict), shown(answer.own_verdict)) for tool, answer in found.items()}
     assert len(set(verdicts.values())) == 1, texts
     if expected is not None:
         assert set(verdicts.values()) == {expected}, texts
+
+
+@pytest.mark.parametrize("world", [worlds.with_intents, worlds.without_intents])
+def test_commands_print_one_p_for_one_pair(world: Callable[[int], QuerySet], tmp_path: Path, monkeypatch):
+    """The same pair of rankers, named in every way that a command takes: difference, p and decision are the same."""
+    monkeypatch.chdir(tmp_path)
+    queries = world(300)
+    train, test = queries[:200], queries[200:].replace(doc_id=np.arange(queries[200:].n_rows))
+    train.save("train")
+    test.save("test")
+    names = {"linear": SingleRanker("rankrls").fit(train), "local": KnnRanker(20).fit(train)}
+    for name, ranker in names.items():
+        ranker.save(f"./{name}.model")
+        write_run(run_from_scores(test, ranker.predict(test)), f"{name}.run")
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(app, list(words))
+        assert done.exit_code == 0, done.stderr
+        return " ".join((done.stdout + done.stderr).split())
+
+    def compared(*words: str) -> dict[str, Any]:
+        return json.loads(CliRunner().invoke(app, ["compare", "test", *words, "--json"]).stdout)
+
+    fitted = ("single(learner=rankrls)", "knn(n_neighbors=20)", "--train", "train")
+    records = [compared("linear.model", "local.model"), compared("linear.run", "local.run"), compared(*fitted)]
+    pair = compare_paired(*(values_of(names[name], test) for name in ("local", "linear")))
+    claim = Claim("", "", pair)
+    for record in records:
+        [difference] = record["differences"]
+        assert (difference["difference"], difference["p"]) == pytest.approx((pair.mean_difference, pair.p))
+        if record["answer"] is not None:  # runs have no rung
+            assert record["answer"]["gain"]["p"] == pytest.approx(pair.p)
+            assert record["answer"]["gain"]["verdict"] == claim.verdict
+    validate_it = ("--ranker", "knn", "--set", "n_neighbors=20", "--validate", "test", "--model", "validated")
+    printed = {
+        "compare": run("compare", "test", "linear.model", "local.model"),
+        "report": run("report", "test", "linear.model", "local.model", "--measure", "NDCG@10", "--measure", "AP"),
+        "train --validate": run("train", "train", *validate_it),
+    }
+    for verb, text in printed.items():
+        assert f"({claim.evidence})" in text, verb
+        assert claim.sentence().split()[0] in text, verb
+
+
+def values_of(ranker: Any, queries: QuerySet) -> np.ndarray:
+    return evaluate(queries, ranker.predict(queries), [MEASURE]).per_query[MEASURE]
 
 
 def shown(verdict: str | None) -> str:

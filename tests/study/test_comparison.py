@@ -12,7 +12,8 @@ from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import AP, NDCG, compare_paired, holm
 from kinrank.study.comparison import compare
-from kinrank.study.entrants import evaluate_entrant, evaluate_run, fit_and_evaluate, origin_of
+from kinrank.study.entrants import evaluate_run, fit_and_evaluate, origin_of
+from kinrank.study.study import Study
 
 MEASURES = [NDCG @ 10, AP]
 
@@ -25,7 +26,8 @@ def camps() -> tuple[QuerySet, QuerySet]:
 
 def entrants(camps: tuple[QuerySet, QuerySet], *names: str):
     train, test = camps
-    return [evaluate_entrant(name, test, MEASURES, train=train) for name in names]
+    study = Study.split(train, test, measures=MEASURES)
+    return [study.enter(name) for name in names]
 
 
 def test_entrant_has_quality_and_cost(camps):
@@ -71,7 +73,7 @@ def test_saved_model_and_its_run_give_the_same_values(camps, tmp_path: Path):
     ranker = SingleRanker("rankrls").fit(train)
     ranker.save(tmp_path / "model")
     write_run(run_from_scores(test, ranker.predict(test)), tmp_path / "single.run")
-    model, run = (evaluate_entrant(str(tmp_path / name), test, MEASURES) for name in ("model", "single.run"))
+    model, run = (Study.of_test(test, MEASURES).enter(str(tmp_path / name)) for name in ("model", "single.run"))
     assert (model.origin, model.fit_seconds, run.origin, run.rank_seconds) == ("model", None, "run", None)
     assert model.per_query(AP) == pytest.approx(run.per_query(AP))
     assert run.coverage is not None
@@ -95,7 +97,7 @@ def test_wrong_input_raises(camps, tmp_path: Path):
     with pytest.raises(ParameterError, match="'svmrank' is not a model folder, a run file or a ranker"):
         origin_of("svmrank")
     with pytest.raises(ParameterError, match="'single' must be fitted: pass train="):
-        evaluate_entrant("single", test, MEASURES)
+        Study.of_test(test, MEASURES).enter("single")
     single = fit_and_evaluate("single", SingleRanker("rankrls"), train, test, MEASURES)
     with pytest.raises(ParameterError, match="at least one entrant, each with a different name"):
         compare(test, [single, single])
@@ -105,4 +107,4 @@ def test_wrong_input_raises(camps, tmp_path: Path):
         compare(test, [single]).difference("single", AP, "knn")
     (tmp_path / "other.run").write_text("q Q0 d 1 0.5 t\n")
     with pytest.raises(DataError, match="no document of this run is in the data"):
-        evaluate_entrant(str(tmp_path / "other.run"), test, MEASURES)
+        Study.of_test(test, MEASURES).enter(str(tmp_path / "other.run"))

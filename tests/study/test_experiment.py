@@ -12,10 +12,12 @@ from kinrank.datasets import make_two_camps
 from kinrank.errors import LeakError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import NDCG
+from kinrank.progress import on_progress
 from kinrank.rankers import RANKERS, load
 from kinrank.study.experiment import run_experiment
 
 QUICK = {"kin": {"n_neighbors": 9, "n_members": 2, "trees": LambdaMART(n_trees=5, min_rows_in_leaf=5, n_threads=1)}}
+QUICK["choices"] = {"ranker": "single"}
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +59,12 @@ def test_run_is_evaluated_once_for_all_folds(camps: QuerySet, tmp_path: Path):
     run, steps = str(tmp_path / "few.run"), []
     few = camps[:3]
     write_run(run_from_scores(few, few.X[:, 0].astype(np.float64)), run)
-    found = run_experiment([run, "single"], camps, folds=5, advance=steps.append)
+    with on_progress(lambda *step: steps.append(step)):
+        found = run_experiment([run, "single"], camps, folds=5)
     entrant = found.comparison[run]
     assert entrant.coverage is not None
     assert entrant.coverage.absent_queries == 57
     assert entrant.coverage.unjudged_top == 0
-    assert sum(steps) == 10
+    assert [stage for stage, done, _ in steps if not done] == [f"{run}, in all"]
+    assert steps[-1] == ("fold 5 of 5, single, in all", 10, 10)
     assert found.comparison["single"].evaluation.per_query[NDCG @ 10].shape == (60,)

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank import QuerySet
-from kinrank.measure import NDCG
+from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of
-from kinrank.study.fusion import MEANS, NORMALIZED, RAW, RRF, Fusion, best_weights, grid_of, oracle_scores
+from kinrank.study.fusion import MEANS, NORMALIZED, RAW, RRF, Fusion, best_weights, grid_of, scores_by_own_weights
 from tests.study.hybrid_searches import two_kinds
 
 MEASURE = NDCG @ 10
@@ -44,7 +46,7 @@ def test_means_leave_out_searches_that_did_not_find_the_document() -> None:
 
 @pytest.mark.parametrize("n", range(2, 7))
 def test_grid_sums_to_1_and_has_every_search_alone(n: int) -> None:
-    grid = grid_of(RRF, np.zeros((1, n)))
+    grid = grid_of(n)
     np.testing.assert_allclose(grid.sum(axis=1), 1.0)
     assert len(np.unique(grid, axis=0)) == len(grid)
     assert all(np.eye(n)[i].tolist() in grid.tolist() for i in range(n))
@@ -60,4 +62,36 @@ def test_best_weights_are_between_the_searches_alone_and_the_oracle(fusion: Fusi
 
     assert quality(best.predict(queries)) == pytest.approx(best.quality)
     assert best.quality >= max(quality(fusion.values(queries)[:, column]) for column in range(2))
-    assert quality(oracle_scores(fusion, queries, MEASURE)) >= best.quality
+    assert quality(scores_by_own_weights(fusion, queries, MEASURE)) >= best.quality
+
+
+def test_twenty_searches_take_hundreds_of_trials_and_reach_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relevant documents are those of the third and the fourth search; the others return noise."""
+    rng = np.random.default_rng(0)
+    X = rng.random((40, 12, 20))
+    y = np.argsort(np.argsort(X[:, :, 2] + X[:, :, 3], axis=1), axis=1) >= 9
+    queries = QuerySet.from_arrays(X.reshape(-1, 20), y.ravel(), group=[12] * 40)
+    with monkeypatch.context() as patch:
+        counted = Mock(side_effect=MEASURE.per_query)
+        patch.setattr(Measure, "per_query", counted)
+        best = best_weights(Fusion("min_max"), queries, MEASURE)
+    assert counted.call_count < 400  # a grid of 4 steps has 8,855
+    few = queries.replace(X=queries.X[:, 2:6], feature_names=("c", "d", "e", "f"))
+    assert best.quality >= best_weights(Fusion("min_max"), few, MEASURE).quality
+    assert best.weights.sum() == pytest.approx(1.0)
+    assert set(np.argsort(best.weights)[-2:]) == {2, 3}
+    own = scores_by_own_weights(Fusion("min_max"), queries, MEASURE)
+    assert mean_of(MEASURE.per_query(own, queries.grades, queries.offsets)) >= best.quality
+
+
+@pytest.mark.parametrize("n_scores", [2, 9])
+def test_rows_of_weight_0_do_not_choose(n_scores: int) -> None:
+    """The first search is right about the rows that count, the second about the others."""
+    rng = np.random.default_rng(0)
+    counts = np.tile(np.arange(12) % 2 == 0, 30)
+    X = rng.random((len(counts), n_scores)).astype(np.float32)
+    y = np.where(counts, X[:, 0] > 0.5, X[:, 1] > 0.1)
+    queries = QuerySet.from_arrays(X, y, group=[12] * 30, sample_weight=counts)
+    best = best_weights(RAW, queries, MEASURE)
+    assert best.weights.argmax() == 0
+    assert best.quality == pytest.approx(best_weights(RAW, queries.only_weighted(), MEASURE).quality, abs=0.01)

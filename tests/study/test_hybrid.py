@@ -6,7 +6,9 @@ import pytest
 from kinrank import KnnRanker, QuerySet
 from kinrank.errors import DataError
 from kinrank.measure import NDCG
-from kinrank.study.hybrid import BEST, PER_QUERY, Hybrid, HybridPlan, global_ranker, hybrid
+from kinrank.study.fusion import RAW, GlobalWeights
+from kinrank.study.hybrid import BEST, LEARNED, PER_QUERY, Hybrid, HybridPlan, hybrid
+from kinrank.study.hybrid_plan import global_ranker
 from tests.study.hybrid_searches import two_kinds
 
 MEASURE = NDCG @ 10
@@ -25,9 +27,9 @@ def test_weights_from_the_text_reach_the_oracle_and_global_weights_do_not(found:
     assert mean(found, BEST) < 0.8
     assert mean(found, PER_QUERY["text"]) == pytest.approx(1.0)
     assert found.oracle.evaluation[MEASURE] == pytest.approx(1.0)
-    assert found.gains("text")
-    assert found.p("text") < 1e-6
-    assert found.gain("text").losses == 0
+    assert found.claim("text").verdict == "gain"
+    assert found.claim("text").p_holm < 1e-6
+    assert found.claim("text").paired.losses == 0
 
 
 def test_every_way_to_combine_scores_is_compared_with_the_best_global_weights(found: Hybrid) -> None:
@@ -44,10 +46,40 @@ def test_every_way_to_combine_scores_is_compared_with_the_best_global_weights(fo
         "global: z_score",
         "global: min_max, geometric",
         "global: min_max, harmonic",
+        LEARNED,
         *PER_QUERY.values(),
     ]
     assert {each.against for each in found.comparison.differences} == {BEST}
     assert len(found.best) == len(found.leaks) == len(found.per_query["text"]) == 4
+
+
+def test_control_learns_the_same_weights_for_all_queries_by_the_same_learner(found: Hybrid) -> None:
+    train = two_kinds()
+    control = HybridPlan(normalization="min_max").learned(train)
+    assert np.ptp(control.weights(train), axis=0) == pytest.approx(0.0)
+    assert np.all(control.weights(train) >= 0)
+    assert control.scale == "min_max"
+    # The queries need opposite weights, so the gain over the control is that of weights per query.
+    assert mean(found, LEARNED) < 0.8
+    gain = found.over_learned["text"]
+    assert gain.mean_difference == pytest.approx(mean(found, PER_QUERY["text"]) - mean(found, LEARNED))
+    assert gain.p < 1e-6
+    assert not found.one_search_is_enough
+
+
+def test_one_search_is_enough_if_the_others_are_noise() -> None:
+    queries, rng = two_kinds(120), np.random.default_rng(3)
+    grades = queries.grades
+    scores = np.column_stack([grades + 0.4 * rng.standard_normal(len(grades)), rng.standard_normal(len(grades))])
+    found = hybrid(queries.replace(X=scores.astype(np.float32)), plan=HybridPlan(normalization="z_score"), folds=3)
+    assert found.one_search_is_enough
+    assert found.best_alone.name == "bm25"
+    assert found.best_alone.against == BEST
+
+
+def test_tests_against_the_control_are_by_group() -> None:
+    found = hybrid(two_kinds(60), plan=HybridPlan(normalization="min_max", group="topic"), folds=3)
+    assert found.over_learned["candidates"].n_groups == 15
 
 
 def test_nothing_is_chosen_on_test_queries() -> None:
@@ -85,6 +117,18 @@ def test_ranker_gives_nonnegative_weights_for_normalized_scores(normalization: s
     same = global_ranker(queries, best[fusion.name])
     np.testing.assert_allclose(same.weights(queries)[0], best[fusion.name].weights)
     assert_same_order(best[fusion.name].predict(queries), same.predict(queries), queries)
+
+
+@pytest.mark.parametrize("nothing", [0.0, np.nan])
+def test_a_search_that_returned_nothing_has_weight_0(nothing: float) -> None:
+    queries = two_kinds(40, noise=True)
+    empty = queries.replace(X=np.float32(queries.X * [1.0, nothing]))
+    found = hybrid(empty, folds=2, plan=HybridPlan(normalization="none"))
+    assert all(np.isfinite(entrant.scores).all() for entrant in found.comparison.entrants)
+    weights = GlobalWeights(RAW, np.array([0.5, 0.5]), 0.0)
+    same = global_ranker(empty, weights)
+    np.testing.assert_array_equal(same.weights(empty)[0], [0.5, 0.0])
+    assert_same_order(weights.predict(empty), same.predict(empty), empty)
 
 
 def test_weights_are_predicted_before_any_search() -> None:

@@ -13,6 +13,7 @@ from kinrank.measure import NDCG
 from kinrank.study import peers
 from kinrank.study.entrants import make_ranker
 from kinrank.study.experiment import run_experiment
+from kinrank.study.other_peers import XGBoostPeer
 from kinrank.study.peers import PEERS
 
 
@@ -98,6 +99,10 @@ def test_best_shape_on_the_validation_part_is_used(queries: QuerySet):
 
 def test_bag_is_the_mean_of_members_of_the_tuned_shape(queries: QuerySet):
     bag = PEERS["lightgbm-bag"](3, peer=PEERS["lightgbm"](30, patience=10)).fit(queries[:160])
+    assert bag.members_[0].model_.params["bagging_by_query"]
+    again = PEERS["lightgbm-bag"](3, peer=bag.peer_)
+    assert again.choose(*bag.peer_.parts(queries[:160])).peer_ is bag.peer_  # a tuned model is not tuned again
+    assert again.n_trees_ == bag.n_trees_
     assert bag.n_trees_ in (bag.peer_.n_trees_, 2 * bag.peer_.n_trees_)
     assert {member.shape_ for member in bag.members_} == {bag.peer_.shape_}
     scores = [member.predict(queries) for member in bag.members_]
@@ -132,6 +137,6 @@ def test_wrong_input_raises(queries: QuerySet, monkeypatch: pytest.MonkeyPatch):
         PEERS["xgboost"](validation=1.0).fit(queries)
     with pytest.raises(DataError, match=r"xgboost needs integer grades from 0 to 31, got 0\.5"):
         PEERS["xgboost"]().fit(queries.replace(y=np.full(queries.n_rows, 0.5, np.float32)))
-    monkeypatch.setattr(peers.XGBoostPeer, "library", "xgboost_missing")
+    monkeypatch.setattr(XGBoostPeer, "library", "xgboost_missing")
     with pytest.raises(MissingExtraError, match="pip install"):
         PEERS["xgboost"]().fit(queries)

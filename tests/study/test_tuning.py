@@ -30,7 +30,7 @@ from kinrank.study.tuning import Plan, nested, per_query_values, tune
 
 MEASURE = NDCG @ 10
 LINEAR = ("single", "knn")
-SHARED = {"reference": None, "group": None, "missing": "error"}
+SHARED = {"reference": None, "group": None, "missing": "mean"}
 
 
 @pytest.fixture(scope="module")

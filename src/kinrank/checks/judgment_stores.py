@@ -7,9 +7,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+
 from kinrank.checks.samples import require
 from kinrank.errors import DataError
 from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore
+from kinrank.serve.live_judgments import MOST_DOCUMENTS, Entry, merge_records
+from kinrank.serve.messages import CandidateSet, JudgedQuery
 
 Open = Callable[[], JudgmentStore]
 """Opens the same store, empty at first, with a new connection."""
@@ -23,6 +27,7 @@ def judgment_store_checks() -> list[Callable[[Open], None]]:
         check_changes_are_read_since_a_revision,
         check_same_rows_again_change_nothing,
         check_rows_of_one_query_and_source_are_merged,
+        check_latest_documents_are_kept_at_the_limit,
         check_failed_append_keeps_nothing,
         check_judgments_are_withdrawn_by_query_and_source,
         check_long_history_is_read_in_pages,
@@ -67,6 +72,26 @@ def check_rows_of_one_query_and_source_are_merged(open_store: Open) -> None:
     store.append(MODEL, [JudgmentRow("q1", "", "a")], lambda old, new: old + new)
     store.append(MODEL, [JudgmentRow("q1", "", "b"), JudgmentRow("q1", "", "c")], lambda old, new: old + new)
     require(store.read(MODEL).queries == {"q1": [JudgmentRow("q1", "", "abc")]}, "records must be merged")
+
+
+def check_latest_documents_are_kept_at_the_limit(open_store: Open) -> None:
+    """A document that is judged again counts as new when the oldest documents of a query are dropped."""
+    store = open_store()
+
+    def judge(first: int, last: int, grade: float) -> int:
+        ids = [f"d{number}" for number in range(first, last)]
+        judged = JudgedQuery("q1", CandidateSet(ids, np.zeros((len(ids), 1), np.float32), ("f",)), [grade] * len(ids))
+        return store.append(MODEL, [JudgmentRow("q1", "", Entry("model", judged).dump())], merge_records)
+
+    judge(0, MOST_DOCUMENTS, 0.0)
+    judge(0, 10, 1.0)
+    last = judge(MOST_DOCUMENTS, MOST_DOCUMENTS + 5, 2.0)
+    require(judge(MOST_DOCUMENTS, MOST_DOCUMENTS + 5, 2.0) == last, "the same judgments again must change nothing")
+    [row] = store.read(MODEL).queries["q1"]
+    judged = Entry.parse(row.record or "").judged
+    kept = dict(zip(judged.candidates.ids, judged.grades, strict=True))
+    require(len(kept) == MOST_DOCUMENTS, "a query must keep as many documents as allowed")
+    require([kept.get(f"d{number}") for number in range(15)] == [1.0] * 10 + [None] * 5, "the oldest must be dropped")
 
 
 def check_failed_append_keeps_nothing(open_store: Open) -> None:

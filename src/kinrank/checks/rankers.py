@@ -32,6 +32,7 @@ def ranker_checks() -> list[RankerCheck]:
         check_explain,
         check_novelty,
         check_add_and_remove,
+        check_replacing_a_query_restores_the_scores,
         check_added_queries_raise_no_novelty,
         check_save_and_load,
         check_settings_survive_fit,
@@ -170,6 +171,20 @@ def check_add_and_remove(make: Callable[[], Ranker]) -> None:
         ranker.remove(more.qid)
     require(
         bool(np.allclose(before, ranker.predict(queries), atol=1e-6)), "removing added queries must restore the scores"
+    )
+
+
+def check_replacing_a_query_restores_the_scores(make: Callable[[], Ranker]) -> None:
+    """A ranker that replaces judgments forgets a training query and learns it again, as a service does."""
+    queries = linear_queries()
+    ranker = make().fit(queries)
+    before = ranker.predict(queries)
+    if can_adapt(ranker):
+        ranker.remove(queries.qid[:2]).add(queries[:2])
+        require(ranker.n_judged_ == len(queries), "a query that is replaced must count once")
+    require(
+        bool(np.allclose(before, ranker.predict(queries), atol=1e-6)),
+        "replacing a query by itself must restore the scores",
     )
 
 

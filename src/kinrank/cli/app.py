@@ -11,20 +11,18 @@ from kinrank.cli.clicks import clicks
 from kinrank.cli.columns import with_columns
 from kinrank.cli.compare import compare
 from kinrank.cli.convert import convert
+from kinrank.cli.demo import demo
 from kinrank.cli.describe import describe
 from kinrank.cli.doctor import doctor
-from kinrank.cli.evaluate import evaluate
 from kinrank.cli.examples import EXAMPLES
 from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.headroom import headroom
 from kinrank.cli.hybrid import hybrid
-from kinrank.cli.interleave import interleave
 from kinrank.cli.judgments import judgments
 from kinrank.cli.key import key
 from kinrank.cli.log import log
 from kinrank.cli.models import models
-from kinrank.cli.publish import publish
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
 from kinrank.cli.serve import serve
@@ -32,7 +30,6 @@ from kinrank.cli.split import split
 from kinrank.cli.threads import with_threads
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
-from kinrank.cli.weights import weights
 
 app = typer.Typer(
     name="kinrank",
@@ -41,12 +38,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PANELS = {
-    "Prepare data": (clicks, log, with_columns(convert), with_columns(split), with_columns(describe)),
+    "Prepare data": (clicks, with_columns(log), with_columns(convert), with_columns(split), with_columns(describe)),
     "Study what pays": (
         with_columns(with_threads(headroom)),
         with_columns(with_threads(hybrid)),
         with_columns(with_threads(tune)),
-        with_columns(evaluate),
         with_columns(with_threads(compare)),
         with_columns(with_threads(report)),
     ),
@@ -54,15 +50,12 @@ _PANELS = {
         with_columns(with_threads(train)),
         with_columns(rank),
         with_columns(explain),
-        with_columns(weights),
         serve,
-        publish,
         models,
         judgments,
         key,
-        interleave,
     ),
-    "Help": (doctor,),
+    "Help": (demo, with_columns(doctor)),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kinrank.cli import console
-from kinrank.errors import ParameterError
+from kinrank.cli.interleave import print_contest
+from kinrank.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from kinrank.clicks.counts import ClickCounts
     from kinrank.clicks.examination import Examination
+    from kinrank.clicks.read import ClickLog
     from kinrank.engines.index_download import IndexDownload
 
 
@@ -26,14 +30,20 @@ def clicks(
             "engine with UBI indexes, ENGINE+http://HOST:PORT.",
         ),
     ],
-    out: Annotated[str, typer.Option(metavar="OUT", help="Judgments to write: NAME.parquet or NAME.csv.")],
+    out: Annotated[
+        str | None, typer.Option(metavar="OUT", help="Judgments to write: NAME.parquet or NAME.csv.")
+    ] = None,
+    evidence: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Folder to add looks and choices of each day to, for the ranker choices."),
+    ] = None,
     model: Annotated[
         str, typer.Option(help="Model of examination: swaps, pbm, trust, cascade, coec or none.")
     ] = "swaps",
     grades: Annotated[
         str,
         typer.Option(
-            metavar="NUMBERS", help="Thresholds of the grades, relative to the mean attractiveness of the log."
+            metavar="NUMBERS", help="Thresholds of the grades: clicks per look, relative to the mean over documents."
         ),
     ] = "",
     actions: Annotated[
@@ -60,15 +70,36 @@ def clicks(
     human: Annotated[
         str | None, typer.Option(metavar="FILE", help="Human judgments to compare with in the report.")
     ] = None,
+    human_looks: Annotated[
+        float, typer.Option(metavar="LOOKS", help="Looks that a grade of --human counts as in the evidence; 0: none.")
+    ] = 0.0,
+    interleaved: Annotated[
+        bool,
+        typer.Option(
+            "--interleaved",
+            help="Decide between two models instead: LOG holds interleaved lists with ids, teams and clicked, one JSON "
+            "object per line. You may look as often as you like.",
+        ),
+    ] = False,
+    alpha: Annotated[
+        float, typer.Option(help="Probability that the interval of --interleaved ever misses the truth.")
+    ] = 0.05,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory for DuckDB; larger joins go to disk.")] = "2GB",
 ) -> None:
-    """Make judgments from a click log: correct for what users examined, and grade with uncertainty."""
-    from kinrank.clicks.examination import estimate_examination
+    """Make judgments from a click log, or decide between two interleaved models."""
+    if interleaved:
+        print_contest(log, alpha)
+        return
     from kinrank.clicks.judgments import THRESHOLDS, grade_counts, judgment_table, write_judgments
     from kinrank.clicks.options import LogOptions
     from kinrank.clicks.posterior import estimate_attractiveness
-    from kinrank.clicks.read import read_clicks
+    from kinrank.clicks.read import open_clicks
 
+    target = out or evidence
+    if target is None:
+        raise ParameterError("nothing to write: pass --out FILE for judgments, --evidence DIR for evidence, or both")
+    if human_looks and (human is None or evidence is None):
+        raise ParameterError("--human-looks needs --human FILE and --evidence DIR")
     options = LogOptions(
         format=log_format,
         columns=_pairs("columns", columns),
@@ -84,36 +115,80 @@ def clicks(
     downloads: list[IndexDownload] = []
     files: list[str] = []
     for source in log:
-        files += _download(source, out, since, downloads) if "+http" in source else [source]
-    with console.progress("reading"):
-        counts = read_clicks(files, options, cascade=model == "cascade")
-    console.print_result(_funnel_table(counts))
-    for note in counts.funnel.notes:
-        console.info(note)
-    with console.progress("estimating"):
-        examination = estimate_examination(counts, model)
-        found = estimate_attractiveness(counts, examination, strength=prior)
-        table = judgment_table(counts, found, thresholds, min_impressions)
-    console.print_result(_examination_table(examination))
-    console.info(examination.verdict)
-    for warning in examination.warnings:
-        console.warn(warning)
-    write_judgments(table, out)
+        files += _download(source, target, since, downloads) if "+http" in source else [source]
+    with ExitStack() as stack:
+        with console.progress("reading"):
+            opened = stack.enter_context(open_clicks(files, options))
+            counts = opened.counts(cascade=model == "cascade")
+        console.print_result(_funnel_table(counts))
+        for note in counts.funnel.notes:
+            console.info(note)
+        with console.progress("estimating"):
+            examination = _examination(counts, model, evidence)
+            attractiveness = estimate_attractiveness(counts, examination, strength=prior)
+            table = judgment_table(counts, attractiveness, thresholds, min_impressions)
+        console.print_result(_examination_table(examination))
+        console.info(examination.verdict)
+        for warning in examination.warnings:
+            console.warn(warning)
+        if out is not None:
+            write_judgments(table, out)
+        if evidence is not None:
+            _add_evidence(opened, examination, evidence, files, human if human_looks else None, human_looks)
     for download in downloads:
         download.remove()
     if report is not None:
-        from kinrank.clicks.evidence import collect_evidence
+        from kinrank.clicks.quality import measure_quality
         from kinrank.clicks.report import write_click_report
         from kinrank.engines.judgment_table import read_judgments
 
-        with console.progress("collecting evidence"):
+        with console.progress("measuring quality"):
             people = None if human is None else read_judgments(human)
-            evidence = collect_evidence(counts, examination, found, people)
-        write_click_report(report, counts, examination, found, table, thresholds, evidence)
+            quality = measure_quality(counts, examination, attractiveness, people)
+        write_click_report(report, counts, examination, attractiveness, table, thresholds, quality)
+    if out is None:
+        return
     listed = ", ".join(f"{number:,} of grade {grade}" for grade, number in grade_counts(table).items())
-    steps = ", ".join(f"{found.prior_mean * threshold:.3f}" for threshold in thresholds)
+    steps = ", ".join(f"{attractiveness.prior_mean * threshold:.3f}" for threshold in thresholds)
     console.info(f"{out}: {len(table):,} judgments of {len(table['qid'].unique()):,} queries: {listed}")
-    console.info(f"grades increase at an attractiveness of {steps}; the mean of the log is {found.prior_mean:.3f}")
+    console.info(
+        f"grades increase at {steps} clicks per look; the mean over documents is {attractiveness.prior_mean:.3f}"
+    )
+
+
+def _examination(counts: ClickCounts, model: str, evidence: str | None) -> Examination:
+    """Estimate the examination of ranks; if the log is too small for it, take that of the evidence it is added to."""
+    from kinrank.clicks.choices import stored_examination
+    from kinrank.clicks.examination import estimate_examination
+
+    try:
+        return estimate_examination(counts, model)
+    except DataError:
+        stored = None if evidence is None else stored_examination(evidence)
+        if stored is None or stored.model != model:
+            raise
+        return stored
+
+
+def _add_evidence(
+    log: ClickLog, examination: Examination, folder: str, files: list[str], human: str | None, looks: float
+) -> None:
+    """Add the log, and human judgments if there are any, to a folder of evidence."""
+    from kinrank.clicks.choices import write_evidence
+    from kinrank.data.evidence import Evidence
+    from kinrank.engines.judgment_table import read_judgments
+
+    with console.progress("adding evidence"):
+        added = write_evidence(log, examination, folder, files)
+        if human is not None:
+            added = added.with_judgments(Evidence.of_judgments(read_judgments(human), looks))
+            added.save(folder)
+    span = "" if added.days is None else f", {_date(added.days[0])} to {_date(added.days[1])}"
+    console.info(f"{folder}: {added.n_cells:,} documents of a day, {added.n_queries:,} queries{span}")
+
+
+def _date(day: int) -> str:
+    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
 def _download(address: str, out: str, since: str | None, downloads: list[IndexDownload]) -> list[str]:

@@ -50,11 +50,18 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
 
 
 def with_columns(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name columns to a command that reads tables."""
+    """Add the options that name columns to a command that reads tables.
+
+    A command that has an option of the same name keeps it: ``kinrank log --features`` is a file.
+    """
+    signature = inspect.signature(command, eval_str=True)  # Typer evaluates no annotations of a given signature
+    added = {name: option for name, option in _OPTIONS.items() if name not in signature.parameters}
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        given = {name: kwargs.pop(name, default) for name, (_, default) in _OPTIONS.items()}
+        given = {
+            name: kwargs.pop(name, default) if name in added else default for name, (_, default) in _OPTIONS.items()
+        }
         split_by = [kwargs[name] for name in ("group", "time") if kwargs.get(name) is not None]
         query = {*(given.pop("query_column") or []), *split_by}
         chosen = {**given, "query": sorted(query), "drop": given["drop"] or []}
@@ -64,10 +71,9 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
         finally:
             table_columns.reset(token)
 
-    signature = inspect.signature(command, eval_str=True)  # Typer evaluates no annotations of a given signature
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in _OPTIONS.items()
+        for name, (annotation, default) in added.items()
     ]
     parameters = [*signature.parameters.values(), *options]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

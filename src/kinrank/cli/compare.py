@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import correction_note, cost_table, coverage_warnings, means_table, pairs_table
+from kinrank.cli.comparison_tables import (
+    cost_table,
+    coverage_warnings,
+    means_table,
+    note_on_tests,
+    pairs_table,
+    unchecked_warnings,
+)
 from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
 from kinrank.cli.options import AsJson, Group, Leaks, MeasureNames, OnLeak, Seed
 from kinrank.data.source import FORMATS
@@ -21,7 +28,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="ENTRANT",
-            help="A ranker such as 'knn(n_neighbors=400)'; lightgbm, xgboost or catboost; a model folder; a TREC run.",
+            help="A ranker such as 'knn(n_neighbors=400)'; lightgbm, xgboost or catboost; a model folder; a TREC run, "
+            "optionally .gz or .xz.",
         ),
     ],
     train: Annotated[str | None, typer.Option(metavar="DATA", help="Judged queries to fit rankers on.")] = None,
@@ -43,7 +51,7 @@ def compare(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the quality and cost of rankers, other libraries, models and runs; tests are Holm-corrected."""
+    """Measure rankers, other libraries, models and runs, and compare them with the first or with --baseline."""
     from kinrank.measure import parse_measure
     from kinrank.study.entrants import needs_fitting
     from kinrank.study.experiment import run_experiment
@@ -58,13 +66,14 @@ def compare(
         for name in filter(needs_fitting, names):
             raise ParameterError(f"{name!r} must be fitted: add --train DATA or --folds N")
     queries = read_queries(data)
-    known = None if train is None else read_queries(train, queries.n_features)
-    announce(queries if known is None else known, train or data)
-    with console.progress("comparing", len(names) * (folds or 1)) as advance:
+    judged = None if train is None else read_queries(train, queries.n_features)
+    if train is not None or folds is not None:
+        announce(queries if judged is None else judged, train or data)
+    with console.progress("comparing"):
         found = run_experiment(
             names,
             queries,
-            train=known,
+            train=judged,
             folds=folds,
             group=group,
             measures=wanted,
@@ -73,15 +82,12 @@ def compare(
             leaks=leaks.value,
             ladder=ladder,
             seed=seed,
-            advance=advance,
         )
     comparison = found.comparison
     warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
-    for name in found.unchecked:
-        console.warn(f"{name}: its training queries are unknown, so overlap with the test queries was not checked")
-    for message in coverage_warnings(comparison):
+    for message in (*unchecked_warnings(found), *coverage_warnings(comparison)):
         console.warn(message)
     warn_if_perfect({entrant.name: entrant.evaluation[wanted[0]] for entrant in comparison.entrants})
     if as_json:
@@ -89,19 +95,16 @@ def compare(
         return
     for measure in wanted:
         console.print_result(f"{measure!r}, {len(comparison.queries):,} queries")
-        console.print_result(means_table(comparison, measure, "entrant", permutation=True))
+        console.print_result(means_table(comparison, measure, "entrant"))
         console.print_result("")
         if all_pairs and len(comparison.entrants) > 2:
             console.print_result(pairs_table(comparison, measure))
             console.print_result("")
-    console.print_result(cost_table(comparison))
+    if any(entrant.rank_seconds is not None for entrant in comparison.entrants):
+        console.print_result(cost_table(comparison))
+        console.print_result("")
     if comparison.differences:
-        against = "for every pair" if all_pairs else f"against {comparison.baseline.name}"
+        console.print_result(note_on_tests(comparison, "for every pair" if all_pairs else None))
         console.print_result("")
-        console.print_result(
-            f"p: paired t-test {against}; permutation: sign-flip permutation test"
-            f"{correction_note(comparison, '; both ')}"
-        )
     if found.answer is not None:
-        console.print_result("")
         console.print_result(found.answer.text)

@@ -11,24 +11,20 @@ if TYPE_CHECKING:
 
     from kinrank.measure import Measure, PairedComparison
     from kinrank.study.comparison import Comparison, Difference, Entrant
-
-DIFFERENCE = ("difference", "95% interval", "p")
-COUNTS = ("wins", "ties", "losses")
-PERMUTATION = ("permutation",)
+    from kinrank.study.experiment import Experiment
 
 
-def means_table(comparison: Comparison, measure: Measure, what: str, *, permutation: bool = False) -> Table:
+def means_table(comparison: Comparison, measure: Measure, what: str) -> Table:
     """Return a table with the mean of each entrant and its difference from the baseline."""
     table = Table(box=None, pad_edge=False)
     table.add_column(what)
     table.add_column("mean", justify="right")
     tested = {each.name: each for each in against_baseline(comparison, measure)}
     if tested:
-        for heading in (*DIFFERENCE, *(PERMUTATION if permutation else ()), *COUNTS):
-            table.add_column(heading, justify="right")
+        _add_headings(table, comparison)
     for entrant in comparison.entrants:
         difference = tested.get(entrant.name)
-        cells = [] if difference is None else difference_cells(difference, permutation=permutation)
+        cells = [] if difference is None else difference_cells(difference, comparison)
         table.add_row(entrant.name, f"{entrant.evaluation[measure]:.4f}", *cells)
     return table
 
@@ -38,11 +34,10 @@ def pairs_table(comparison: Comparison, measure: Measure) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("entrant")
     table.add_column("against")
-    for heading in (*DIFFERENCE, *PERMUTATION, *COUNTS):
-        table.add_column(heading, justify="right")
+    _add_headings(table, comparison)
     for each in comparison.differences:
         if each.measure == measure and each.against != comparison.baseline.name:
-            table.add_row(each.name, each.against, *difference_cells(each, permutation=True))
+            table.add_row(each.name, each.against, *difference_cells(each, comparison))
     return table
 
 
@@ -80,27 +75,42 @@ def against_baseline(comparison: Comparison, measure: Measure) -> list[Differenc
     return [each for each in comparison.differences if each.measure == measure and each.against == baseline]
 
 
-def difference_cells(difference: Difference, *, permutation: bool) -> list[str]:
-    """Return the difference, its interval, corrected p-values, wins, ties and losses as text."""
+def _add_headings(table: Table, comparison: Comparison) -> None:
+    holm = ("Holm",) if len(comparison.differences) > 1 else ()
+    for heading in ("difference", "95% interval", "p", *holm, "wins", "ties", "losses"):
+        table.add_column(heading, justify="right")
+
+
+def difference_cells(difference: Difference, comparison: Comparison) -> list[str]:
+    """Return the difference, its interval, p-values, wins, ties and losses as text."""
     paired = difference.paired
     low, high = paired.interval
-    cells = [f"{paired.mean_difference:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{difference.p_holm:.2g}"]
-    if permutation:
-        cells.append(f"{difference.p_permutation_holm:.2g}")
+    cells = [f"{paired.mean_difference:+.4f}", f"{low:+.4f} to {high:+.4f}", f"{paired.p:.2g}"]
+    if len(comparison.differences) > 1:
+        cells.append(f"{difference.p_holm:.2g}")
     return [*cells, *(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses))]
 
 
-def difference_with_interval(paired: PairedComparison, *, p: float | None = None) -> str:
-    """Return a mean difference with its confidence interval, and the p-value if given."""
+def difference_with_interval(paired: PairedComparison, *, tested: str = "") -> str:
+    """Return a mean difference with its confidence interval, and how it was tested if given."""
     low, high = paired.interval
-    tested = "" if p is None else f", p = {p:.2g}"
-    return f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f}{tested})"
+    end = f", {tested}" if tested else ""
+    return f"{paired.mean_difference:+.4f} ({paired.confidence:.0%}: {low:+.4f} to {high:+.4f}{end})"
 
 
-def correction_note(comparison: Comparison, prefix: str) -> str:
-    """Return a note on the Holm correction, or an empty text if there is only one test."""
+def note_on_tests(comparison: Comparison, against: str | None = None) -> str:
+    """Return how the differences were tested, and which tests Holm's correction covers."""
+    groups = comparison.differences[0].paired.n_groups
+    by = "" if groups is None else f", by {groups:,} groups of queries"
     n_tests = len(comparison.differences)
-    return f"{prefix}Holm-corrected for {n_tests} tests" if n_tests > 1 else ""
+    corrected = f"; Holm: corrected for these {n_tests} tests" if n_tests > 1 else ""
+    return f"p: paired t-test {against or f'against {comparison.baseline.name}'}{by}{corrected}"
+
+
+def unchecked_warnings(experiment: Experiment) -> Iterator[str]:
+    """Yield a warning for each model whose training queries are unknown."""
+    for name in experiment.unchecked:
+        yield f"{name}: its training queries are unknown, so overlap with the test queries was not checked"
 
 
 def coverage_warnings(comparison: Comparison) -> Iterator[str]:

@@ -12,13 +12,14 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from kinrank.progress import on_progress
+from kinrank.progress import IN_ALL, on_progress
 
 PROGRESS_DELAY = 2.0
 """Seconds of work before a progress bar is shown."""
 LINE_INTERVAL = 30.0
 """Seconds between lines about the progress in a log."""
 
+_LONG = 86_400.0  # seconds over which the time left is estimated, because one part of a study may take minutes
 _UNLIMITED = 1000  # columns when stdout is not a terminal, so that lines are not wrapped
 _stderr = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
@@ -65,19 +66,26 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     """
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     bar = Progress(
-        TextColumn("{task.description}"), *columns, console=_stderr, transient=True, disable=not _stderr.is_terminal
+        TextColumn("{task.description}"),
+        *columns,
+        console=_stderr,
+        transient=True,
+        disable=not _stderr.is_terminal,
+        speed_estimate_period=_LONG,
     )
     task = bar.add_task(what, total=total)
-    printed = time.monotonic()
+    start = printed = time.monotonic()
 
-    def show_stage(stage: str, done: int, of: int) -> None:
+    def show_stage(stage: str, done: float, of: float) -> None:
         nonlocal printed
-        bar.update(task, description=f"{what}: {stage} {done} of {of}")
+        line = f"{what}: {stage} {done:g} of {of:g}"
+        bar.update(task, description=line)
         if total is None:
             bar.update(task, completed=done, total=of)
         if not _stderr.is_terminal and time.monotonic() - printed >= LINE_INTERVAL:
             printed = time.monotonic()
-            info(f"{what}: {stage} {done} of {of}")
+            known = stage.endswith(IN_ALL) and 0 < done < of
+            info(line + (f", about {_duration((printed - start) * (of - done) / done)} left" if known else ""))
 
     timer = threading.Timer(PROGRESS_DELAY, bar.start)
     timer.daemon = True
@@ -90,3 +98,8 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         timer.join()  # the bar may be starting right now; stop it only once it has started
         if bar.live.is_started:
             bar.stop()
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration as minutes and seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

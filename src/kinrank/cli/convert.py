@@ -26,7 +26,7 @@ def convert(
     """Convert queries between tables, LETOR files and kinrank folders; several inputs are concatenated."""
     inputs = [Source(path, n_features, table_columns.get()) for path in sources]
     counts = [source.n_rows for source in inputs]
-    known = [count for count in counts if count is not None]
-    with console.progress("converting", sum(known) if len(known) == len(counts) else None) as advance:
+    known_counts = [count for count in counts if count is not None]
+    with console.progress("converting", sum(known_counts) if len(known_counts) == len(counts) else None) as advance:
         written = write_sources(inputs, out, advance)
     console.info(f"{out}: {written!r}")

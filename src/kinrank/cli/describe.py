@@ -30,16 +30,33 @@ def describe(
         typer.Option(min=1, metavar="N", help="Print the N nearest queries instead of the description."),
     ] = None,
 ) -> None:
-    """Print the description of each query, or its nearest queries, one query per line."""
-    from kinrank.describe import Describer
+    """Print the description of each query, as the ranker kin makes it, or its nearest queries, one query per line."""
+    from kinrank.describe import Describer, make_describer
 
-    describer = Describer(**parse_settings(Describer, settings or []))
+    given = parse_settings(Describer, settings or [])
+    describer = Describer(**given) if given.keys() - {"reference"} else make_describer("auto", **given)
     queries = read_queries(data)
     with console.progress("describing"):
+        queries = _with_vectors(queries)
         points = describer.fit(queries).transform(queries)
     lines = _numbers(queries, describer, points) if nearest is None else _neighbors(queries, points, nearest)
     for line in lines:
         typer.echo(line)
+
+
+def _with_vectors(queries: QuerySet) -> QuerySet:
+    """Return the queries with the vectors that the ranker kin makes from their texts, unless they have vectors."""
+    from kinrank.data.texts import TEXT
+    from kinrank.data.vectors import VECTORS
+    from kinrank.rankers import RANKERS
+    from kinrank.rankers.local.texts import unfitted_encoder
+
+    encoder = unfitted_encoder(RANKERS["kin"]())
+    if encoder is None or VECTORS in queries.query_columns or TEXT not in queries.query_columns:
+        return queries
+    texts = queries.query_columns[TEXT].tolist()
+    vectors = (encoder if encoder.is_fitted else encoder.fit(texts)).encode(texts)
+    return queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
 
 
 def _numbers(queries: QuerySet, describer: Describer, points: Float32) -> Iterator[str]:

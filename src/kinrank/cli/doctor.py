@@ -1,40 +1,82 @@
-"""``kinrank doctor``: show what is installed, and what is missing."""
+"""``kinrank doctor``: check a table, or show what is installed and what is missing."""
 
 from __future__ import annotations
 
 import json
 import platform
 import re
+from dataclasses import asdict, astuple
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from kinrank.cli import console
+from kinrank.cli.columns import table_columns
 from kinrank.cli.options import AsJson
+from kinrank.data.source import FORMATS, Source
+from kinrank.errors import DataError
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?P<version>[^;]*)(;.*extra == ['\"](?P<extra>[\w-]+)['\"])?")
 _FOR_CONTRIBUTORS = ("all", "docs", "dev")
 
 
-def doctor(as_json: AsJson = False) -> None:
-    """Show versions, threads and extras, and how to install what is missing."""
-    found = _findings()
-    if as_json:
-        typer.echo(json.dumps(found, indent=2))
+def doctor(
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help=f"Judged queries to check: {FORMATS}.", show_default="none")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check judged queries and print the command that reads them; without DATA, show versions, threads and extras."""
+    if data is not None:
+        _check_data(data, as_json)
         return
-    for name, value in found["system"].items():
+    installed = _findings()
+    if as_json:
+        typer.echo(json.dumps(installed, indent=2))
+        return
+    for name, value in installed["system"].items():
         console.print_result(f"{name:13} {value}")
     table = Table(box=None, pad_edge=False)
     for title in ("extra", "packages", "to install"):
         table.add_column(title)
-    for extra, packages in found["extras"].items():
+    for extra, packages in installed["extras"].items():
         shown = ", ".join(f"{name} {version or 'missing'}" for name, version in packages.items())
         missing = None in packages.values()
         table.add_row(extra, shown, f"pip install 'kinrank[{extra}]'" if missing else "")
     console.print_result("")
     console.print_result(table)
+
+
+def _check_data(path: str, as_json: bool) -> None:
+    from kinrank.data.delimited import read_delimited
+    from kinrank.data.parquet import read_parquet_table
+    from kinrank.study.table_check import TableCheck, check_queries, check_table
+
+    source = Source(path)
+    with console.progress(f"reading {path}"):
+        if source.format in ("csv", "parquet"):
+            columns = table_columns.get()
+            texts = (columns["text"] or "text", "query.text")
+            table = read_delimited(path, texts) if source.format == "csv" else read_parquet_table(path)
+            check = check_table(table, columns)
+        else:
+            check = TableCheck(queries=source.read())
+            check_queries(check)
+    commands = check.commands(path)
+    if as_json:
+        findings = [asdict(finding) for finding in check.findings]
+        typer.echo(json.dumps({"findings": findings, "ready": check.ready, "commands": commands}, indent=2))
+    else:
+        rows = [astuple(finding) for finding in check.findings]
+        level, subject = (max(len(row[column]) for row in rows) for column in (0, 1))
+        for row in rows:
+            console.print_result(f"{row[0]:{level}}  {row[1]:{subject}}  {row[2]}")
+        for command in commands:
+            console.print_result(f"\n{command}")
+    if not check.ready:
+        raise DataError(f"{path}: solve the problems above and check again")
 
 
 def _findings() -> dict[str, Any]:

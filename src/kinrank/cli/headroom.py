@@ -57,10 +57,10 @@ def headroom(
     wanted = parse_measure(measure)
     ranker = _kin(settings or [])
     queries = read_queries(data)
-    announce(queries, data)
+    announce(queries, data, ranker.missing)
     tests = None if test is None else read_queries(test, queries.n_features)
     offered = None if candidates is None else read_queries(candidates, queries.n_features)
-    with console.progress("fitting and testing", folds if tests is None else 1) as advance:
+    with console.progress("fitting and testing"):
         found = study(
             queries,
             tests,
@@ -74,7 +74,7 @@ def headroom(
             candidates=offered,
             min_gain=min_gain,
             seed=seed,
-            advance=advance,
+            on_first_answer=lambda first: console.info(f"linear models only: {first.result} Trees follow."),
         )
     warning = leak_warning(found.leaks)
     if warning is not None:
@@ -128,13 +128,13 @@ def _differences(found: Headroom) -> Table:
         unjudged = f"{found.unjudged:.1%} of the top 10 of {answer.gain.name}"
     table = Table(box=None, pad_edge=False, show_header=False)
     for claim in [answer.gain] if answer.own is None else [answer.gain, answer.own]:
-        table.add_row(f"{claim.name} vs. {claim.against}", difference_with_interval(claim.paired, p=claim.p))
+        table.add_row(f"{claim.name} vs. {claim.against}", difference_with_interval(claim.paired, tested=claim.tested))
     paired = answer.gain.paired
     table.add_row("queries", f"{paired.wins:,} gain, {paired.ties:,} are unchanged, {paired.losses:,} lose")
     if found.clean is not None:
         without = f"on the {found.clean.n:,} queries without near-duplicates in training"
         table.add_row("without duplicates", f"{difference_with_interval(found.clean)} {without}")
     half = "to one linear model, on half of each query's documents, with weights from the other half"
-    table.add_row("own judgments", f"{difference_with_interval(found.known)} {half}")
+    table.add_row("own judgments", f"{difference_with_interval(found.half)} {half}")
     table.add_row("unjudged", unjudged)
     return table

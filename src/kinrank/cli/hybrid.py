@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import correction_note, difference_with_interval, means_table
+from kinrank.cli.comparison_tables import difference_with_interval, means_table, note_on_tests
 from kinrank.cli.inputs import announce, read_queries
 from kinrank.cli.options import EXAMPLES, AsJson, Folds, Group, Leaks, MeasureName, OnLeak, Seed, TestData
 from kinrank.cli.train import check_replaceable
@@ -20,7 +20,8 @@ from kinrank.errors import DataError, ParameterError
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
-    from kinrank.study.hybrid import Basis, Hybrid, HybridPlan
+    from kinrank.study.hybrid import Hybrid
+    from kinrank.study.hybrid_plan import Basis, HybridPlan
 
 
 class Scale(StrEnum):
@@ -72,8 +73,8 @@ def hybrid(
     """Compare weights per query with rank fusion and one set of weights, and write a model if they rank better."""
     from kinrank.measure import parse_measure
     from kinrank.rankers.knn.ranker import KnnRanker
-    from kinrank.study.hybrid import HybridPlan
     from kinrank.study.hybrid import hybrid as study
+    from kinrank.study.hybrid_plan import HybridPlan
     from kinrank.study.leaks import leak_warning
     from kinrank.study.records import hybrid_record
 
@@ -81,11 +82,11 @@ def hybrid(
     if model is not None:
         check_replaceable(model)
     queries = _scores(read_queries(data), score, data)
-    announce(queries, data)
+    announce(queries, data, missing="the search did not return the document, which counts as score 0")
     tests = None if test is None else _scores(read_queries(test), score, test)
     chosen = _basis(queries, basis)
-    with console.progress("weighing scores", folds if tests is None else 1) as advance:
-        found = study(queries, tests, plan=plan, folds=folds, leaks=leaks.value, advance=advance)
+    with console.progress("weighing scores"):
+        found = study(queries, tests, plan=plan, folds=folds, leaks=leaks.value)
     warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
@@ -109,7 +110,7 @@ def _scores(queries: QuerySet, names: list[str] | None, path: str) -> QuerySet:
 
 
 def _basis(queries: QuerySet, wanted: From | None) -> Basis:
-    from kinrank.study.hybrid import bases_of
+    from kinrank.study.hybrid_plan import bases_of
 
     possible = bases_of(queries)
     if wanted is None:
@@ -127,9 +128,7 @@ def _print(found: Hybrid, basis: Basis, group: str | None) -> None:
     table.add_row(found.oracle.name, f"{found.oracle.evaluation[found.measure]:.4f}")
     console.print_result(table)
     console.print_result("")
-    console.print_result(
-        f"p: paired t-test against {found.comparison.baseline.name}{correction_note(found.comparison, ', ')}"
-    )
+    console.print_result(note_on_tests(found.comparison))
     console.print_result(_chosen(found))
     console.print_result("")
     console.print_result(_verdict(found, basis))
@@ -153,20 +152,28 @@ def _chosen(found: Hybrid) -> Table:
 
 
 def _verdict(found: Hybrid, basis: Basis) -> str:
-    tests = len(found.per_query)
-    correction = f" (Holm-corrected for {tests} ways)" if tests > 1 else ""
-    figures = f"{difference_with_interval(found.gain(basis))}, p = {found.p(basis):.2g}{correction}"
-    if found.gains(basis):
-        return f"Weights per query, from the {basis}, rank better than the best global weights: {figures}."
-    return f"No significant gain of weights per query, from the {basis}: {figures}. Use the best global weights."
+    claim = found.claim(basis)
+    verdict = f"{claim.sentence()} ({claim.evidence})."
+    if claim.verdict == "gain":
+        control = found.over_learned[basis]
+        gained = difference_with_interval(control, tested=f"p = {control.p:.2g}")
+        return f"{verdict} Over one set of weights by the same learner the gain is {gained}."
+    if found.one_search_is_enough:
+        alone = found.best_alone
+        difference = difference_with_interval(alone.paired, tested=f"p = {alone.paired.p:.2g}")
+        return (
+            f"{verdict} No mixture is significantly better than {alone.name} alone, which differs from the best global "
+            f"weights by {difference}. Use {alone.name} alone, or judge more queries."
+        )
+    return f"{verdict} Use the best global weights{f': {claim.open}' if claim.verdict == 'unclear' else ''}."
 
 
 def _write(path: str, queries: QuerySet, plan: HybridPlan, found: Hybrid, basis: Basis) -> None:
     """Fit on all queries and save: weights per query if they gained, otherwise the same weights for all."""
-    from kinrank.study.hybrid import global_ranker
+    from kinrank.study.hybrid_plan import global_ranker
 
     with console.progress("fitting on all queries"):
-        if found.gains(basis):
+        if found.claim(basis).verdict == "gain":
             fitted: Ranker = plan.per_query(queries, basis).ranker
             kept = f"weights per query, from the {basis}"
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from kinrank.cli import console
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from kinrank.study.added_rows import AddedRows
 
 _EXAMPLES = 5
+_FILLED = {
+    "mean": "linear models fill in the mean of the feature, trees read them as missing",
+    "zero": "linear models fill in 0, trees read them as missing",
+    "error": "missing=error refuses them",
+}
 
 
 def load_model(path: str) -> Ranker:
@@ -65,21 +71,40 @@ def check_added_rows(queries: QuerySet, leaks: OnLeak) -> AddedRows | None:
     """
     from kinrank.study.added_rows import find_added_rows
 
-    found = find_added_rows(queries)
-    if found is not None:
+    added_rows = find_added_rows(queries)
+    if added_rows is not None:
         if leaks is OnLeak.refuse:
-            raise found.error()
-        console.warn(str(found))
-    return found
+            raise added_rows.error()
+        console.warn(str(added_rows))
+    return added_rows
 
 
-def announce(queries: QuerySet, path: str) -> None:
-    """Say what was read to learn from, with the features by name."""
+def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
+    """Print what was read to learn from: the features by name, how many values are missing, and what fills them.
+
+    Parameters
+    ----------
+    queries
+        What was read.
+    path
+        From where.
+    missing
+        The setting `missing` of the ranker, or another reason why values are missing.
+    """
+    import numpy as np
+
     from kinrank.data.features import default_names
 
     names = queries.feature_names
     listed = "" if names == default_names(queries.n_features) else f": {', '.join(names)}"
     console.info(f"{path}: {queries!r}{listed}")
+    counts = dict(zip(names, np.isnan(queries.X).sum(axis=0).tolist(), strict=True))
+    if any(counts.values()):
+        most = sorted((name for name, count in counts.items() if count), key=counts.__getitem__, reverse=True)
+        listed = ", ".join(f"{name}: {counts[name]:,}" for name in most[:_EXAMPLES])
+        more = f" and {len(most) - _EXAMPLES} other features" if len(most) > _EXAMPLES else ""
+        total = f"{sum(counts.values()):,} of {queries.X.size:,}"
+        console.info(f"{path}: {total} feature values are missing ({listed}{more}): {_FILLED.get(missing, missing)}")
 
 
 def warn_if_perfect(means: Mapping[str, float]) -> None:
@@ -101,17 +126,19 @@ def _check_names(queries: QuerySet, path: str) -> None:
 
     for name, meaning in suspect_names(queries.feature_names):
         raise DataError(
-            f"{path}: column {name!r} looks like {meaning}, but would be a feature: add --drop {name}, or --features "
-            "for every feature (--features '*' takes all numeric columns)"
+            f"{path}: column {name!r} looks like {meaning}, but would be a feature: add --drop {shlex.quote(name)}, or "
+            "--features for every feature (--features '*' takes all numeric columns)"
         )
 
 
 def _warn_of_giveaway(queries: QuerySet, path: str) -> None:
     from kinrank.study.giveaways import find_giveaway
 
-    found = find_giveaway(queries)
-    if found is not None:
-        console.warn(f"{path}: {found}; if it is made from the judgments, add --drop {found.feature}")
+    giveaway = find_giveaway(queries)
+    if giveaway is not None:
+        console.warn(
+            f"{path}: {giveaway}; if it is made from the judgments, add --drop {shlex.quote(giveaway.feature)}"
+        )
 
 
 def select_queries(queries: QuerySet, ids: Sequence[str] | None, path: str) -> QuerySet:
@@ -120,9 +147,9 @@ def select_queries(queries: QuerySet, ids: Sequence[str] | None, path: str) -> Q
 
     if not ids:
         return queries
-    known = queries.qid.astype(np.str_)
+    known_ids = queries.qid.astype(np.str_)
     for qid in ids:
-        if qid not in known:
-            examples = ", ".join(map(repr, known[:_EXAMPLES].tolist()))
+        if qid not in known_ids:
+            examples = ", ".join(map(repr, known_ids[:_EXAMPLES].tolist()))
             raise DataError(f"{path}: no query {qid!r} among {len(queries):,} queries; ids look like {examples}")
-    return queries[np.flatnonzero(np.isin(known, ids))]
+    return queries[np.flatnonzero(np.isin(known_ids, ids))]

@@ -1,24 +1,12 @@
-"""``kinrank interleave``: decide between two models by the clicks on their interleaved lists."""
+"""``kinrank clicks --interleaved``: decide between two models by the clicks on their interleaved lists."""
 
 from __future__ import annotations
-
-from typing import Annotated
-
-import typer
 
 from kinrank.cli import console
 
 
-def interleave(
-    events: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="EVENTS", help="Interleaved lists with ids, teams and clicked: one JSON object per line."
-        ),
-    ],
-    alpha: Annotated[float, typer.Option(help="Probability that the interval ever misses the truth.")] = 0.05,
-) -> None:
-    """Decide between two interleaved models by clicks; you may look at the result as often as you like."""
+def print_contest(events: list[str], alpha: float) -> None:
+    """Print which of two interleaved models users prefer."""
     from rich.table import Table
 
     from kinrank.clicks.interleaving import read_contest

@@ -21,7 +21,7 @@ def key(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Key file; the hash of the new key is appended.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in logs.")],
     role: Annotated[
-        RoleName, typer.Option(help="query ranks and searches, admin manages models and judgments.")
+        RoleName, typer.Option(help="query ranks and searches, admin also manages models and judgments.")
     ] = RoleName.QUERY,
 ) -> None:
     """Create an API key for the service and print it; only its hash is stored."""

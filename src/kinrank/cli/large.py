@@ -15,6 +15,7 @@ from kinrank.data.tables import ColumnNames
 from kinrank.errors import ParameterError
 from kinrank.parallel import Executor, Serial
 from kinrank.rankers import Ranker
+from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.scale import Processes, RayCluster, TrainingProgress
 from kinrank.scale.training import open_blocks, train
@@ -43,9 +44,7 @@ def train_large(
     if tree_workers is not None and (ray is None or not isinstance(ranker, KinRanker)):
         raise ParameterError("--tree-workers needs --ray and --ranker kin")
     if validate is not None:
-        raise ParameterError(
-            "--validate needs the data in memory: leave it out, then run kinrank rank and kinrank evaluate"
-        )
+        raise ParameterError("--validate needs the data in memory: leave it out, then run kinrank compare")
     columns = table_columns.get()
     _check_first_queries(data, leaks, columns)
     start, spent, rows = time.perf_counter(), 0.0, 0
@@ -65,7 +64,7 @@ def train_large(
         trained = train(
             data,
             model,
-            cast(KinRanker, ranker),
+            cast("KinRanker | CellRanker", ranker),
             executor=executor,
             job=job,
             tree_workers=tree_workers,
@@ -74,7 +73,7 @@ def train_large(
             judgments_through=judgments_through,
             **columns,
         )
-    cells = trained.local_.training_set_
+    cells = (trained.local_ if isinstance(trained, KinRanker) else trained).training_set_
     held = int(cells.counts.sum())
     console.info(f"{data}: {held:,} queries, {rows:,} rows read in this run, {spent:.1f} s of worker time")
     console.info(

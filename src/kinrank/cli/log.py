@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.columns import table_columns
+from kinrank.cli.options import ClientSettings
 from kinrank.data.source import output_format
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
@@ -36,23 +38,18 @@ def log(
     ] = None,
     candidates: Annotated[str, typer.Option(help="Documents to log: top (the engine's first hits) or judged.")] = "top",
     top: Annotated[int, typer.Option(min=1, help="Number of the engine's first hits to log.")] = 100,
+    unjudged_weight: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Weight of unjudged hits if the judgments have weights, as those from clicks."),
+    ] = 0.05,
     workers: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 4,
     timeout: Annotated[float, typer.Option(help="Timeout of a request in seconds.")] = 30.0,
     retry_for: Annotated[float, typer.Option(help="Seconds to keep retrying before giving up.")] = 120.0,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Parameter of the engine client, such as api_key=...; repeatable."
-        ),
-    ] = None,
-    qid: Annotated[str, typer.Option(help="Column of query ids.")] = "qid",
-    text: Annotated[str, typer.Option(help="Column of query texts.")] = "query",
-    doc_id: Annotated[str, typer.Option(help="Column of document ids.")] = "doc_id",
-    y: Annotated[str, typer.Option(help="Column of grades.")] = "y",
+    settings: ClientSettings = None,
 ) -> None:
     """Log the features of judged queries from a search engine; an interrupted log resumes when run again."""
     from kinrank.engines import connect
-    from kinrank.engines.judgment_table import JudgmentColumns, read_judgments, read_vectors
+    from kinrank.engines.judgment_table import read_judgments, read_vectors
     from kinrank.engines.logger import FeatureLogger
     from kinrank.engines.resumable_log import ResumableLog
     from kinrank.engines.retry import RetryingPool
@@ -62,21 +59,31 @@ def log(
             f"{out}: cannot log to a LETOR file; write NAME.parquet or a folder and use kinrank convert"
         )
     with connect(engine, features, connections=workers, **parse_settings(None, settings or [])) as opened:
-        logger = FeatureLogger(opened, candidates=candidates, top=top, timeout=timeout)  # type: ignore[arg-type]
+        logger = FeatureLogger(
+            opened,
+            candidates=candidates,  # type: ignore[arg-type]  # the logger rejects other values
+            top=top,
+            unjudged_weight=unjudged_weight,
+            timeout=timeout,
+        )
         with console.progress("reading"):
-            judged = read_judgments(judgments, JudgmentColumns(qid, text, doc_id, y))
+            judged = read_judgments(judgments, **table_columns.get())
             if vectors is not None:
-                judged = read_vectors(vectors, judged, qid)
+                judged = read_vectors(vectors, judged, **table_columns.get())
         pool = RetryingPool(workers, retry_for=retry_for)
         start = time.perf_counter()
         with console.progress("logging", len(judged)) as advance:
             counts = ResumableLog(out, judged, logger).write(pool, advance)
     seconds = time.perf_counter() - start
-    for line in _summary(out, counts, seconds, pool.retries):
+    weight = None if judged.sample_weight is None else unjudged_weight
+    for line in _summary(out, counts, seconds, pool.retries, weight):
         console.info(line)
 
 
-def _summary(out: str, counts: LogCounts, seconds: float, retries: int) -> list[str]:
+def _summary(out: str, counts: LogCounts, seconds: float, retries: int, unjudged_weight: float | None) -> list[str]:
+    counted = "they count as grade 0" if unjudged_weight is None else f"they count as grade 0, weight {unjudged_weight}"
+    if unjudged_weight == 0:
+        counted = "their weight is 0, so nothing is learned from them"
     lines = [
         f"{out}: {counts.queries:,} queries, {counts.documents:,} documents, {len(counts.missing)} features, "
         f"{seconds:.1f} s"
@@ -84,7 +91,7 @@ def _summary(out: str, counts: LogCounts, seconds: float, retries: int) -> list[
     totals = {
         "judged documents skipped: not in the index": counts.absent_documents,
         "judged documents skipped: not among the engine's first hits": counts.unfound_documents,
-        "unjudged documents logged without a grade; they count as grade 0": counts.unjudged_documents,
+        f"unjudged documents logged without a grade; {counted}": counts.unjudged_documents,
         "queries skipped: no document in the index": counts.empty_queries,
         "requests retried": retries,
     }

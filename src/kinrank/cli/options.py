@@ -37,8 +37,14 @@ MeasureNames = Annotated[
 ]
 Leaks = Annotated[OnLeak, typer.Option(help="What to do with test queries seen in training.")]
 Seed = Annotated[int, typer.Option(help="Seed for the fold split.")]
-StoreAddress = Annotated[
-    str, typer.Argument(metavar="ADDRESS", help="Store of versions: a folder, or s3://bucket/models.")
+ModelFolder = Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")]
+QueryIds = Annotated[
+    list[str] | None,
+    typer.Option("--query", metavar="QID", help="Id of a query; repeatable.", show_default="all queries"),
+]
+ClientSettings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Parameter of the engine client, such as api_key=...; repeatable."),
 ]
 AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print JSON.")]
 

@@ -11,6 +11,7 @@ import typer
 
 from kinrank.cli import console
 from kinrank.cli.inputs import load_model, read_queries
+from kinrank.cli.options import ModelFolder
 from kinrank.data.source import FORMATS
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ QUERIES_AT_ONCE = 256
 
 
 def rank(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")],
+    model: ModelFolder,
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with document ids: {FORMATS}.")],
     out: Annotated[
         str | None,
@@ -38,9 +39,9 @@ def rank(
     scores = np.empty(queries.n_rows)
     with console.progress("ranking", len(queries)) as advance:
         for first in range(0, len(queries), QUERIES_AT_ONCE):
-            some = queries[first : first + QUERIES_AT_ONCE]
-            scores[queries.offsets[first] :][: some.n_rows] = ranker.predict(some)
-            advance(len(some))
+            batch = queries[first : first + QUERIES_AT_ONCE]
+            scores[queries.offsets[first] :][: batch.n_rows] = ranker.predict(batch)
+            advance(len(batch))
     run = run_from_scores(queries, scores, tag)
     if out is None:
         _print(run)

@@ -10,7 +10,7 @@ import typer
 
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import coverage_warnings
-from kinrank.cli.inputs import read_queries, warn_if_perfect
+from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
@@ -80,11 +80,11 @@ def report(
     """Write a self-contained HTML report: which ranker is better, for which queries, and how certain that is."""
     from kinrank.data.labels import read_labels
     from kinrank.measure import parse_measure
-    from kinrank.study.comparison import compare
-    from kinrank.study.entrants import evaluate_entrant
+    from kinrank.progress import Parts
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report.kinds import groups_by_column
     from kinrank.study.report.words import evidence, headline, ingredients, provenance
+    from kinrank.study.study import Study
 
     # Fail on wrong options before the work starts.
     import_extra("jinja2", "report")
@@ -96,18 +96,21 @@ def report(
     n_features = _n_features(entrants)
     judged = None if train is None else read_queries(train, n_features)
     tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
+    announce(tests if judged is None else judged, train or data)
     validation = None if validate is None else read_queries(validate, tests.n_features)
     known_titles = None if titles is None else read_labels(titles)
     if by is not None:
         groups_by_column(tests, by)
     labels = _labels(entrants)
-    with console.progress("ranking", len(entrants)) as advance:
-        measured = []
-        for text in entrants:
-            measured.append(replace(evaluate_entrant(text, tests, wanted, train=judged), name=labels[text]))
-            advance(1)
+    if judged is None:
+        study = Study.of_test(tests, wanted, leaks="warn")
+    else:
+        study = Study.split(judged, tests, measures=wanted, leaks="warn")
+    with console.progress("ranking"):
+        progress = Parts(len(entrants))
+        measured = [replace(study.enter(text, progress), name=labels[text]) for text in entrants]
     with console.progress("testing the differences"):
-        comparison = compare(tests, measured)
+        comparison = study.compare(measured)
     with console.progress("analyzing queries", STEPS) as advance:
         collected = collect(
             comparison,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 import typer
 
+from kinrank.cli.options import ClientSettings
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
 
@@ -14,7 +16,7 @@ def serve(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL", help="Model folder or store of kinrank publish; NAME=MODEL for each of several models."
+            metavar="MODEL", help="Model folder, or store of kinrank models; NAME=MODEL for each of several models."
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -28,6 +30,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="ADDRESS",
+            envvar="KINRANK_JUDGMENTS",
             help="Database for new judgments, sqlite:///PATH or postgresql://...; without it the service accepts none.",
         ),
     ] = None,
@@ -53,11 +56,14 @@ def serve(
     features: Annotated[
         str | None, typer.Option(metavar="FILE", help="TOML file with the feature definitions, as in kinrank log.")
     ] = None,
-    settings: Annotated[
+    settings: ClientSettings = None,
+    fields: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Parameter of the engine client, such as api_key=...; repeatable."
-        ),
+        typer.Option("--field", metavar="NAME", help="Document field that query keys may read; repeatable."),
+    ] = None,
+    filter_clause: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="JSON", help="Filter of the engine that every document must match."),
     ] = None,
     titles: Annotated[
         str | None, typer.Option(metavar="FILE", help="Document titles for the web page, as ID<tab>TEXT lines.")
@@ -77,6 +83,13 @@ def serve(
     map_models: Annotated[
         bool,
         typer.Option("--map-models", help="Share one copy of the models between processes by mapping their files."),
+    ] = False,
+    encoders: Annotated[
+        list[str] | None,
+        typer.Option("--encoder", metavar="NAME", help="Library encoder that models may load; repeatable."),
+    ] = None,
+    accept_features: Annotated[
+        bool, typer.Option("--accept-features", help="Take new models whose features differ from those in use.")
     ] = False,
     drain: Annotated[float, typer.Option(metavar="S", help="Seconds to keep answering after SIGTERM.")] = 5.0,
     open_to_all: Annotated[
@@ -100,6 +113,8 @@ def serve(
             engine=engine,
             features=features,
             client=parse_settings(None, settings or []),
+            fields=None if fields is None else tuple(fields),
+            filter_clause=_parse_filter(filter_clause),
             titles=titles,
             texts=texts,
             open_to_all=open_to_all,
@@ -110,9 +125,24 @@ def serve(
                 min_fidelity=min_fidelity,
                 in_flight=in_flight,
                 map_models=map_models,
+                encoders=tuple(encoders or ()),
+                accept_features=accept_features,
             ),
         )
     )
+
+
+def _parse_filter(text: str | None) -> dict[str, Any] | None:
+    from kinrank.engines.filters import check_filter
+
+    if text is None:
+        return None
+    try:
+        clause: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise ParameterError(f'--filter must be JSON, such as {{"term": {{"public": true}}}}: {error}') from None
+    check_filter(clause)
+    return clause
 
 
 def _named(models: list[str]) -> dict[str, str]:

@@ -42,8 +42,8 @@ def split(
     for path in parts:
         output_format(path)  # raises on a wrong name before the work
     wanted = _shares(shares, len(parts))
-    found = split_queries(read_queries(data), wanted, group=group, time=time, seed=seed)
-    for path, queries in zip(parts, found, strict=True):
+    split_parts = split_queries(read_queries(data), wanted, group=group, time=time, seed=seed)
+    for path, queries in zip(parts, split_parts, strict=True):
         write_queries(queries, path)
         console.info(f"{path}: {queries!r}")
 

@@ -120,7 +120,7 @@ def train(
     ] = False,
 ) -> None:
     """Fit a ranker on judged queries and write it as a model folder."""
-    from kinrank.study.validation import check_held_out
+    from kinrank.study.study import Study
     from kinrank.study.validation import validate as run_validation
 
     large = ray is not None or workers is not None or tree_workers is not None
@@ -134,12 +134,13 @@ def train(
         train_large(data, model, name, fitted, validate, ray, workers, tree_workers, job, leaks, judgments_through)
         return
     queries = read_queries(data)
-    announce(queries, data)
+    announce(queries, data, fitted.get_params(deep=False).get("missing", "mean"))
     queries = _without_leaks(queries, leaks)
-    held_out = None if validate is None else read_queries(validate, queries.n_features)
-    if held_out is not None:
+    study: Study | None = None
+    if validate is not None:
+        group, held_out = fitted.get_params(deep=False).get("group_column"), read_queries(validate, queries.n_features)
         try:
-            check_held_out(queries, held_out, fitted.get_params(deep=False).get("group_column"))
+            study = Study.split(queries, held_out, group=group)
         except DataError as error:
             raise DataError(f"--validate {validate}: {error}") from error
     start = time.perf_counter()
@@ -147,9 +148,9 @@ def train(
         fitted.fit(queries)
     seconds = time.perf_counter() - start
     lines: list[str] = []
-    if held_out is not None:
+    if study is not None:
         with console.progress("validating"):
-            found = run_validation(name, fitted, queries, held_out)
+            found = run_validation(name, fitted, study)
         warn_if_perfect(found.means)
         name, fitted = found.kept_name, found.kept
         lines = list(_validation_lines(found))

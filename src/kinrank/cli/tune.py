@@ -11,8 +11,10 @@ from rich.table import Table
 
 from kinrank.cli import console
 from kinrank.cli.inputs import announce, read_queries
-from kinrank.cli.options import AsJson, Folds, Group, MeasureName
+from kinrank.cli.options import AsJson, Folds, Group, Leaks, MeasureName, OnLeak
 from kinrank.data.source import FORMATS
+from kinrank.errors import ParameterError
+from kinrank.registry.notation import parse_settings
 
 if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
@@ -46,15 +48,19 @@ def tune(
     ] = None,
     folds: Folds = 5,
     group: Group = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(metavar="FEATURE", help="Feature, such as BM25, whose top candidates describe a query."),
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Parameter of all rankers that are tried: reference=FEATURE or missing=zero; repeatable.",
+        ),
     ] = None,
-    missing: Annotated[str, typer.Option(help="How to handle missing features: error, zero or mean.")] = "error",
     measure: MeasureName = "NDCG@10",
     nested: Annotated[
         bool, typer.Option("--nested", help="Also estimate the quality of tuning itself by nested cross-validation.")
     ] = False,
+    leaks: Leaks = OnLeak.refuse,
     seed: Annotated[int, typer.Option(help="Seed for the fold split and the sampler.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -64,8 +70,11 @@ def tune(
     from kinrank.study.records import tuning_record
 
     wanted = parse_measure(measure)
+    shared = parse_settings(None, settings or [])
+    for name in shared.keys() - {"reference", "missing"}:
+        raise ParameterError(f"--set {name}: tune chooses it; set reference or missing, or use kinrank train --set")
     queries = read_queries(data)
-    announce(queries, data)
+    announce(queries, data, shared.get("missing", "mean"))
     held_out = None if validate is None else read_queries(validate, queries.n_features)
     plan = tuning.Plan(
         families=families,
@@ -73,9 +82,10 @@ def tune(
         seconds=budget,
         folds=folds,
         group=group,
-        reference=_feature(reference, queries),
-        missing=missing,  # type: ignore[arg-type]  # the ranker rejects other values
+        reference=_feature(shared.get("reference"), queries),
+        missing=shared.get("missing", "mean"),
         measure=wanted,
+        leaks=leaks.value,
         seed=seed,
     )
     with console.progress("tuning", trials) as advance:
@@ -99,11 +109,9 @@ def tune(
     console.print_result(f"kinrank train {data} --settings {study}/settings.json --model MODEL")
 
 
-def _feature(reference: str | None, queries: QuerySet) -> str | int | None:
-    """Return the feature name, or its position if the text is a number that names no feature."""
-    if reference is None or reference in queries.feature_names or not reference.isdigit():
-        return reference
-    return int(reference)
+def _feature(reference: str | int | None, queries: QuerySet) -> str | int | None:
+    """Return the feature name, or its position if it is a number that names no feature."""
+    return str(reference) if str(reference) in queries.feature_names else reference
 
 
 def _nested(queries: QuerySet, study: str, plan: Plan) -> Nested:

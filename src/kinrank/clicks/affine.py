@@ -10,20 +10,49 @@ flatten it, so that the click rate of the document on other days serves as the i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numba
 import numpy as np
 
 from kinrank.arrays import Float64, Int64
 from kinrank.clicks.counts import ClickCounts
+from kinrank.clicks.swaps import DRAWS
+
+MIN_STRENGTH = 10.0
+"""Strength of an instrument, an F statistic, below which its slopes are not to be trusted (Staiger and Stock, 1997)."""
 
 
-def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_groups: int) -> Float64 | None:
+@dataclass(frozen=True, eq=False)
+class AffineFit:
+    """A regression of the clicks of each rank on those of the first.
+
+    Attributes
+    ----------
+    slope, offset, slope_error, offset_error : float64 arrays of shape (ranks,)
+        The estimates, and their standard errors.
+    strength : float64 array of shape (ranks,)
+        F statistic of the instrument: how clearly click rates on other days go along with those at the first rank, for
+        documents that were also shown at this rank. If it is weak, slopes and errors are meaningless.
+    drawn : float64 array of shape (draws, 2, ranks)
+        Slopes and offsets from groups of queries that are weighed at random (the Bayesian bootstrap).
+    """
+
+    slope: Float64
+    offset: Float64
+    slope_error: Float64
+    offset_error: Float64
+    strength: Float64
+    drawn: Float64
+
+
+def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_groups: int) -> AffineFit | None:
     """Return slopes and offsets, and their standard errors by leaving groups of queries out.
 
     Returns
     -------
-    array of shape (4, ranks), or None
-        Slopes, offsets and the standard errors of both; None if the log has too few clicks, or only one day.
+    AffineFit or None
+        None if the log has too few clicks, or only one day.
     """
     if not counts.days:
         return None
@@ -38,8 +67,20 @@ def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_gro
         left = np.array([_solve(total - part) for part in sums])
     if not np.isfinite(left).all():
         return None
-    error = np.sqrt((n_groups - 1) / n_groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
-    return np.concatenate([whole, error])
+    weights = np.random.default_rng(0).exponential(size=(DRAWS, n_groups))
+    drawn = np.array([_solve(each) for each in np.einsum("dg,gtk->dtk", weights, sums)])
+    shared = np.array([_covariance(total - part) for part in sums])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        strength = np.nan_to_num(_covariance(total) ** 2 / _jackknife(shared) ** 2)
+    slope_error, offset_error = _jackknife(left)
+    return AffineFit(whole[0], whole[1], slope_error, offset_error, strength, drawn)
+
+
+def _jackknife(left: Float64) -> Float64:
+    """Return standard errors from estimates that leave out one group each."""
+    groups = len(left)
+    error: Float64 = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
+    return error
 
 
 @numba.njit(cache=True, nogil=True)
@@ -65,7 +106,14 @@ def _add_sums(offsets, rank, other_impressions, other_clicks, impressions, click
                     sums[group[pair], term, rank[i] - 1] += weight * terms[term]
 
 
+def _covariance(sums: Float64) -> Float64:
+    """Return how far the click rate on other days explains that at the first rank."""
+    one, z, there, _, z_there, _ = sums
+    covariance: Float64 = z_there - z * there / one
+    return covariance
+
+
 def _solve(sums: Float64) -> Float64:
-    one, z, there, here, z_there, z_here = sums
-    slope = (z_here - z * here / one) / (z_there - z * there / one)
+    one, z, there, here, _, z_here = sums
+    slope = (z_here - z * here / one) / _covariance(sums)
     return np.array([slope, (here - slope * there) / one])

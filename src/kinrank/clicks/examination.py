@@ -22,10 +22,10 @@ from scipy.special import ndtri
 from scipy.stats import chi2
 
 from kinrank.arrays import Float64, Int64
-from kinrank.clicks.affine import regress_on_first_rank
+from kinrank.clicks.affine import MIN_STRENGTH, AffineFit, regress_on_first_rank
 from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.em import fit_position_based
-from kinrank.clicks.swaps import connected_ranks, contests, groups_of_queries, jackknife
+from kinrank.clicks.swaps import bootstrap, connected_ranks, contests, groups_of_queries, jackknife
 from kinrank.errors import DataError, ParameterError
 
 MODELS = ("swaps", "pbm", "trust", "cascade", "coec", "none")
@@ -52,6 +52,9 @@ class Examination:
         Whether the log identifies the examination of ranks, in one sentence.
     warnings
         Signs that the model does not fit the log.
+    drawn
+        Slopes and offsets of a bootstrap over queries, of shape (draws, 2, ranks): how uncertain the model is. None if
+        it estimates nothing.
     """
 
     model: str
@@ -62,6 +65,7 @@ class Examination:
     high: Float64
     verdict: str
     warnings: tuple[str, ...] = ()
+    drawn: Float64 | None = None
 
     def at(self, rank: NDArray[np.integer]) -> tuple[Float64, Float64]:
         """Return the slope and the offset of each rank; slope 0 if the model does not know the rank."""
@@ -107,6 +111,8 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
         )
     won = won[:, known][:, :, known]
     slope, deviation = jackknife(won)
+    drawn = bootstrap(won)
+    both = np.stack([drawn, np.zeros_like(drawn)], axis=1)
     affine = regress_on_first_rank(counts, known, group, n_groups)
     found = Examination(
         model=model,
@@ -117,16 +123,30 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
         high=slope * np.exp(ndtri(0.975) * deviation),
         verdict=verdict,
         warnings=_misfit(affine),
+        drawn=both,
     )
     if model == "swaps":
         return found
     if model == "pbm":
-        return replace(found, slope=fit_position_based(counts, known, slope))
+        fitted = fit_position_based(counts, known, slope)
+        return replace(found, slope=fitted, drawn=both * (fitted / slope))
     if affine is None:
         raise DataError("too few clicks, or only one day of them, for the model trust: use the model swaps")
-    fitted, offset, error, _ = affine
+    if affine.strength[1:].min() < MIN_STRENGTH:
+        weakest = 1 + int(affine.strength[1:].argmin())
+        raise DataError(
+            "clicks on other days say too little about those at rank 1, for documents also shown at rank "
+            f"{known[weakest] + 1} (F = {affine.strength[weakest]:.1f}, below {MIN_STRENGTH:g}): the model trust is "
+            "not identified. Use the model swaps, a longer log, or fewer ranks"
+        )
     return replace(
-        found, slope=fitted, offset=offset, low=fitted - 1.96 * error, high=fitted + 1.96 * error, warnings=()
+        found,
+        slope=affine.slope,
+        offset=affine.offset,
+        low=affine.slope - 1.96 * affine.slope_error,
+        high=affine.slope + 1.96 * affine.slope_error,
+        warnings=(),
+        drawn=affine.drawn,
     )
 
 
@@ -158,11 +178,12 @@ def _verdict(counts: ClickCounts, known: Int64) -> str:
     return text
 
 
-def _misfit(fit: Float64 | None) -> tuple[str, ...]:
+def _misfit(fit: AffineFit | None) -> tuple[str, ...]:
     """Test the offsets of the affine model, which are 0 if the position-based model fits."""
-    if fit is None:
+    if fit is None or fit.strength[1:].max() < MIN_STRENGTH:
         return ("The log has too few clicks, or only one day, to test whether a position-based model fits.",)
-    _, offset, _, error = fit[:, 1:]  # the first rank is the reference
+    strong = fit.strength[1:] >= MIN_STRENGTH  # the first rank is the reference
+    offset, error = fit.offset[1:][strong], fit.offset_error[1:][strong]
     z = np.divide(offset, error, out=np.zeros(len(offset)), where=error > 0)
     if len(z) * float(chi2.sf(np.max(z**2, initial=0), 1)) < _MISFIT:
         worst = int(np.argmax(np.abs(z)))

@@ -15,8 +15,8 @@ from kinrank.clicks.posterior import Attractiveness
 from kinrank.data.textfile import PathLike, atomic_writer
 from kinrank.errors import DataError, ParameterError
 
-THRESHOLDS = (1.0, 1.5, 2.0)
-"""Attractiveness relative to the mean of the log at which the grade increases."""
+THRESHOLDS = (1.25, 1.75, 2.5)
+"""Clicks over looks, relative to the mean over documents, at which the grade increases."""
 
 
 def judgment_table(
@@ -31,21 +31,23 @@ def judgment_table(
     found
         The attractiveness of its documents.
     thresholds
-        The grade is the number of thresholds that the attractiveness reaches, relative to the mean of the log.
+        The grade is the number of thresholds that clicks over looks reach, relative to the mean over documents. Grades
+        are not pulled to the mean if there are few looks: the weight alone says how little is known then.
     min_impressions
         Documents with fewer impressions are left out.
 
     Returns
     -------
     pyarrow.Table
-        qid, query, doc_id, y (the grade), sample_weight, and the columns of details: info.attractiveness with its 90%
-        interval info.low to info.high, info.impressions, info.clicks.
+        qid, query, doc_id, y (the grade), sample_weight, and the columns of details: info.rate (clicks over looks),
+        info.attractiveness (pulled to the mean) with its 90% interval info.low to info.high, info.impressions,
+        info.clicks.
     """
     cuts = np.asarray(thresholds, dtype=np.float64)
     if not len(cuts) or np.any(cuts <= 0) or np.any(np.diff(cuts) <= 0):
         raise ParameterError(f"thresholds must be positive and ascend, got {list(thresholds)}")
     impressions = counts.by_pair(counts.impressions)
-    relative = found.mean / found.prior_mean
+    relative = found.rate / found.prior_mean
     query = counts.query.cast(pa.string())
     table = pa.table(
         {
@@ -54,6 +56,7 @@ def judgment_table(
             "doc_id": counts.document.cast(pa.string()),
             "y": pa.array(np.searchsorted(cuts, relative, side="right").astype(np.float32)),
             "sample_weight": pa.array(found.weight.astype(np.float32)),
+            "info.rate": pa.array(found.rate),
             "info.attractiveness": pa.array(found.mean),
             "info.low": pa.array(found.low),
             "info.high": pa.array(found.high),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +59,36 @@ def read_clicks(files: Sequence[PathLike], options: LogOptions | None = None, *,
     >>> counts.query.to_pylist(), counts.document.to_pylist(), counts.rank.tolist(), counts.clicks.tolist()
     (['alien', 'alien'], ['d7', 'd9'], [1, 2, 1], [1, 0, 1])
     """
+    with open_clicks(files, options) as log:
+        return log.counts(cascade=cascade)
+
+
+@dataclass(frozen=True)
+class ClickLog:
+    """A click log in a temporary database, as `open_clicks` yields it.
+
+    Attributes
+    ----------
+    database
+        The database, with the relations ``impressions`` and ``query_times`` of `kinrank.clicks.clean`.
+    options
+        What was read and what was dropped.
+    funnel
+        Counts of the rows at each stage.
+    """
+
+    database: DuckDBPyConnection
+    options: LogOptions
+    funnel: Funnel
+
+    def counts(self, *, cascade: bool = False) -> ClickCounts:
+        """Count impressions and clicks by query, document and rank; see `read_clicks`. Call it once."""
+        return _count_cells(self.database, self.funnel, cascade=cascade, plain=self.options.plain)
+
+
+@contextmanager
+def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) -> Iterator[ClickLog]:
+    """Open a click log to count it and to collect its evidence in one reading; see `read_clicks`."""
     paths = [Path(file) for file in files]
     chosen = options or LogOptions()
     for path in paths:
@@ -66,7 +98,7 @@ def read_clicks(files: Sequence[PathLike], options: LogOptions | None = None, *,
     with open_database(chosen) as database:
         try:
             _create_impressions(database, paths, chosen, funnel)
-            return _count_cells(database, funnel, cascade=cascade, plain=chosen.plain)
+            yield ClickLog(database, chosen, funnel)
         except import_extra("duckdb", "clicks").Error as error:
             raise DataError(f"cannot read {', '.join(map(str, paths))}: {error}") from error
 

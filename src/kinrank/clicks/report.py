@@ -9,10 +9,10 @@ import pyarrow as pa
 
 import kinrank
 from kinrank.clicks.counts import ClickCounts
-from kinrank.clicks.evidence import Evidence
 from kinrank.clicks.examination import Examination
 from kinrank.clicks.judgments import grade_counts
 from kinrank.clicks.posterior import Attractiveness
+from kinrank.clicks.quality import ClickQuality
 from kinrank.data.textfile import PathLike, atomic_writer
 from kinrank.registry import import_extra
 from kinrank.study.report.page import content_policy
@@ -26,7 +26,7 @@ def write_click_report(
     found: Attractiveness,
     judgments: pa.Table,
     thresholds: Sequence[float],
-    evidence: Evidence,
+    quality: ClickQuality,
 ) -> None:
     """Write the report of judgments made from clicks."""
     jinja2 = import_extra("jinja2", "report")
@@ -46,11 +46,11 @@ def write_click_report(
         grades=[(grade, f"{cuts[grade]:.3f}", f"{number:,}") for grade, number in grade_counts(judgments).items()],
         coverage=[
             (row.label, f"{row.queries:,}", f"{row.impressions / counts.impressions.sum():.1%}", f"{row.weight:.2f}")
-            for row in evidence.coverage
+            for row in quality.coverage
         ],
-        sentences=_sentences(evidence),
-        perplexity=[(name, f"{value:.4f}") for name, value in (evidence.perplexity or {}).items()],
-        agreement=[(name, f"{value:.3f}") for name, value in (evidence.agreement or ({}, 0))[0].items()],
+        sentences=_sentences(quality),
+        perplexity=[(name, f"{value:.4f}") for name, value in (quality.perplexity or {}).items()],
+        agreement=[(name, f"{value:.3f}") for name, value in (quality.agreement or ({}, 0))[0].items()],
         style=safe(style),
         policy=content_policy(style, ""),
         version=kinrank.__version__,
@@ -96,17 +96,17 @@ def examination_curve(examination: Examination) -> str:
     return picture(draw, f"Examination of each rank relative to the first: {values}.")
 
 
-def _sentences(evidence: Evidence) -> list[str]:
-    if evidence.stability is None:
+def _sentences(quality: ClickQuality) -> list[str]:
+    if quality.stability is None:
         stable = "Stability is unknown: the log has too few days or clicks to learn from even and odd days apart."
     else:
-        correlation, documents = evidence.stability
+        correlation, documents = quality.stability
         stable = (
             f"Learned from even and from odd days apart, the order of {documents:,} documents with at least 20 "
             f"impressions in both has a rank correlation of {correlation:.2f}."
         )
-    later = [] if evidence.perplexity else ["Later clicks could not be predicted: the log has no times, or too few."]
+    later = [] if quality.perplexity else ["Later clicks could not be predicted: the log has no times, or too few."]
     people = "Nothing here compares clicks with relevance: pass human judgments with --human."
-    if evidence.agreement is not None:
-        people = f"Compared with human judgments on {evidence.agreement[1]:,} pairs of documents of different grades."
+    if quality.agreement is not None:
+        people = f"Compared with human judgments on {quality.agreement[1]:,} pairs of documents of different grades."
     return [stable, *later, people]

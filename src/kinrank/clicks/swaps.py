@@ -18,6 +18,8 @@ from kinrank.clicks.counts import ClickCounts
 
 _GROUPS = 40  # of queries, each left out once by the jackknife
 _MIN_CLICKS = 10.0  # of documents seen at both ranks, below which two ranks are not compared
+DRAWS = 40
+"""Draws of the bootstrap."""
 _STEPS = 10_000
 _TOLERANCE = 1e-9
 
@@ -56,9 +58,13 @@ def _add_contests(offsets, rank, impressions, clicks, group, won):  # type: igno
 
 
 def connected_ranks(won: Float64) -> Int64:
-    """Return the ranks (from 0) that documents connect with the first rank, with enough clicks."""
+    """Return the ranks (from 0) that are compared with the first rank, with enough clicks and in both directions.
+
+    The strengths are finite only if the wins connect the ranks strongly: no group of ranks wins against the others
+    without ever losing (Ford, 1957). A rank whose documents got all clicks elsewhere would have the strength 0.
+    """
     enough = won + won.T >= _MIN_CLICKS
-    _, part = connected_components(enough, directed=False)
+    _, part = connected_components(enough & (won > 0), directed=True, connection="strong")
     return np.flatnonzero(part == part[0])
 
 
@@ -85,6 +91,15 @@ def jackknife(won: Float64) -> tuple[Float64, Float64]:
     groups = len(won)
     deviation = np.sqrt((groups - 1) / groups * ((left - left.mean(axis=0)) ** 2).sum(axis=0))
     return whole, deviation
+
+
+def bootstrap(won: Float64, n_draws: int = DRAWS, seed: int = 0) -> Float64:
+    """Return strengths from groups of queries that are weighed at random, of shape (draws, ranks).
+
+    The weights are exponential (the Bayesian bootstrap): none is 0, so that the strengths stay finite.
+    """
+    weights = np.random.default_rng(seed).exponential(size=(n_draws, len(won)))
+    return np.array([strengths(total) for total in np.einsum("dg,gkl->dkl", weights, won)])
 
 
 def groups_of_queries(counts: ClickCounts, n_groups: int = _GROUPS) -> tuple[Int64, int]:

@@ -206,8 +206,8 @@ class Sample:
         rows = [blocks.n_rows(block) for block in range(len(blocks))]
         enough = max(_MIN_BLOCKS, -(-2 * n_rows * len(rows) // max(sum(rows), 1)))
         chosen = np.unique(np.linspace(0, len(rows) - 1, min(enough, len(rows))).astype(int)).tolist()
-        found = sum(rows[block] for block in chosen)
-        return cls(tuple(chosen), min(1.0, n_rows / max(found, 1)))
+        n_chosen = sum(rows[block] for block in chosen)
+        return cls(tuple(chosen), min(1.0, n_rows / max(n_chosen, 1)))
 
     def select(self, parts: Iterable[QuerySet]) -> list[QuerySet]:
         """Return the sampled queries of each part of a block; a block may have none."""

@@ -29,10 +29,10 @@ def filesystem_of(path: PathLike) -> tuple[fs.FileSystem, str]:
     if "://" not in name:
         return fs.LocalFileSystem(), str(Path(name).absolute())
     try:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(name)
+        opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(name)
     except pa.ArrowInvalid as error:
         if name.partition("://")[0] in _ARROW:
             raise ParameterError(f"{name.partition('?')[0]} cannot be opened: {error}") from error
         other, root = import_extra("fsspec.core", "ray").url_to_fs(name)
         return fs.PyFileSystem(fs.FSSpecHandler(other)), root
-    return found
+    return opened

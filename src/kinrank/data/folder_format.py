@@ -63,12 +63,12 @@ def write_folder(blocks: Iterable[Block], path: PathLike) -> None:
     with folder.atomic_folder(path, KIND) as staging:
         features: tuple[str, ...] | None = None
         with ExitStack() as stack:
-            files: dict[str, _GrowingArray] = {}
+            files: dict[str, GrowingArray] = {}
             for block in blocks:
                 arrays = block.get_state()
                 if features is None:
                     features = block.feature_names
-                    files = {name: stack.enter_context(_GrowingArray(staging, name)) for name in arrays}
+                    files = {name: stack.enter_context(GrowingArray(staging, name)) for name in arrays}
                     files["offsets"].append(np.zeros(1, dtype=np.int64))
                 _check_same_columns(block.feature_names, features, arrays, files)
                 first_row = files["X"].length
@@ -98,7 +98,7 @@ def _check_unique(file: Path) -> None:
         raise DataError(f"query {query!r} is in more than one block: keep the rows of a query together")
 
 
-class _GrowingArray:
+class GrowingArray:
     """A ``.npy`` file that grows along its first axis.
 
     NumPy pads the header so that any length fits: it is written first, and again at the end. An array that needs a
@@ -112,7 +112,7 @@ class _GrowingArray:
         self.dtype: np.dtype[Any] | None = None
         self.row_shape: tuple[int, ...] = ()
 
-    def __enter__(self) -> _GrowingArray:
+    def __enter__(self) -> GrowingArray:
         self._stream = self.file.open("wb+")
         return self
 
@@ -121,6 +121,7 @@ class _GrowingArray:
         self._stream.close()
 
     def append(self, values: NDArray[Any]) -> None:
+        """Write values after the last ones."""
         if self.dtype is None:
             self.dtype, self.row_shape = values.dtype, values.shape[1:]
             self._write_header()

@@ -160,3 +160,24 @@ def _run_starts(ids: NDArray[Any]) -> NDArray[np.int64]:
     if not len(ids):
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+
+
+def as_positions(selected: ArrayLike, count: int, one: str, many: str) -> NDArray[np.int64]:
+    """Return the positions that a mask or an array of positions selects out of `count`.
+
+    Examples
+    --------
+    >>> as_positions([True, False, True], 3, "row", "rows").tolist()
+    [0, 2]
+    """
+    index = np.asarray(selected)
+    if index.dtype == np.bool_:
+        if index.shape != (count,):
+            raise DataError(f"a mask must have one value per {one} ({count}), got shape {index.shape}")
+        return np.flatnonzero(index)
+    if index.size and not np.issubdtype(index.dtype, np.integer):
+        raise DataError(f"select {many} by position, slice or mask, got {index.dtype}")
+    out = (index < -count) | (index >= count)
+    if out.any():
+        raise IndexError(f"{one} {index[out].flat[0]} is out of range for {count} {many}")
+    return index.astype(np.int64)

@@ -19,5 +19,5 @@ def hash_ids(qid: NDArray[Any]) -> IdHashes:
     >>> np.array_equal(hash_ids(np.array([301, 7])), hash_ids(np.array(["301", "7"])))
     True
     """
-    digests = [hashlib.blake2b(str(each).encode(), digest_size=8).digest() for each in qid.tolist()]
+    digests = [hashlib.blake2b(str(value).encode(), digest_size=8).digest() for value in qid.tolist()]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64, copy=False)

@@ -135,8 +135,8 @@ def _read_line(path: PathLike, raw: bytes, at: int, rows: _Rows, row: int) -> in
         return FileFormatError(path, raw.count(b"\n", 0, at) + 1, problem)
 
     if len(words) < 2 or not words[1].startswith("qid:") or words[1] == "qid:":
-        found = words[1] if len(words) > 1 else "the end of the line"
-        raise fail(f"expected qid:<query> after the grade, found {found!r}: write lines such as {_EXAMPLE}")
+        word = words[1] if len(words) > 1 else "the end of the line"
+        raise fail(f"expected qid:<query> after the grade, found {word!r}: write lines such as {_EXAMPLE}")
     query = words[1].removeprefix("qid:")
     grade = _float32(words[0])
     if grade is None or not math.isfinite(grade):

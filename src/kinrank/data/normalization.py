@@ -48,22 +48,22 @@ def normalize(X: NDArray[Any], offsets: NDArray[np.int64], technique: Normalizat
     """
     check_choice("normalization", technique, NORMALIZATIONS)
     values = np.asarray(X, dtype=np.float64)
-    found = ~np.isnan(values)
-    known = np.where(found, values, 0.0)
-    each = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    returned = ~np.isnan(values)
+    scores = np.where(returned, values, 0.0)
+    query_of_row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     if technique == "l2":
-        norms = np.sqrt(_total(known**2, offsets))[each]
-        normalized = known / np.where(norms > 0, norms, 1.0)
+        norms = np.sqrt(_total(scores**2, offsets))[query_of_row]
+        normalized = scores / np.where(norms > 0, norms, 1.0)
     elif technique == "min_max":
-        low = np.minimum.reduceat(np.where(found, values, np.inf), offsets[:-1], axis=0)[each]
-        high = np.maximum.reduceat(np.where(found, values, -np.inf), offsets[:-1], axis=0)[each]
-        normalized = _scaled(values, low, np.where(found, high - low, 1.0))
+        low = np.minimum.reduceat(np.where(returned, values, np.inf), offsets[:-1], axis=0)[query_of_row]
+        high = np.maximum.reduceat(np.where(returned, values, -np.inf), offsets[:-1], axis=0)[query_of_row]
+        normalized = _scaled(values, low, np.where(returned, high - low, 1.0))
     else:
-        counts = _total(found, offsets)
-        mean = (_total(known, offsets) / np.maximum(counts, 1))[each]
-        squares = _total(np.where(found, (values - mean) ** 2, 0.0), offsets)
-        normalized = _scaled(values, mean, np.sqrt(squares / np.maximum(counts - 1, 1))[each])
-    result: Float32 = np.where(found, normalized, 0.0).astype(np.float32)
+        counts = _total(returned, offsets)
+        mean = (_total(scores, offsets) / np.maximum(counts, 1))[query_of_row]
+        squares = _total(np.where(returned, (values - mean) ** 2, 0.0), offsets)
+        normalized = _scaled(values, mean, np.sqrt(squares / np.maximum(counts - 1, 1))[query_of_row])
+    result: Float32 = np.where(returned, normalized, 0.0).astype(np.float32)
     return result
 
 

@@ -40,8 +40,15 @@ def read_parquet(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     >>> read_parquet(path)
     QuerySet(1 queries, 2 rows, 1 features, judged)
     """
+    table = read_parquet_table(path)
     with _error_context(path):
-        return QuerySet.from_table(_dataset(path).to_table(), **columns)
+        return QuerySet.from_table(table, **columns)
+
+
+def read_parquet_table(path: PathLike) -> pa.Table:
+    """Read a Parquet file, or a folder of them, as it is."""
+    with _error_context(path):
+        return _dataset(path).to_table()
 
 
 def write_parquet(queries: QuerySet, path: PathLike) -> None:

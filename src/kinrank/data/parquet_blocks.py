@@ -246,10 +246,10 @@ def _leading(ids: pa.ChunkedArray, query: object) -> int:
 def _files(filesystem: fs.FileSystem, path: str) -> list[str]:
     """Return the Parquet files in the order of their names, as `iter_parquet` reads them."""
     with _error_context(path):
-        found: list[str] = pds.dataset(path, filesystem=filesystem, format="parquet", partitioning=None).files
-    if not found:
+        files: list[str] = pds.dataset(path, filesystem=filesystem, format="parquet", partitioning=None).files
+    if not files:
         raise DataError(f"{path}: there are no Parquet files in it; check the path")
-    return found
+    return files
 
 
 def _identity(filesystem: fs.FileSystem, files: list[str]) -> list[tuple[str, int, int]]:

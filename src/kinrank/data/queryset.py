@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,19 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float32, State
 from kinrank.data import folder_format
 from kinrank.data.columns import as_column, as_grades, as_ids, as_weights
-from kinrank.data.features import check_names, default_names
-from kinrank.data.grouping import Groups, check_offsets, group_rows, offsets_of, rows_of, sizes_of
+from kinrank.data.concatenation import COLUMN, concat_states
+from kinrank.data.grouping import Groups, group_rows
+from kinrank.data.query_rows import ROW_ARRAYS, QueryRows, check_lengths, take_arrays
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_COLUMN = "column."  # prefix of the arrays of query columns
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QuerySet:
+class QuerySet(QueryRows):
     """Candidates of queries. The rows of a query are always adjacent.
 
     Build one with `from_arrays`, `from_table`, `read_letor` or `open`; the constructor takes rows that are
@@ -65,30 +64,6 @@ class QuerySet:
     >>> queries[1:].qid.tolist()
     ['b']
     """
-
-    X: Float32
-    y: Float32 | None
-    offsets: NDArray[np.int64]
-    qid: NDArray[Any]
-    doc_id: NDArray[Any] | None = None
-    feature_names: tuple[str, ...] = ()
-    query_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    sample_weight: Float32 | None = None
-    row_order: NDArray[np.int64] | None = None
-
-    def __post_init__(self) -> None:
-        if self.X.ndim != 2:
-            raise DataError(f"X must have two dimensions, rows and features, got shape {self.X.shape}")
-        check_offsets(self.offsets, len(self.qid), len(self.X))
-        for name, values in (("y", self.y), ("doc_id", self.doc_id), ("sample_weight", self.sample_weight)):
-            if values is not None and values.shape != (len(self.X),):
-                raise DataError(f"{name} must have one value per row of X ({len(self.X)}), got shape {values.shape}")
-        for name, values in self.query_columns.items():
-            if len(values) != len(self.qid):
-                raise DataError(f"column {name!r} must have one value per query ({len(self.qid)}), got {len(values)}")
-        names = check_names(self.feature_names or default_names(self.X.shape[1]), self.X.shape[1])
-        object.__setattr__(self, "feature_names", names)
-        object.__setattr__(self, "query_columns", dict(self.query_columns))
 
     @classmethod
     def from_arrays(
@@ -144,20 +119,23 @@ class QuerySet:
         sample_weight: ArrayLike | None,
     ) -> QuerySet:
         """Sort rows into their groups."""
-        grades = None if y is None else as_grades(y)
-        documents = None if doc_id is None else as_ids(doc_id, "doc_id")
-        weights = None if sample_weight is None else as_weights(sample_weight)
-        for name, values in (("y", grades), ("doc_id", documents), ("sample_weight", weights)):
-            if values is not None and len(values) != len(X):
-                raise DataError(f"{name} must have one value per row of X ({len(X)}), got {len(values)}")
+        arrays: dict[str, Any] = {
+            "y": None if y is None else as_grades(y),
+            "doc_id": None if doc_id is None else as_ids(doc_id, "doc_id"),
+            "sample_weight": None if sample_weight is None else as_weights(sample_weight),
+        }
+        check_lengths(len(X), arrays)
         order = groups.row_order
         if order is not None:
-            X = X[order]
-            grades = None if grades is None else grades[order]
-            documents = None if documents is None else documents[order]
-            weights = None if weights is None else weights[order]
+            X, arrays = X[order], take_arrays(arrays, order)
         return cls(
-            X, grades, groups.offsets, groups.qid, documents, tuple(feature_names), query_columns, weights, order
+            X,
+            offsets=groups.offsets,
+            qid=groups.qid,
+            feature_names=tuple(feature_names),
+            query_columns=query_columns,
+            row_order=order,
+            **arrays,
         )
 
     @classmethod
@@ -267,32 +245,23 @@ class QuerySet:
 
     def get_state(self) -> State:
         """Return the arrays by name, as they are stored in a folder; `from_state` is the inverse."""
-        rows = {"y": self.y, "doc_id": self.doc_id, "sample_weight": self.sample_weight}
-        return {
-            "X": self.X,
-            "offsets": self.offsets,
-            "qid": self.qid,
-            **{name: values for name, values in rows.items() if values is not None},
-            **{_COLUMN + name: values for name, values in self.query_columns.items()},
-        }
+        columns = {COLUMN + name: values for name, values in self.query_columns.items()}
+        arrays = {name: values for name, values in self._row_arrays.items() if values is not None}
+        return {"X": self.X, "offsets": self.offsets, "qid": self.qid, **arrays, **columns}
 
     @classmethod
     def from_state(cls, state: State, feature_names: Sequence[str]) -> QuerySet:
         """Build from the arrays of `get_state`."""
-        return cls(
-            X=state["X"],
-            y=state.get("y"),
-            offsets=state["offsets"],
-            qid=state["qid"],
-            doc_id=state.get("doc_id"),
-            feature_names=tuple(feature_names),
-            query_columns={k.removeprefix(_COLUMN): v for k, v in state.items() if k.startswith(_COLUMN)},
-            sample_weight=state.get("sample_weight"),
-        )
+        columns = {name.removeprefix(COLUMN): values for name, values in state.items() if name.startswith(COLUMN)}
+        arrays: dict[str, Any] = {name: state.get(name) for name in ("X", "offsets", "qid", *ROW_ARRAYS)}
+        return cls(feature_names=tuple(feature_names), query_columns=columns, **arrays)
 
     @classmethod
     def concat(cls, parts: Sequence[QuerySet]) -> QuerySet:
         """Concatenate sets of different queries.
+
+        In a set without grades no row is judged, and in one without weights every row has weight 1. Document ids and
+        query columns cannot be made up: if only some of the sets have them, that is an error.
 
         Examples
         --------
@@ -303,162 +272,8 @@ class QuerySet:
         """
         if not parts:
             raise DataError("no sets to concatenate: pass at least one")
-        first, *rest = parts
-        for part in rest:
-            if part.feature_names != first.feature_names:
-                raise DataError(f"features differ: {first.feature_names} and {part.feature_names}")
-            if (part.qid.dtype.kind == "U") != (first.qid.dtype.kind == "U"):
-                raise DataError("query ids are text in one set and numbers in another: convert one of them")
-        qid = np.concatenate([part.qid for part in parts])
-        if len(np.unique(qid)) != len(qid):
-            ids, counts = np.unique(qid, return_counts=True)
-            raise DataError(f"query {ids[counts > 1][0].item()!r} is in more than one set: rename it or drop one")
-        judged = all(part.y is not None for part in parts)
-        named = all(part.doc_id is not None for part in parts)
-        weighted = any(part.sample_weight is not None for part in parts)
-        columns = set(first.query_columns).intersection(*(part.query_columns for part in rest))
-        return cls(
-            X=np.concatenate([part.X for part in parts]),
-            y=np.concatenate([part.y for part in parts if part.y is not None]) if judged else None,
-            offsets=offsets_of(np.concatenate([part.sizes for part in parts])),
-            qid=qid,
-            doc_id=np.concatenate([part.doc_id for part in parts if part.doc_id is not None]) if named else None,
-            feature_names=first.feature_names,
-            query_columns={c: np.concatenate([part.query_columns[c] for part in parts]) for c in sorted(columns)},
-            sample_weight=np.concatenate([part.row_weights for part in parts]) if weighted else None,
-        )
-
-    def __len__(self) -> int:
-        return len(self.qid)
-
-    def __iter__(self) -> Iterator[QuerySet]:
-        return (self[i : i + 1] for i in range(len(self)))
-
-    def __getitem__(self, queries: int | slice | ArrayLike) -> QuerySet:
-        """Select queries: by slice without copying, or by position, index array or mask."""
-        if isinstance(queries, int | np.integer):
-            if not -len(self) <= queries < len(self):
-                raise IndexError(f"query {queries} is out of range for {len(self)} queries")
-            start = int(queries) % len(self)
-            queries = slice(start, start + 1)
-        if isinstance(queries, slice):
-            start, stop, step = queries.indices(len(self))
-            if step == 1:
-                offsets = np.asarray(self.offsets[start : max(start, stop) + 1])
-                return self._select(slice(offsets[0], offsets[-1]), slice(start, stop), offsets - offsets[0])
-            queries = np.arange(start, stop, step)
-        index = np.asarray(queries)
-        if index.dtype == np.bool_:
-            if index.shape != (len(self),):
-                raise DataError(f"a mask must have one value per query ({len(self)}), got shape {index.shape}")
-            index = np.flatnonzero(index)
-        elif index.size and not np.issubdtype(index.dtype, np.integer):
-            raise DataError(f"select queries by position, slice or mask, got {index.dtype}")
-        index = index.astype(np.int64)
-        return self._select(self.rows_of(index), index, offsets_of(sizes_of(self.offsets, index)))
-
-    def _select(
-        self, rows: slice | NDArray[np.int64], queries: slice | NDArray[np.int64], offsets: NDArray[np.int64]
-    ) -> QuerySet:
-        return QuerySet(
-            X=self.X[rows],
-            y=None if self.y is None else self.y[rows],
-            offsets=offsets,
-            qid=self.qid[queries],
-            doc_id=None if self.doc_id is None else self.doc_id[rows],
-            feature_names=self.feature_names,
-            query_columns={name: values[queries] for name, values in self.query_columns.items()},
-            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
-        )
-
-    def rows_of(self, queries: ArrayLike) -> NDArray[np.int64]:
-        """Return the rows of the given queries, query by query."""
-        return rows_of(self.offsets, np.asarray(queries, dtype=np.int64))
-
-    def in_caller_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Reorder one value per row to the row order of the caller's arrays."""
-        if self.row_order is None:
-            return values
-        restored = np.empty_like(values)
-        restored[self.row_order] = values
-        return restored
-
-    def replace(self, **changes: Any) -> QuerySet:
-        """Return a copy with some attributes replaced."""
-        return replace(self, **changes)
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """The number of candidates of each query."""
-        return np.diff(self.offsets)
-
-    @property
-    def query_of_row(self) -> NDArray[np.int64]:
-        """The position of each row's query."""
-        return np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
-
-    @property
-    def grades(self) -> Float32:
-        """The grades that models learn from and measures count: 0 for rows that are not judged.
-
-        Raises DataError if no row is judged.
-        """
-        if self.y is None:
-            raise DataError("these queries are not judged: pass y=, one grade per row (in a file: column y)")
-        judged = self.judged
-        return self.y if judged.all() else np.where(judged, self.y, np.float32(0.0))
-
-    @property
-    def judged(self) -> NDArray[np.bool_]:
-        """Whether each row has a grade."""
-        return np.zeros(self.n_rows, dtype=np.bool_) if self.y is None else ~np.isnan(self.y)
-
-    def only_judged(self) -> QuerySet:
-        """Return the judged rows, of the queries that have any.
-
-        Examples
-        --------
-        >>> queries = QuerySet.from_arrays([[1.0], [2.0], [3.0]], y=[1, np.nan, np.nan], qid=["a", "a", "b"])
-        >>> queries, queries.grades.tolist()
-        (QuerySet(2 queries, 3 rows, 1 features, 1 row judged), [1.0, 0.0, 0.0])
-        >>> queries.only_judged()
-        QuerySet(1 queries, 1 rows, 1 features, judged)
-        """
-        return self._only(self.judged)
-
-    def _only(self, kept: NDArray[np.bool_]) -> QuerySet:
-        sizes = np.bincount(self.query_of_row[kept], minlength=len(self))
-        return self._select(np.flatnonzero(kept), np.flatnonzero(sizes), offsets_of(sizes[sizes > 0]))
-
-    def only_weighted(self) -> QuerySet:
-        """Return the rows with a weight above 0, of the queries that have any.
-
-        Examples
-        --------
-        >>> queries = QuerySet.from_arrays([[1.0], [2.0]], y=[1, 0], qid=["a", "a"], sample_weight=[0.5, 0.0])
-        >>> queries.only_weighted()
-        QuerySet(1 queries, 1 rows, 1 features, judged)
-        """
-        return self if self.sample_weight is None else self._only(self.sample_weight > 0)
-
-    @property
-    def row_weights(self) -> Float32:
-        """The weight of each row, 1 if there are none."""
-        return np.ones(self.n_rows, dtype=np.float32) if self.sample_weight is None else self.sample_weight
-
-    @property
-    def n_rows(self) -> int:
-        """The number of candidates of all queries."""
-        return len(self.X)
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns of X."""
-        return int(self.X.shape[1])
-
-    def __repr__(self) -> str:
-        count = int(self.judged.sum())
-        judged = "not judged" if self.y is None else f"{count:,} row{'s' if count != 1 else ''} judged"
-        if self.y is not None and count == self.n_rows:
-            judged = "judged"
-        return f"QuerySet({len(self):,} queries, {self.n_rows:,} rows, {self.n_features:,} features, {judged})"
+        names = parts[0].feature_names
+        for part in parts[1:]:
+            if part.feature_names != names:
+                raise DataError(f"features differ: {names} and {part.feature_names}")
+        return cls.from_state(concat_states([part.get_state() for part in parts]), names)

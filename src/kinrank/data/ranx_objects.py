@@ -34,7 +34,7 @@ def qrels_from_ranx(qrels: Any) -> Qrels:
 
 def run_from_ranx(run: Any) -> Run:
     """Return the run of a ``ranx.Run``, each query ranked by descending score."""
-    ranked = {query: dict(sorted(docs.items(), key=lambda each: -each[1])) for query, docs in run.to_dict().items()}
+    ranked = {query: dict(sorted(docs.items(), key=lambda item: -item[1])) for query, docs in run.to_dict().items()}
     qid, doc_id, scores = _flat(ranked)
     rank = np.concatenate([np.arange(1, len(docs) + 1) for docs in ranked.values()] or [np.empty(0, dtype=np.int64)])
     return Run(qid, doc_id, scores.astype(np.float64), rank, tag=run.name or "ranx")

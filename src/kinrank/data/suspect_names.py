@@ -15,6 +15,17 @@ _MEANINGS = {
 }
 
 
+def plain_name(name: str) -> str:
+    """Return a name in lower case, with underscores between its words.
+
+    Examples
+    --------
+    >>> plain_name("Product-ID "), plain_name("Unnamed: 0")
+    ('product_id', 'unnamed:_0')
+    """
+    return re.sub(r"[\s.-]+", "_", name.strip().lower())
+
+
 def suspect_names(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield each name that looks like something other than a feature, and what it looks like.
 
@@ -24,8 +35,7 @@ def suspect_names(names: Iterable[str]) -> Iterator[tuple[str, str]]:
     [('Label', 'a grade'), ('product_id', 'an id'), ('n_clicks', 'clicks on the document')]
     """
     for name in names:
-        plain = re.sub(r"[\s.-]+", "_", name.strip().lower())
         for meaning, pattern in _MEANINGS.items():
-            if re.fullmatch(pattern, plain):
+            if re.fullmatch(pattern, plain_name(name)):
                 yield name, meaning
                 break

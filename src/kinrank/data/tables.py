@@ -15,6 +15,7 @@ This module knows plain arrays only; `QuerySet.from_table` and `QuerySet.to_tabl
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -82,10 +83,10 @@ def read_table(
     if qid not in columns:
         raise DataError(
             f"no column {qid!r} for the query ids among {list(columns)}: name that column by qid= (--qid on the "
-            "command line)"
+            "command line; kinrank doctor FILE finds it)"
         )
     columns = {QUERY_PREFIX + name if name in query else name: column for name, column in columns.items()}
-    columns = _chosen(columns, text, features, drop, kept=(qid, y, doc_id, WEIGHT))
+    columns = _chosen(columns, text, features, drop, reserved=(qid, y, doc_id, WEIGHT))
     _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id, WEIGHT) if name in columns}
     for name in special.keys() - {y}:
@@ -148,7 +149,7 @@ def _chosen(
     text: str | None,
     features: Sequence[str] | None,
     drop: Sequence[str],
-    kept: Sequence[str],
+    reserved: Sequence[str],
 ) -> dict[str, pa.ChunkedArray]:
     """Return the columns to read, with the text of the query by the name under which it is stored."""
     for name in (*drop, *([] if text is None else [text])):
@@ -156,11 +157,12 @@ def _chosen(
             raise DataError(f"no column {name!r} among {list(columns)}: correct the name")
     chosen = {name: column for name, column in columns.items() if name not in drop}
     if text is not None:
-        chosen = {name: column for name, column in chosen.items() if name not in ("text", _TEXT, text)}
+        replaced = {"text", _TEXT, text}.difference(reserved)  # the text may also be the query id
+        chosen = {name: column for name, column in chosen.items() if name not in replaced}
         chosen[_TEXT] = columns[text]
     if features is None:
         return chosen
-    numeric = [name for name, column in chosen.items() if name not in kept and _is_feature(name, column.type)]
+    numeric = [name for name, column in chosen.items() if name not in reserved and _is_feature(name, column.type)]
     for pattern in features:
         if not any(fnmatchcase(name, pattern) for name in numeric):
             raise DataError(f"no numeric column {pattern!r} for a feature among {numeric}: correct the name")
@@ -227,7 +229,7 @@ def _one_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDArra
         one, other = values[[first[query], codes[row]]].tolist()
         raise DataError(
             f"column {name!r} is {one!r} and {other!r} within query {groups.qid[query].item()!r}, but text and "
-            f"{QUERY_PREFIX}* columns belong to the query: drop the column (--drop {name} on the command line)"
+            f"{QUERY_PREFIX}* columns belong to the query: drop it (--drop {shlex.quote(name)} on the command line)"
         )
     shared: NDArray[Any] = values[first]
     return shared
@@ -243,9 +245,9 @@ def _vector_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDA
     vectors = pc.list_flatten(lists).to_numpy(zero_copy_only=False).reshape(len(rows), -1)
     position = np.arange(groups.offsets[-1]) if groups.row_order is None else np.argsort(groups.row_order)
     query = groups.query_of_row[position[rows]]
-    known, first = np.unique(query, return_index=True)
-    if len(known) < len(groups.qid):
-        missing = np.setdiff1d(np.arange(len(groups.qid)), known)[0]
+    with_vector, first = np.unique(query, return_index=True)
+    if len(with_vector) < len(groups.qid):
+        missing = np.setdiff1d(np.arange(len(groups.qid)), with_vector)[0]
         raise DataError(f"column {name!r} has no vector for query {groups.qid[missing].item()!r}: add one per query")
     shared: NDArray[Any] = vectors[first]
     differs = (vectors != shared[query]).any(axis=1)
@@ -282,7 +284,7 @@ def _check_not_null(name: str, column: pa.ChunkedArray) -> None:
 
 def _check_types(columns: dict[str, pa.ChunkedArray], y: str) -> None:
     for name, column in columns.items():
-        known = is_number(column.type) or is_text(column.type) or _is_vector(name, column.type)
-        if not known or (name == y and not is_number(column.type)):
+        readable = is_number(column.type) or is_text(column.type) or _is_vector(name, column.type)
+        if not readable or (name == y and not is_number(column.type)):
             expected = "numbers" if name == y else "numbers or text"
             raise DataError(f"column {name!r} is {column.type}, expected {expected}: convert or drop it")

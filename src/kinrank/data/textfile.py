@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,9 @@ PathLike = str | os.PathLike[str]
 def open_bytes(path: PathLike, mode: Literal["rb", "wb"]) -> IO[bytes]:
     """Open for reading or writing, with gzip or xz by suffix."""
     name = os.fspath(path)
-    if name.endswith(".gz"):
-        return cast(IO[bytes], gzip.open(name, mode))
-    if name.endswith(".xz"):
-        return cast(IO[bytes], lzma.open(name, mode))
-    return open(name, mode)
+    openers: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}  # their types are no IO, though they behave alike
+    stream: IO[bytes] = openers.get(os.path.splitext(name)[1], open)(name, mode)
+    return stream
 
 
 @contextmanager

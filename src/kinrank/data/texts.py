@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,3 +55,14 @@ def align_texts(queries: QuerySet, query_text: QueryTexts) -> NDArray[np.str_]:
         if not isinstance(text, str):
             raise DataError(f"query_text of query {qid!r} must be a str, got {text!r}: give every query its text")
     return np.array(texts, dtype=np.str_)
+
+
+def normalize_text(text: str) -> str:
+    """Return a query text as click logs compare it: without regard to case, spaces and Unicode form.
+
+    Examples
+    --------
+    >>> normalize_text("  Toy   STORY ")
+    'toy story'
+    """
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).lower().split())

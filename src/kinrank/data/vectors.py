@@ -50,9 +50,9 @@ def align_vectors(queries: QuerySet, query_vectors: QueryVectors) -> Float32:
             f"query_vectors must have one row per query ({len(queries)}), in order of first appearance, got shape "
             f"{vectors.shape}"
         )
-    known = np.isfinite(vectors).all(axis=1)
-    if not known.all():
-        query = queries.qid[np.argmin(known)].item()
+    complete = np.isfinite(vectors).all(axis=1)
+    if not complete.all():
+        query = queries.qid[np.argmin(complete)].item()
         raise DataError(f"the vector of query {query!r} has missing values: replace it")
     return vectors
 

@@ -59,8 +59,8 @@ def text_vectors(queries: QuerySet, query_vectors: QueryVectors | None) -> Float
 
 def _column(queries: QuerySet, name: str) -> Float64:
     if name not in queries.query_columns:
-        known = ", ".join(map(repr, queries.query_columns)) or "none"
-        raise DataError(f"the description uses the query column {name!r}, but the query columns are: {known}")
+        column_names = ", ".join(map(repr, queries.query_columns)) or "none"
+        raise DataError(f"the description uses the query column {name!r}, but the query columns are: {column_names}")
     try:
         values = queries.query_columns[name].astype(np.float64)
     except ValueError:

@@ -112,11 +112,11 @@ class Describer(TransformerMixin, BaseEstimator):
             check_row_order(queries, self.depth)
         raw = raw_blocks(queries, self._weights, self._reference, self.depth, query_vectors)
         self._widths = {block: array.shape[1] for block, array in zip(self._weights, raw, strict=True)}
-        each = [moments(block) for block in raw]
-        self.mean_ = np.concatenate([mean for mean, _ in each])
+        moments_of_blocks = [moments(block) for block in raw]
+        self.mean_ = np.concatenate([mean for mean, _ in moments_of_blocks])
         scales = [
             common_scale(scale) if block == "text" else scale
-            for block, (_, scale) in zip(self._weights, each, strict=True)
+            for block, (_, scale) in zip(self._weights, moments_of_blocks, strict=True)
         ]
         self.scale_ = np.concatenate(
             [block_scale(scale, weight) for scale, weight in zip(scales, self._weights.values(), strict=True)]
@@ -230,3 +230,12 @@ def make_describer(describe: Spec | Describer, *, reference: str | int | None = 
         return unfitted
     components = _AUTO_COMPONENTS if isinstance(describe, str) and describe == "auto" else None
     return Describer(describe, reference=reference, n_components=components)
+
+
+def check_reference(describe: Spec | Describer, reference: str | int | None) -> None:
+    """Raise if a ranker's reference is not that of the `Describer` it was given, which describes by its own."""
+    if isinstance(describe, Describer) and reference not in (None, describe.reference):
+        raise ParameterError(
+            f"reference={reference!r} is not the reference of {describe!r}, which describes the queries: "
+            f"set Describer(reference={reference!r})"
+        )

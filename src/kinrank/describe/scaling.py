@@ -13,10 +13,10 @@ from kinrank.errors import ParameterError
 
 def moments(raw: Float64) -> tuple[Float64, Float64]:
     """Return the mean and 1 / standard deviation of each column, ignoring NaN; the latter is 0 for constant columns."""
-    known = ~np.isnan(raw)
-    counts = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, raw, 0.0).sum(axis=0) / counts
-    deviation = np.sqrt((np.where(known, raw - mean, 0.0) ** 2).sum(axis=0) / counts)
+    present = ~np.isnan(raw)
+    counts = np.maximum(present.sum(axis=0), 1)
+    mean = np.where(present, raw, 0.0).sum(axis=0) / counts
+    deviation = np.sqrt((np.where(present, raw - mean, 0.0) ** 2).sum(axis=0) / counts)
     # A deviation below the rounding of float32 features is noise.
     varies = deviation > 1e-7 * np.abs(mean)
     return mean, np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)

@@ -11,15 +11,8 @@ from numpy.typing import ArrayLike
 from kinrank.arrays import Float32
 from kinrank.engines.base import Hits
 from kinrank.engines.features import Clause
-from kinrank.engines.lucene import (
-    ADMIN_TIMEOUT,
-    GLOBAL_STATISTICS,
-    HitValues,
-    LuceneEngine,
-    check_complete,
-    feature_matrix,
-    returned,
-)
+from kinrank.engines.hit_values import HitValues, feature_matrix
+from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine
 from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import response_error
 from kinrank.engines.search_options import PLAIN, SearchOptions
@@ -29,7 +22,6 @@ from kinrank.registry import import_extra
 
 _JSON = {"accept": "application/json", "content-type": "application/json"}
 _WITH_NAMED_SCORES = {**GLOBAL_STATISTICS, "include_named_queries_score": "true"}
-_COMPLETE = {**_WITH_NAMED_SCORES, "allow_partial_search_results": "false"}
 
 
 class ElasticsearchEngine(LuceneEngine):
@@ -70,14 +62,13 @@ class ElasticsearchEngine(LuceneEngine):
             raise self._engine_error(error, timeout) from error
 
     def _engine_error(self, error: Exception, timeout: float) -> EngineError:
-        where = f"{self.name} index {self.index_name!r}"
         if isinstance(error, self._library.ApiError):
-            return response_error(error.meta.status, error.body, where)
+            return response_error(error.meta.status, error.body, self.where)
         if isinstance(error, self._library.ConnectionTimeout):
-            return EngineTimeoutError(f"{where}: no response within {timeout:g} s; increase timeout")
+            return EngineTimeoutError(f"{self.where}: no response within {timeout:g} s; increase timeout")
         if isinstance(error, self._library.ConnectionError):
             return self._unreachable_error(error)
-        return EngineRefusedError(f"{where}: {error}")
+        return EngineRefusedError(f"{self.where}: {error}")
 
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("elasticsearch.helpers", "engines")
@@ -101,30 +92,29 @@ class ElasticsearchEngine(LuceneEngine):
         """See `Engine.search_features`. Sends one request."""
         builder = self._builder(query, vector)
         self._check_fields(timeout)
-        own = builder.candidate_query()
+        search_clause = builder.candidate_query()
         # The engine has scored its own query already: do not ask for its score again, as that of a feature.
-        known = [name for name, clause in builder.feature_clauses().items() if clause == own]
+        scored = [name for name, clause in builder.feature_clauses().items() if clause == search_clause]
         body = {
             "query": builder.candidate_query(options.filter_clause),
-            "rescore": _named_scores(_named_clauses(builder, known)),
+            "rescore": _named_scores(_named_clauses(builder, scored)),
             "size": size,
             "docvalue_fields": builder.docvalue_fields(),
-            **returned(options),
+            **options.response_body(),
         }
         response = self._send("POST", self._path("/_search"), _WITH_NAMED_SCORES, body, timeout or self.timeout)
-        found = self._by_id(response["hits"]["hits"]).values()
+        hits = self._by_id(response["hits"]["hits"]).values()
         documents = [
-            HitValues.from_hit(hit, {**hit.get("matched_queries", {}), **dict.fromkeys(known, hit["_score"])})
-            for hit in found
+            HitValues.from_hit(hit, {**hit.get("matched_queries", {}), **dict.fromkeys(scored, hit["_score"])})
+            for hit in hits
         ]
         return self._parse_hits(response), feature_matrix(documents, builder)
 
     def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
         body = log_request(builder, self._ids_filter(doc_ids), len(doc_ids))
-        response = self._send("POST", self._path("/_search"), _COMPLETE, body, timeout)
-        check_complete(response, self.name)
-        found = self._by_id(response["hits"]["hits"])
-        return {doc_id: HitValues.from_hit(hit, hit.get("matched_queries")) for doc_id, hit in found.items()}
+        response = self._send_complete(_WITH_NAMED_SCORES, body, timeout)
+        hits = self._by_id(response["hits"]["hits"])
+        return {doc_id: HitValues.from_hit(hit, hit.get("matched_queries")) for doc_id, hit in hits.items()}
 
 
 def log_request(builder: QueryBuilder, documents: Clause, n_documents: int) -> dict[str, Any]:
@@ -151,6 +141,6 @@ def _named_scores(clauses: list[Clause]) -> dict[str, Any]:
     return {"window_size": 1, "query": query}
 
 
-def _named_clauses(builder: QueryBuilder, known: Sequence[str] = ()) -> list[Clause]:
+def _named_clauses(builder: QueryBuilder, left_out: Sequence[str] = ()) -> list[Clause]:
     clauses = builder.feature_clauses().items()
-    return [{"bool": {"must": [clause], "_name": name}} for name, clause in clauses if name not in known]
+    return [{"bool": {"must": [clause], "_name": name}} for name, clause in clauses if name not in left_out]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kinrank.engines.features import Clause
-from kinrank.engines.filters import check_filter
+from kinrank.engines.filters import check_filter, filter_fields
 from kinrank.errors import ParameterError
 
 BUCKETS = ("terms", "range", "date_range", "histogram", "date_histogram", "missing", "filter")
@@ -16,6 +16,8 @@ _NESTED = ("aggs", "aggregations")
 _MAX_DEPTH = 3
 _MAX_FACETS = 50
 _MAX_BUCKETS = 1000
+_HISTOGRAM_BUCKETS = 100  # as many as a chart shows; the engine knows the number only afterwards
+_MAX_TOTAL = 10_000
 
 
 def check_facets(facets: Mapping[str, Clause]) -> None:
@@ -32,6 +34,38 @@ date_histogram, missing, filter, min, max, avg, sum, stats, value_count, cardina
     """
     if (count := sum(1 for _ in _every(facets, 1))) > _MAX_FACETS:
         raise ParameterError(f"facets: {count:,} aggregations, but at most {_MAX_FACETS:,} are allowed")
+    if (buckets := _count_buckets(facets)) > _MAX_TOTAL:
+        raise ParameterError(
+            f"facets: up to {buckets:,} buckets with those inside others, but at most {_MAX_TOTAL:,} are allowed: ask "
+            "for fewer terms, or nest less"
+        )
+
+
+def facet_fields(facets: Mapping[str, Clause]) -> Iterator[str]:
+    """Yield the fields that facets read."""
+    for facet in facets.values():
+        for kind, body in facet.items():
+            if kind in _NESTED:
+                yield from facet_fields(body)
+            elif kind == "filter":
+                yield from filter_fields(body)
+            else:
+                yield str(body.get("field"))
+
+
+def _count_buckets(facets: Mapping[str, Clause]) -> int:
+    """Return how many buckets facets may have, those inside others counted in each of them."""
+    total = 0
+    for facet in facets.values():
+        [(kind, body)] = [(key, value) for key, value in facet.items() if key not in _NESTED]
+        if kind == "terms":
+            own = int(body.get("size", 10))
+        elif kind in ("range", "date_range"):
+            own = len(body.get("ranges", ()))
+        else:
+            own = _HISTOGRAM_BUCKETS if kind in ("histogram", "date_histogram") else 1
+        total += own * max(1, sum(_count_buckets(facet[key]) for key in _NESTED if key in facet))
+    return total
 
 
 def _every(facets: Any, depth: int) -> Iterator[str]:
@@ -49,8 +83,8 @@ def _every(facets: Any, depth: int) -> Iterator[str]:
             raise ParameterError(f"facets: {kind!r} is not allowed: use {', '.join((*BUCKETS, *METRICS))}")
         _check_body(kind, facet[kind])
         yield kind
-        for each in inside:
-            yield from _every(each, depth + 1)
+        for aggregation in inside:
+            yield from _every(aggregation, depth + 1)
 
 
 def _check_body(kind: str, body: Any) -> None:

@@ -114,8 +114,8 @@ class FeatureSet:
         if self.candidates is not None and self.candidates.vector is not None:
             return True
         return any(
-            isinstance(each, VectorSimilarity) or (isinstance(each, Script) and "params.vector" in each.source)
-            for each in self.features
+            isinstance(feature, VectorSimilarity) or (isinstance(feature, Script) and "params.vector" in feature.source)
+            for feature in self.features
         )
 
     @property
@@ -185,8 +185,8 @@ def _parse_feature(name: str, definition: Any) -> Feature:
     [kind] = kinds
     cls: type[Any]
     cls, attribute = KINDS[kind]
-    known = [field.name for field in dataclasses.fields(cls) if field.name not in ("name", attribute)]
-    _check_keys(name, [key for key in definition if key != kind], known)
+    options = [field.name for field in dataclasses.fields(cls) if field.name not in ("name", attribute)]
+    _check_keys(name, [key for key in definition if key != kind], options)
     hints = typing.get_type_hints(cls)
     for key, value in definition.items():
         _check_type(name, key, value, hints[attribute if key == kind else key])
@@ -203,10 +203,10 @@ def _parse_feature(name: str, definition: Any) -> Feature:
     return feature
 
 
-def _check_keys(where: str, keys: Iterable[str], known: Sequence[str]) -> None:
+def _check_keys(where: str, keys: Iterable[str], expected: Sequence[str]) -> None:
     for key in keys:
-        if key not in known:
-            raise ParameterError(f"{where}: unknown key {key!r}; expected {', '.join(known)}")
+        if key not in expected:
+            raise ParameterError(f"{where}: unknown key {key!r}; expected {', '.join(expected)}")
 
 
 def _check_type(where: str, key: str, value: Any, hint: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kinrank.engines.features import Clause
@@ -11,6 +11,7 @@ from kinrank.errors import ParameterError
 LEAVES = ("term", "terms", "range", "exists", "ids", "match", "geo_distance", "geo_bounding_box")
 """Clauses that cost little and read only the documents: no scripts, patterns, joins or lookups."""
 _OCCURRENCES = ("must", "must_not", "should", "filter")
+_SETTINGS = ("boost", "_name", "distance", "distance_type", "validation_method", "ignore_unmapped")
 _MAX_DEPTH = 5
 _MAX_VALUES = 1000
 
@@ -32,6 +33,25 @@ geo_distance, geo_bounding_box
         raise ParameterError(f"filter: {count:,} values, but at most {_MAX_VALUES:,} are allowed")
 
 
+def filter_fields(clause: Clause) -> Iterator[str]:
+    """Yield the fields that a filter reads.
+
+    Examples
+    --------
+    >>> list(filter_fields({"bool": {"must_not": [{"term": {"sold": True}}, {"exists": {"field": "price"}}]}}))
+    ['sold', 'price']
+    """
+    for kind, body in clause.items():
+        if kind == "bool":
+            for clauses in body.values():
+                for inner in clauses if isinstance(clauses, list) else [clauses]:
+                    yield from filter_fields(inner) if isinstance(inner, dict) else ()
+        elif kind == "exists":
+            yield str(body.get("field"))
+        elif kind != "ids":
+            yield from (name for name in body if name not in _SETTINGS)
+
+
 def _check(clause: Any, depth: int) -> None:
     if not isinstance(clause, Mapping) or len(clause) != 1:
         raise ParameterError('filter: expected a clause with one key, such as {"term": {"color": "red"}}')
@@ -51,8 +71,8 @@ def _check(clause: Any, depth: int) -> None:
             continue
         if occurrence not in _OCCURRENCES:
             raise ParameterError(f"filter: 'bool' has {', '.join(_OCCURRENCES)}, got {occurrence!r}")
-        for each in clauses if isinstance(clauses, list) else [clauses]:
-            _check(each, depth + 1)
+        for inner in clauses if isinstance(clauses, list) else [clauses]:
+            _check(inner, depth + 1)
 
 
 def _count(value: Any) -> int:

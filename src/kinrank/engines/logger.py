@@ -20,6 +20,8 @@ from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, ParameterError
 
 CandidateSource = Literal["top", "judged"]
+UNJUDGED_WEIGHT = 0.05
+"""Default weight of a hit without a judgment, if the judgments have weights."""
 
 
 @dataclass
@@ -87,20 +89,32 @@ class FeatureLogger:
         documents that the engine did not return from its hits, and these are all judged, if not all relevant.
     top
         Number of top documents.
+    unjudged_weight
+        Weight of hits without a judgment if the judgments have weights, as those from clicks do; 0 leaves these hits
+        out of learning and measures.
     timeout
         Seconds to wait for a response.
     """
 
     def __init__(
-        self, engine: Engine, *, candidates: CandidateSource = "top", top: int = 100, timeout: float = 30.0
+        self,
+        engine: Engine,
+        *,
+        candidates: CandidateSource = "top",
+        top: int = 100,
+        unjudged_weight: float = UNJUDGED_WEIGHT,
+        timeout: float = 30.0,
     ) -> None:
         if candidates not in get_args(CandidateSource):
             raise ParameterError(f"candidates must be 'top' or 'judged', got {candidates!r}")
         if top < 1:
             raise ParameterError(f"top must be at least 1, got {top}")
+        if not 0 <= unjudged_weight <= 1:
+            raise ParameterError(f"unjudged_weight must be between 0 and 1, got {unjudged_weight}")
         self.engine = engine
         self.candidates = candidates
         self.top = top
+        self.unjudged_weight = unjudged_weight
         self.timeout = timeout
 
     def log(self, judged: QuerySet, pool: RetryingPool) -> Generator[tuple[QuerySet | None, LogCounts], None, None]:
@@ -134,21 +148,21 @@ class FeatureLogger:
             counts.unfound_documents = len(set(doc_ids).difference(hits))
             doc_ids = hits
         logged = self.engine.log(text, doc_ids, vector=vector, timeout=self.timeout)
-        kept = [doc_id for doc_id, found in zip(doc_ids, logged.found.tolist(), strict=True) if found]
+        logged_ids = [doc_id for doc_id, in_index in zip(doc_ids, logged.found.tolist(), strict=True) if in_index]
         values = logged.values[logged.found]
-        counts.queries = int(bool(kept))
-        counts.empty_queries = int(not kept)
-        counts.documents = len(kept)
-        counts.absent_documents = len(doc_ids) - len(kept)
-        counts.unjudged_documents = sum(doc_id not in grade_of for doc_id in kept)
+        counts.queries = int(bool(logged_ids))
+        counts.empty_queries = int(not logged_ids)
+        counts.documents = len(logged_ids)
+        counts.absent_documents = len(doc_ids) - len(logged_ids)
+        counts.unjudged_documents = sum(doc_id not in grade_of for doc_id in logged_ids)
         missing = np.isnan(values).sum(axis=0).tolist()
         counts.missing = dict(zip(self.engine.feature_names, missing, strict=True))
-        grades = np.array([grade_of.get(doc_id, np.nan) for doc_id in kept], dtype=np.float32)
+        grades = np.array([grade_of.get(doc_id, np.nan) for doc_id in logged_ids], dtype=np.float32)
         weights = None
-        if query.sample_weight is not None:  # nothing is known about documents without a judgment
+        if query.sample_weight is not None:
             weight_of = dict(zip(documents.tolist(), query.sample_weight.tolist(), strict=True))
-            weights = np.array([weight_of.get(doc_id, 0.0) for doc_id in kept], dtype=np.float32)
-        return _LoggedQuery(values, np.array(kept, dtype=np.str_), grades, weights, counts)
+            weights = np.array([weight_of.get(doc_id, self.unjudged_weight) for doc_id in logged_ids], dtype=np.float32)
+        return _LoggedQuery(values, np.array(logged_ids, dtype=np.str_), grades, weights, counts)
 
     def _with_features(self, query: QuerySet, logged: _LoggedQuery) -> QuerySet:
         return QuerySet(
@@ -165,5 +179,6 @@ class FeatureLogger:
     @property
     def settings(self) -> dict[str, Any]:
         """Settings that the result depends on."""
-        settings: dict[str, Any] = {"candidates": self.candidates}
-        return settings if self.candidates == "judged" else {**settings, "top": self.top}
+        if self.candidates == "judged":
+            return {"candidates": self.candidates}
+        return {"candidates": self.candidates, "top": self.top, "unjudged_weight": self.unjudged_weight}

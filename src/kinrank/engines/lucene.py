@@ -5,22 +5,28 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, get_args
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kinrank.arrays import Float32
 from kinrank.engines.address import redact_passwords
 from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
 from kinrank.engines.feature_set import FeatureSet
-from kinrank.engines.features import Clause, FieldValue, QueryLength, VectorSimilarity
+from kinrank.engines.features import Clause
 from kinrank.engines.fields import check_fields, required_fields
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter, score_offset
-from kinrank.engines.response_errors import root_cause
+from kinrank.engines.hit_values import HitValues, feature_matrix
+from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
+from kinrank.engines.response_errors import check_complete
 from kinrank.engines.search_options import PLAIN, SearchOptions
-from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
+from kinrank.errors import (
+    EngineBusyError,
+    EngineRefusedError,
+    EngineUnreachableError,
+    MissingIndexError,
+    ParameterError,
+)
 from kinrank.registry.choices import check_choice
 
 DocumentIds = Literal["id", "index/id"]
@@ -38,35 +44,6 @@ ADMIN_TIMEOUT = 60.0
 
 # Use the term statistics of the whole index: otherwise the score of a document depends on its shard.
 GLOBAL_STATISTICS = {"search_type": "dfs_query_then_fetch"}
-
-
-class HitValues(NamedTuple):
-    """Scores by feature name and field values by field name, for one hit."""
-
-    scores: dict[str, float]
-    fields: dict[str, float]
-
-    @classmethod
-    def from_hit(cls, hit: Mapping[str, Any], scores: dict[str, float] | None = None) -> HitValues:
-        """Read a hit with ``docvalue_fields``. A field with several values counts by its first, as in scripts."""
-        return cls(scores or {}, {field: float(values[0]) for field, values in hit.get("fields", {}).items()})
-
-
-def feature_matrix(documents: Sequence[HitValues], builder: QueryBuilder) -> Float32:
-    """Return the features of documents, one row each."""
-    # Column by column: there are many more documents than features.
-    columns = np.empty((len(builder.features.features), len(documents)), dtype=np.float32)
-    for column, feature in zip(columns, builder.features.features, strict=True):
-        if isinstance(feature, QueryLength):
-            column[:] = feature.value(builder.query)
-        elif isinstance(feature, FieldValue):
-            column[:] = feature.values([document.fields.get(feature.field, np.nan) for document in documents])
-        else:
-            scores = np.array([document.scores.get(feature.name, np.nan) for document in documents], dtype=np.float64)
-            column[:] = scores - score_offset(feature) if isinstance(feature, VectorSimilarity) else scores
-        if feature.missing == "zero":
-            column[np.isnan(column)] = 0.0
-    return np.ascontiguousarray(columns.T)
 
 
 class LuceneEngine(Engine):
@@ -157,11 +134,8 @@ class LuceneEngine(Engine):
         self, query: str, *, size: int, vector: ArrayLike | None = None, timeout: float | None = None
     ) -> Hits:
         """See `Engine.search_complete`."""
-        params = {**GLOBAL_STATISTICS, "allow_partial_search_results": "false"}
         body = self._search_body(query, size, vector, PLAIN)
-        response = self._send("POST", self._path("/_search"), params, body, timeout or self.timeout)
-        check_complete(response, self.name)
-        return self._parse_hits(response)
+        return self._parse_hits(self._send_complete(GLOBAL_STATISTICS, body, timeout or self.timeout))
 
     def log(
         self, query: str, doc_ids: Sequence[str], *, vector: ArrayLike | None = None, timeout: float | None = None
@@ -174,10 +148,10 @@ class LuceneEngine(Engine):
         for first in range(0, len(unique), DOCUMENTS_PER_REQUEST):
             batch = unique[first : first + DOCUMENTS_PER_REQUEST]
             documents |= self._log_batch(builder, batch, timeout or self.timeout)
-        found = np.array([doc_id in documents for doc_id in doc_ids], dtype=np.bool_)
+        in_index = np.array([doc_id in documents for doc_id in doc_ids], dtype=np.bool_)
         values = np.full((len(doc_ids), len(self.feature_names)), np.nan, dtype=np.float32)
-        values[found] = feature_matrix([documents[doc_id] for doc_id in doc_ids if doc_id in documents], builder)
-        return LoggedFeatures(values, found)
+        values[in_index] = feature_matrix([documents[doc_id] for doc_id in doc_ids if doc_id in documents], builder)
+        return LoggedFeatures(values, in_index)
 
     def apply_request(
         self,
@@ -193,12 +167,12 @@ class LuceneEngine(Engine):
         """See `Engine.apply_request`."""
         builder = self._builder(query, vector)
         wanted = options or PLAIN
-        response = {"size": size, **returned(wanted)}
+        response = {"size": size, **wanted.response_body()}
         if doc_ids is not None and options is not None:
             # Everything that matches is counted. Scores are positive, so that documents without one come last.
             ranked = builder.weighted_query(weights, self._ids_filter(doc_ids), positive=True)
-            found = builder.candidate_query(options.filter_clause)
-            return {"query": {"bool": {"filter": [found], "should": [ranked]}}, **response}
+            matching = builder.candidate_query(options.filter_clause)
+            return {"query": {"bool": {"filter": [matching], "should": [ranked]}}, **response}
         candidates = builder.candidate_query(wanted.filter_clause) if doc_ids is None else self._ids_filter(doc_ids)
         if window is None:
             return {"query": builder.weighted_query(weights, candidates), **response}
@@ -253,15 +227,13 @@ class LuceneEngine(Engine):
         response = self._send("POST", self._path("/_search"), params, body, ADMIN_TIMEOUT)
         total, n_read = response["hits"]["total"]["value"], 0
         try:
-            while True:
-                check_complete(response, self.name)
-                page = [hit["_source"] for hit in response["hits"]["hits"]]
-                if not page:
-                    break
+            check_complete(response, self.name)
+            while page := [hit["_source"] for hit in response["hits"]["hits"]]:
                 yield page
                 n_read += len(page)
                 following = {"scroll": _KEEP_ALIVE, "scroll_id": response["_scroll_id"]}
                 response = self._send("POST", "/_search/scroll", {}, following, ADMIN_TIMEOUT)
+                check_complete(response, self.name)
         finally:
             self._send("DELETE", "/_search/scroll", {}, {"scroll_id": response["_scroll_id"]}, ADMIN_TIMEOUT)
         if n_read != total:  # a page whose response is lost is not sent again
@@ -270,11 +242,7 @@ class LuceneEngine(Engine):
     def field_bounds(self, field: str) -> tuple[float, float] | None:
         """See `Engine.field_bounds`."""
         bounds = {side: {side: {"field": field}} for side in ("min", "max")}
-        body = {"size": 0, "aggs": bounds}
-        response = self._send(
-            "POST", self._path("/_search"), {"allow_partial_search_results": "false"}, body, ADMIN_TIMEOUT
-        )
-        check_complete(response, self.name)
+        response = self._send_complete({}, {"size": 0, "aggs": bounds}, ADMIN_TIMEOUT)
         low, high = (response["aggregations"][side]["value"] for side in ("min", "max"))
         return None if low is None else (float(low), float(high))
 
@@ -298,6 +266,11 @@ class LuceneEngine(Engine):
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
+    @property
+    def where(self) -> str:
+        """Engine and index, as errors name them."""
+        return f"{self.name} index {self.index_name!r}"
+
     def _builder(self, query: str, vector: ArrayLike | None) -> QueryBuilder:
         if self.feature_set is None:
             raise ParameterError("this engine was opened without features: pass features=FeatureSet.read(file)")
@@ -306,20 +279,25 @@ class LuceneEngine(Engine):
     def _unreachable_error(self, reason: object) -> EngineUnreachableError:
         # Users of a service see this message: keep passwords in the addresses out of it.
         hosts = ", ".join(self.hosts)
-        where = f"{self.name} index {self.index_name!r}"
-        return EngineUnreachableError(redact_passwords(f"{where}: cannot reach any of {hosts} ({reason})"))
+        return EngineUnreachableError(redact_passwords(f"{self.where}: cannot reach any of {hosts} ({reason})"))
 
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"
 
+    def _send_complete(self, params: Mapping[str, str], body: dict[str, Any], timeout: float) -> Any:
+        """Search and return the response. Raise `EngineBusyError` if it is partial."""
+        complete = {**params, "allow_partial_search_results": "false"}
+        response = self._send("POST", self._path("/_search"), complete, body, timeout)
+        check_complete(response, self.name)
+        return response
+
     def _search_body(self, query: str, size: int, vector: ArrayLike | None, options: SearchOptions) -> dict[str, Any]:
-        found = self._builder(query, vector).candidate_query(options.filter_clause)
-        return {"query": found, "size": size, **returned(options)}
+        candidates = self._builder(query, vector).candidate_query(options.filter_clause)
+        return {"query": candidates, "size": size, **options.response_body()}
 
     def _search(self, body: dict[str, Any], timeout: float | None) -> Hits:
-        return self._parse_hits(
-            self._send("POST", self._path("/_search"), GLOBAL_STATISTICS, body, timeout or self.timeout)
-        )
+        path = self._path("/_search")
+        return self._parse_hits(self._send("POST", path, GLOBAL_STATISTICS, body, timeout or self.timeout))
 
     def _parse_hits(self, response: Mapping[str, Any]) -> Hits:
         """Return the hits of a search response, with what was requested besides."""
@@ -341,7 +319,7 @@ class LuceneEngine(Engine):
         if len(documents) < len(hits):
             several = next(hit for hit in hits if documents[self._doc_id(hit)] is not hit)
             raise EngineRefusedError(
-                f"{self.name} index {self.index_name!r} has several documents with the id {several['_id']!r}, in "
+                f"{self.where} has several documents with the id {several['_id']!r}, in "
                 f"{several['_index']!r} and {documents[self._doc_id(several)]['_index']!r}: connect with "
                 "ids='index/id' (--set ids=index/id), and write document ids in this form"
             )
@@ -353,7 +331,7 @@ class LuceneEngine(Engine):
     def _exists(self) -> bool:
         try:
             self._send("GET", self._path("/_settings"), {}, None, ADMIN_TIMEOUT)
-        except EngineRefusedError:
+        except (EngineRefusedError, MissingIndexError):
             return False
         return True
 
@@ -368,18 +346,3 @@ class LuceneEngine(Engine):
                 response = self._send("GET", self._path("/_field_caps"), params, None, timeout or self.timeout)
                 check_fields(required, response["fields"], self.index_name)
             self._fields_checked = True
-
-
-def returned(options: SearchOptions) -> dict[str, Any]:
-    """Return the parts of a request that define what is returned with the hits."""
-    body: dict[str, Any] = {"_source": list(options.fields) or False}
-    return {**body, "aggs": dict(options.facets)} if options.facets else body
-
-
-def check_complete(response: Mapping[str, Any], where: str) -> None:
-    """Raise `EngineBusyError` if shards failed or the search timed out: partial results must not be logged."""
-    failed = response["_shards"]["failed"]
-    if failed or response["timed_out"]:
-        failures = response["_shards"].get("failures") or [{"reason": "timed out"}]
-        _, reason = root_cause({"error": failures[0]["reason"]})
-        raise EngineBusyError(f"{where}: partial response ({failed} shards failed: {reason}); retry later")

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kinrank.engines.features import Clause
-from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, HitValues, LuceneEngine, check_complete
+from kinrank.engines.hit_values import HitValues
+from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine
 from kinrank.engines.query_dsl import Dialect, QueryBuilder
-from kinrank.engines.response_errors import response_error
+from kinrank.engines.response_errors import check_complete, response_error
 from kinrank.engines.trace_headers import TRACE_HEADERS
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
@@ -58,14 +59,13 @@ class OpenSearchEngine(LuceneEngine):
             raise self._engine_error(error, timeout) from error
 
     def _engine_error(self, error: Exception, timeout: float) -> EngineError:
-        where = f"{self.name} index {self.index_name!r}"
         if isinstance(error, self._library.ConnectionTimeout):
-            return EngineTimeoutError(f"{where}: no response within {timeout:g} s; increase timeout")
+            return EngineTimeoutError(f"{self.where}: no response within {timeout:g} s; increase timeout")
         if isinstance(error, self._library.ConnectionError):
             return self._unreachable_error(error.error)
         if isinstance(error, self._library.TransportError):
-            return response_error(int(error.status_code), error.info, where)
-        return EngineRefusedError(f"{where}: {error}")
+            return response_error(int(error.status_code), error.info, self.where)
+        return EngineRefusedError(f"{self.where}: {error}")
 
     def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
         helpers = import_extra("opensearchpy.helpers", "engines")
@@ -94,8 +94,7 @@ class OpenSearchEngine(LuceneEngine):
 
     def _checked_hits(self, response: Mapping[str, Any]) -> list[dict[str, Any]]:
         if "error" in response:
-            where = f"{self.name} index {self.index_name!r}"
-            raise response_error(int(response.get("status", 500)), response, where)
+            raise response_error(int(response.get("status", 500)), response, self.where)
         check_complete(response, self.name)
         hits: list[dict[str, Any]] = response["hits"]["hits"]
         return hits

@@ -45,7 +45,7 @@ def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:
 
 def _value(name: str, values: Mapping[str, Any]) -> Any:
     if name not in values:
-        known = ", ".join(f"{{{{{value}}}}}" for value in values) or "none"
-        raise DataError(f"unknown placeholder {{{{{name}}}}}; available: {known}")
+        names = ", ".join(f"{{{{{value}}}}}" for value in values) or "none"
+        raise DataError(f"unknown placeholder {{{{{name}}}}}; available: {names}")
     value = values[name]
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -186,8 +186,8 @@ def ids_filter(doc_ids: Sequence[str], *, with_index: bool = False) -> Clause:
     for doc_id in doc_ids:
         index, _, rest = doc_id.partition("/")
         by_index.setdefault(index, []).append(rest)
-    each = [{"bool": {"filter": [{"term": {"_index": index}}, ids_filter(ids)]}} for index, ids in by_index.items()]
-    return {"bool": {"should": each, "minimum_should_match": 1}}
+    clauses = [{"bool": {"filter": [{"term": {"_index": index}}, ids_filter(ids)]}} for index, ids in by_index.items()]
+    return {"bool": {"should": clauses, "minimum_should_match": 1}}
 
 
 def score_offset(feature: VectorSimilarity) -> float:

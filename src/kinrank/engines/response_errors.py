@@ -45,6 +45,15 @@ def response_error(status: int, body: Any, where: str) -> EngineError:
     return EngineRefusedError(f"{where}: request rejected ({status}, {kind}): {reason}")
 
 
+def check_complete(response: Mapping[str, Any], where: str) -> None:
+    """Raise `EngineBusyError` if shards failed or the search timed out: partial results must not be logged."""
+    failed = response["_shards"]["failed"]
+    if failed or response["timed_out"]:
+        failures = response["_shards"].get("failures") or [{"reason": "timed out"}]
+        _, reason = root_cause({"error": failures[0]["reason"]})
+        raise EngineBusyError(f"{where}: partial response ({failed} shards failed: {reason}); retry later")
+
+
 def root_cause(body: Any) -> tuple[str, str]:
     """Return the type of the innermost error and the reasons of all errors that led to it.
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from kinrank.data.folder_format import write_folder
@@ -140,7 +141,6 @@ class ResumableLog:
 
 def _fingerprint(judged: QuerySet) -> str:
     digest = hashlib.sha256()
-    arrays = [judged.qid, judged.offsets, judged.doc_id, judged.y, *judged.query_columns.values()]
-    for array in arrays:
-        digest.update(b"" if array is None else str(array.dtype).encode() + array.tobytes())
+    for name, array in judged.get_state().items():
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from kinrank.engines.facets import check_facets
+from kinrank.engines.facets import check_facets, facet_fields
 from kinrank.engines.features import Clause
-from kinrank.engines.filters import check_filter
+from kinrank.engines.filters import check_filter, filter_fields
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,22 @@ class SearchOptions:
         if self.filter_clause is not None:
             check_filter(self.filter_clause)
         check_facets(self.facets)
+
+    def read_fields(self) -> set[str]:
+        """Return the fields that the search reads for its caller: returned, filtered by or aggregated."""
+        filtered = () if self.filter_clause is None else filter_fields(self.filter_clause)
+        return {*self.fields, *filtered, *facet_fields(self.facets)}
+
+    def also_matching(self, clause: Clause | None) -> SearchOptions:
+        """Return these options for documents that also match a clause."""
+        if clause is None or self.filter_clause is None:
+            return replace(self, filter_clause=clause or self.filter_clause)
+        return replace(self, filter_clause={"bool": {"filter": [clause, self.filter_clause]}})
+
+    def response_body(self) -> dict[str, Any]:
+        """Return the parts of a request that define what is returned with the hits."""
+        body: dict[str, Any] = {"_source": list(self.fields) or False}
+        return {**body, "aggs": dict(self.facets)} if self.facets else body
 
 
 PLAIN = SearchOptions()

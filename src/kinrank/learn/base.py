@@ -28,6 +28,9 @@ class Learner(BaseEstimator, ABC):
     allow_nan: ClassVar[bool] = False
     """Whether features may be NaN."""
 
+    def check(self, queries: QuerySet) -> None:
+        """Raise `DataError` if `fit` cannot learn from these queries."""
+
     @abstractmethod
     def fit(self, queries: QuerySet, *, query_weight: ArrayLike | None = None) -> Self:
         """Fit to judged queries, each counted `query_weight` times (default: once).

@@ -73,6 +73,17 @@ class LambdaMART(BoosterMixin, Learner):
         """Whether `fit` trains, rather than read trees from a file."""
         return self.model is None
 
+    def check(self, queries: QuerySet) -> None:
+        """Raise `DataError` if a grade is not a whole number from 0 to 30."""
+        grades = queries.grades
+        wrong = (grades < 0) | (grades > HIGHEST_GRADE) | (grades != np.floor(grades))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise DataError(
+                f"LambdaMART needs whole grades from 0 to {HIGHEST_GRADE}, got {grades[row]} in query "
+                f"{queries.qid[queries.query_of_row[row]].item()!r}: map the grades first, or use a linear learner"
+            )
+
     def fit(
         self,
         queries: QuerySet,
@@ -88,14 +99,7 @@ class LambdaMART(BoosterMixin, Learner):
         """
         if self.model is not None:
             return self._set_text(read_trees(self.model).reading(queries.feature_names))
-        grades = queries.grades
-        wrong = (grades < 0) | (grades > HIGHEST_GRADE) | (grades != np.floor(grades))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise DataError(
-                f"LambdaMART needs whole grades from 0 to {HIGHEST_GRADE}, got {grades[row]} in query "
-                f"{queries.qid[queries.query_of_row[row]].item()!r}: map the grades first, or use a linear learner"
-            )
+        self.check(queries)
         weight = queries.sample_weight
         if query_weight is not None:
             weight = queries.row_weights * np.repeat(check_query_weight(query_weight, len(queries)), queries.sizes)
@@ -103,16 +107,12 @@ class LambdaMART(BoosterMixin, Learner):
         if validation is not None:
             validation = validation.only_weighted()  # rows of unknown grade are not in the lists
             # LightGBM's NDCG keeps tied rows in their given order, and rows are often sorted by grade.
-            rows = shuffle_within_queries(validation.offsets)
-            validation_rows = {
-                "data": validation.X[rows],
-                "label": validation.grades[rows],
-                "group": validation.sizes,
-            }
+            shuffled = validation.take_rows(shuffle_within_queries(validation.offsets))
+            validation_rows = {"data": shuffled.X, "label": shuffled.grades, "group": shuffled.sizes}
         return self._boost(
             "lambdarank",
             queries.X,
-            grades,
+            queries.grades,
             validation=validation_rows,
             start=start,
             group=queries.sizes,

@@ -36,15 +36,16 @@ class Preparer(BaseEstimator):
         then weights for normalized features.
     missing : {"error", "zero", "mean"}
         How to handle NaN: raise an error, or replace it with 0 or with the mean of the feature over training rows.
+        A feature that is normalized within its query has no mean to fill in: use ``"zero"`` there.
 
     Examples
     --------
     >>> queries = QuerySet.from_arrays([[1.0], [3.0], [np.nan]], group=[3])
-    >>> Preparer(missing="mean").fit(queries).transform(queries.X).ravel().round(2)
+    >>> Preparer().fit(queries).transform(queries.X).ravel().round(2)
     array([-1.22,  1.22,  0.  ], dtype=float32)
     """
 
-    def __init__(self, scale: Scale = "standard", missing: Missing = "error") -> None:
+    def __init__(self, scale: Scale = "standard", missing: Missing = "mean") -> None:
         self.scale = scale
         self.missing = missing
 
@@ -53,8 +54,6 @@ class Preparer(BaseEstimator):
         check_choice("scale", self.scale, get_args(Scale))
         if self.missing not in ("error", "zero", "mean"):
             raise ParameterError(f"missing must be 'error', 'zero' or 'mean', got {self.missing!r}")
-        if self.normalization is not None and self.missing == "mean":
-            raise ParameterError(f"scale={self.scale!r} gives a missing score 0, as engines do: set missing='zero'")
         self.check(queries.X, queries)
         X = queries.X
         n_rows, n_features = X.shape
@@ -83,10 +82,14 @@ class Preparer(BaseEstimator):
     def check(self, X: NDArray[Any], queries: QuerySet | None = None) -> None:
         """Raise if a row cannot be prepared; with `queries`, the error names the query."""
         for start, block in zip(range(0, len(X), _ROWS_AT_ONCE), _blocks(X), strict=True):
-            bad = ~np.isfinite(block) if self.missing == "error" else np.isinf(block)
+            bad = np.isinf(block) if self._fills else ~np.isfinite(block)
             if bad.any():
                 row, column = np.argwhere(bad)[0]
-                raise DataError(_error_message(int(start + row), int(column), float(block[row, column]), queries))
+                remedy = "missing='mean' or missing='zero' (--set missing=mean on the command line)"
+                if self.normalization is not None:
+                    remedy = f"missing='zero' (--set missing=zero on the command line), as engines do ({self.scale})"
+                value = float(block[row, column])
+                raise DataError(_error_message(int(start + row), int(column), value, queries, remedy))
 
     def transform(self, X: NDArray[Any], queries: QuerySet | None = None) -> Float32:
         """Return prepared rows, of one query if `queries` are not given; with them, errors name the query."""
@@ -116,13 +119,17 @@ class Preparer(BaseEstimator):
         self.fill_, self.center_, self.factor_ = state["fill"], state["center"], state["factor"]
         return self
 
+    @property
+    def _fills(self) -> bool:
+        return self.missing == "zero" or (self.missing == "mean" and self.normalization is None)
+
     def _filled(self, X: NDArray[Any]) -> Float32:
-        if self.missing == "error":
+        if not self._fills:
             return X
         return np.where(np.isnan(X), self.fill_.astype(np.float32), X)
 
 
-def _error_message(row: int, column: int, value: float, queries: QuerySet | None) -> str:
+def _error_message(row: int, column: int, value: float, queries: QuerySet | None, remedy: str) -> str:
     place = f"row {row}"
     feature = f"feature {column}"
     if queries is not None:
@@ -132,10 +139,7 @@ def _error_message(row: int, column: int, value: float, queries: QuerySet | None
         feature = f"feature {queries.feature_names[column]!r}"
     if np.isinf(value):
         return f"{feature} is infinite in {place}: clip it or leave the row out"
-    return (
-        f"{feature} is missing (NaN) in {place}: pass missing='zero' or missing='mean', "
-        "or use learner='lambdamart', which accepts NaN"
-    )
+    return f"{feature} is missing (NaN) in {place}: pass {remedy}"
 
 
 def _mean(X: NDArray[Any]) -> Float64:

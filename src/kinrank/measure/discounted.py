@@ -104,7 +104,7 @@ class Ndcg(Dcg):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class MeanNdcg(Ndcg):
+class MeanNdcg(Dcg):
     """The mean of NDCG@1, NDCG@2, ... up to the cutoff, or to the end of each list without one.
 
     Without a cutoff it is LETOR's MeanNDCG; ``MeanNDCG(discount="geng") @ 10`` is the "mean NDCG" of Geng et al.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure.significance import PairedComparison
 
 
-def compare_resampled(a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, confidence: float = 0.95) -> PairedComparison:
+def compare_resampled(
+    a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, groups: ArrayLike | None = None, confidence: float = 0.95
+) -> PairedComparison:
     """Compare two rankers on repeated cross-validation by the corrected resampled t-test.
 
     With few queries, the result depends on how they are split into folds, so the folds are repeated with other seeds.
@@ -25,6 +29,9 @@ def compare_resampled(a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, confidence
         Values of a measure, of shape (repeats, queries). Queries that are NaN in both are excluded.
     fold
         In which fold each query was tested in each repeat, of the same shape.
+    groups
+        The group of each query, if queries of a group may vary together. Every group must be in one fold of each
+        repeat: then the means of the splits vary as much as groups do, and the test holds as it is.
     confidence
         The confidence level of the interval.
 
@@ -49,6 +56,7 @@ def compare_resampled(a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, confidence
         )
     if not 0 < confidence < 1:
         raise ParameterError(f"confidence must be between 0 and 1, got {confidence!r}")
+    n_groups = None if groups is None else _whole_groups(np.asarray(groups), folds)
     difference = first - second
     if np.any(np.isnan(first) != np.isnan(second)):
         raise DataError("a and b have values for different queries: compute both with the same measure")
@@ -83,4 +91,17 @@ def compare_resampled(a: ArrayLike, b: ArrayLike, fold: ArrayLike, *, confidence
         losses=int(np.sum(by_query < 0)),
         test="resampled",
         confidence=confidence,
+        n_groups=n_groups,
     )
+
+
+def _whole_groups(labels: NDArray[Any], folds: NDArray[Any]) -> int:
+    """Return the number of groups, or raise if a repeat has queries of one group in several folds."""
+    if labels.shape != folds.shape[1:]:
+        raise DataError(f"groups must have one value per query, got shape {labels.shape} for {folds.shape[1]} queries")
+    names, first, group = np.unique(labels, return_index=True, return_inverse=True)
+    broken = np.any(folds != folds[:, first[group]], axis=0)
+    if broken.any():
+        name = names[group[np.argmax(broken)]]
+        raise DataError(f"group {name!s} is in several folds of a repeat: make the folds by group")
+    return len(names)

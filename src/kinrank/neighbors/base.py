@@ -1,8 +1,7 @@
-"""Base classes of neighbor indexes, with the exact scan."""
+"""The base class of neighbor indexes, with the exact scan."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from copy import copy
 from typing import Any, ClassVar, Self
@@ -34,6 +33,7 @@ class NeighborIndex(BaseEstimator):
     """
 
     recall: ClassVar[float] = 1.0
+    skips_excluded: ClassVar[bool] = False  # whether `_propose` leaves them out
     _excluded: NDArray[np.bool_] | None = None  # by position
 
     @classmethod
@@ -60,6 +60,11 @@ class NeighborIndex(BaseEstimator):
         self._set_points(as_points(points))
         self._build()
         return self
+
+    @property
+    def n_points(self) -> int:
+        """The number of points that can be found."""
+        return len(self.points_)
 
     def query(self, points: ArrayLike, k: int) -> tuple[Float64, Int64]:
         """Return the `k` nearest fitted points of each given point.
@@ -144,7 +149,30 @@ class NeighborIndex(BaseEstimator):
         """Add appended points to the search structure."""
         self._build()
 
+    def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:  # noqa: ARG002
+        """Yield positions for each query that include its `k` nearest, in any order, or None to request a scan."""
+        return [None] * len(queries)
+
     def _nearest(self, queries: Float32, distances: Float64, indices: Int64) -> None:
+        """Fill in the nearest points of each query: of those proposed, measured exactly, or by a scan of all."""
+        k = distances.shape[1]
+        if self._excluded is not None and not self.skips_excluded:
+            k = min(k + int(self._excluded.sum()), len(self.points_))
+        proposals = list(self._propose(queries, k))
+        if all(proposed is None for proposed in proposals):
+            self._scan(queries, distances, indices)
+            return
+        for row, proposed in enumerate(proposals):
+            if proposed is None:
+                self._scan(queries[row : row + 1], distances[row : row + 1], indices[row : row + 1])
+            else:
+                ascending = np.sort(proposed)
+                if self._excluded is not None:
+                    ascending = ascending[~self._excluded[ascending]]
+                squares = squared_distances(self.points_, queries[row], ascending)
+                _keep_nearest(squares[None], ascending[None], distances[row : row + 1], indices[row : row + 1])
+
+    def _scan(self, queries: Float32, distances: Float64, indices: Int64) -> None:
         """Fill in the nearest points of each query, as many as there are columns, by an exact scan."""
         k = distances.shape[1]
         step = max(1, _CHUNK // len(self.points_))
@@ -203,30 +231,6 @@ def as_points(points: ArrayLike) -> Float32:
 def _above(values: Any) -> Any:
     """Return the next larger float32, so that a limit is never rounded down."""
     return np.nextafter(np.float32(values), np.float32(np.inf))
-
-
-class RefinedIndex(NeighborIndex, ABC):
-    """Base class of indexes whose search structure proposes points, which are then measured exactly and sorted."""
-
-    skips_excluded: ClassVar[bool] = False  # whether `_propose` leaves them out
-
-    @abstractmethod
-    def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
-        """Yield positions for each query that include its `k` nearest, in any order, or None to request a scan."""
-
-    def _nearest(self, queries: Float32, distances: Float64, indices: Int64) -> None:
-        k = distances.shape[1]
-        if self._excluded is not None and not self.skips_excluded:
-            k = min(k + int(self._excluded.sum()), len(self.points_))
-        for row, proposed in enumerate(self._propose(queries, k)):
-            if proposed is None:
-                super()._nearest(queries[row : row + 1], distances[row : row + 1], indices[row : row + 1])
-            else:
-                ascending = np.sort(proposed)
-                if self._excluded is not None:
-                    ascending = ascending[~self._excluded[ascending]]
-                squares = squared_distances(self.points_, queries[row], ascending)
-                _keep_nearest(squares[None], ascending[None], distances[row : row + 1], indices[row : row + 1])
 
 
 @numba.njit(cache=True, nogil=True)

@@ -93,8 +93,8 @@ class CellTree:
         # With several threads, k-means sums in an order that varies between runs.
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than cells
-            found = KMeans(count, n_init=1, max_iter=_ITERATIONS, random_state=self.seed).fit(points)
-        centers: Float32 = np.ascontiguousarray(found.cluster_centers_, dtype=np.float32)
+            k_means = KMeans(count, n_init=1, max_iter=_ITERATIONS, random_state=self.seed).fit(points)
+        centers: Float32 = np.ascontiguousarray(k_means.cluster_centers_, dtype=np.float32)
         return centers[np.unique(_assign_flat(points, centers))]
 
     def assign(self, points: ArrayLike) -> tuple[Int64, Float64]:

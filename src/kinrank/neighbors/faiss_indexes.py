@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Int64
-from kinrank.neighbors.base import RefinedIndex
+from kinrank.neighbors.base import NeighborIndex
 from kinrank.registry import import_extra
 
 _EXTRA = 16  # additional points requested, so that float64 decides the order around the k-th
 
 
-class _FaissIndex(RefinedIndex):
+class _FaissIndex(NeighborIndex):
     """Base class of the FAISS indexes.
 
     Parameters
@@ -31,10 +31,25 @@ class _FaissIndex(RefinedIndex):
         self.n_threads = n_threads
 
     skips_excluded: ClassVar[bool] = True
+    slow_to_build: ClassVar[bool] = True
+    """Whether the state includes the serialized FAISS index."""
 
     @abstractmethod
     def _make(self, faiss: Any, dim: int) -> Any:
         """Return an empty FAISS index."""
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        state = super().get_state()
+        if self.slow_to_build:
+            state["faiss"] = import_extra("faiss", "faiss").serialize_index(self._faiss)
+        return state
+
+    def set_state(self, state: dict[str, NDArray[Any]]) -> Self:
+        if not self.slow_to_build:
+            return super().set_state(state)
+        self._set_points(state["points"])
+        self._faiss = import_extra("faiss", "faiss").deserialize_index(np.array(state["faiss"]))
+        return self
 
     def _search(self, queries: Float32, k: int) -> tuple[Float32, Int64]:
         parameters = import_extra("faiss", "faiss").SearchParameters(**self._selection())
@@ -81,6 +96,8 @@ class FaissFlatIndex(_FaissIndex):
     [[1]]
     """
 
+    slow_to_build: ClassVar[bool] = False
+
     def _make(self, faiss: Any, dim: int) -> Any:
         return faiss.IndexFlatL2(dim)
 
@@ -90,21 +107,7 @@ class FaissFlatIndex(_FaissIndex):
         return len(found) == len(self.points_) or float(squares[-1]) - float(squares[k - 1]) > margin
 
 
-class _ApproximateIndex(_FaissIndex):
-    """Base class of indexes that are slow to build: the state includes the serialized FAISS index."""
-
-    def get_state(self) -> dict[str, NDArray[Any]]:
-        faiss = import_extra("faiss", "faiss")
-        return {**super().get_state(), "faiss": faiss.serialize_index(self._faiss)}
-
-    def set_state(self, state: dict[str, NDArray[Any]]) -> Self:
-        faiss = import_extra("faiss", "faiss")
-        self._set_points(state["points"])
-        self._faiss = faiss.deserialize_index(np.array(state["faiss"]))
-        return self
-
-
-class FaissIVFIndex(_ApproximateIndex):
+class FaissIVFIndex(_FaissIndex):
     """Approximate index: scan the k-means cells nearest to the query.
 
     Parameters
@@ -148,7 +151,7 @@ class FaissIVFIndex(_ApproximateIndex):
         return found
 
 
-class FaissHNSWIndex(_ApproximateIndex):
+class FaissHNSWIndex(_FaissIndex):
     """Approximate index on a navigable small-world graph: fast to search, slow to build.
 
     Parameters

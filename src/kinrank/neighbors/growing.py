@@ -50,6 +50,11 @@ class GrowingIndex(NeighborIndex):
         """All points, with the removed ones."""
         return np.concatenate([self.built.points_, self._added.rows])
 
+    @property
+    def n_points(self) -> int:
+        """The number of points that are not removed."""
+        return self._n_there + self._n_tail
+
     def add(self, points: ArrayLike) -> GrowingIndex:
         """Append points after the last position."""
         new = self.built._as_queries(points)

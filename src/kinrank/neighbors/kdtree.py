@@ -8,10 +8,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from kinrank.arrays import Float32, Int64
-from kinrank.neighbors.base import RefinedIndex
+from kinrank.neighbors.base import NeighborIndex
 
 
-class KDTreeIndex(RefinedIndex):
+class KDTreeIndex(NeighborIndex):
     """Exact index on a kd-tree (suggested by Geng et al. 2008, future work 2).
 
     With hundreds of neighbors in dozens of dimensions it visits nearly every leaf and is slower than the scan.

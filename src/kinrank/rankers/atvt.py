@@ -108,7 +108,7 @@ class ATVTRanker(Ranker):
         n_folds: int = 3,
         seed: int = 0,
         scale: Scale = "standard",
-        missing: Missing = "error",
+        missing: Missing = "mean",
     ) -> None:
         self.learner = learner
         self.p = p

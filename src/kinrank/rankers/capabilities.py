@@ -6,9 +6,9 @@ checker which methods are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Protocol, Self, TypeGuard
+from typing import Any, Protocol, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,8 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float64
 from kinrank.data.normalization import Normalization
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import QueryTexts
-from kinrank.data.vectors import QueryVectors
 from kinrank.rankers.linear_weights import LinearWeights
 from kinrank.rankers.local.explanation import Explanation
 
@@ -52,37 +50,16 @@ class Capabilities:
     @classmethod
     def meanings(cls) -> dict[str, str]:
         """Return each capability with its meaning."""
-        return {each.name: each.metadata["meaning"] for each in fields(cls)}
+        return {capability.name: capability.metadata["meaning"] for capability in fields(cls)}
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         return iter(asdict(self).items())
 
 
-class Capable:
-    """Base of everything that declares capabilities."""
-
-    _capabilities: ClassVar[Capabilities] = Capabilities()
-    enabling_settings: ClassVar[Mapping[str, str]] = {}
-    """Capabilities that the default settings lack, with the setting that enables them."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this ranker can do with its current settings."""
-        return self._capabilities
-
-
 class Explainer(Protocol):
     """A ranker with `explain`."""
 
-    def explain(
-        self,
-        X: ArrayLike | QuerySet,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-    ) -> Sequence[Explanation]:
+    def explain(self, X: QuerySet) -> Sequence[Explanation]:
         """Explain the ranking of each query."""
         ...
 
@@ -95,15 +72,7 @@ class Weighted(Protocol):
         """How features are normalized within their query before the weights apply; None for features as given."""
         ...
 
-    def weights(
-        self,
-        X: ArrayLike | QuerySet,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-    ) -> Float64:
+    def weights(self, X: QuerySet) -> Float64:
         """Return one weight vector per query."""
         ...
 
@@ -160,7 +129,8 @@ class Adaptive(Protocol):
 
 def capabilities_of(ranker: object) -> Capabilities:
     """Return what a ranker can do; models of other libraries declare nothing."""
-    return ranker.capabilities if isinstance(ranker, Capable) else Capabilities()
+    declared = getattr(ranker, "capabilities", None)
+    return declared if isinstance(declared, Capabilities) else Capabilities()
 
 
 def can_explain(ranker: object) -> TypeGuard[Explainer]:

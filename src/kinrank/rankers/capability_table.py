@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kinrank.rankers.capabilities import Capabilities, Capable
+from typing import Any
+
+from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.registry import RANKERS
 
 
@@ -20,13 +22,13 @@ def capability_table() -> str:
     declared = {name: _marks(RANKERS[name]()) for name in RANKERS}
     meanings = Capabilities.meanings()
     rows = [["capability", *declared]]
-    rows += [[each, *(marks[each] for marks in declared.values())] for each in meanings]
+    rows += [[name, *(marks[name] for marks in declared.values())] for name in meanings]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     legend = [f"{name.ljust(widths[0])}  {meaning}" for name, meaning in meanings.items()]
     return "\n".join([*lines, "", *legend])
 
 
-def _marks(ranker: Capable) -> dict[str, str]:
+def _marks(ranker: Any) -> dict[str, str]:
     enabling = ranker.enabling_settings
     return {name: "yes" if able else enabling.get(name, "-") for name, able in ranker.capabilities}

@@ -21,12 +21,13 @@ from kinrank.learn.ensemble_scores import Normalize, normalize
 from kinrank.learn.ensemble_similarity import DISTANCES, Distance, matrix_distances
 from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
 from kinrank.learn.prepare import Missing, Preparer
-from kinrank.rankers.base import LinearRanker, Ranker
+from kinrank.rankers.base import Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.store import nest, unnest
 
 
-class EnsembleRanker(LinearRanker):
+class EnsembleRanker(WeightedRanker, Ranker):
     """Base rankers combined with nonnegative weights (Hoi and Jin, AAAI 2008).
 
     With ``gamma=0`` this is SER: one weight vector for all queries (Eq. 6). With ``gamma > 0`` it is SSER: every query
@@ -110,7 +111,7 @@ class EnsembleRanker(LinearRanker):
         n_neighbors: int = 5,
         relevant_from: float | None = None,
         possible_from: float | None = None,
-        missing: Missing = "error",
+        missing: Missing = "mean",
     ) -> None:
         self.gamma = gamma
         self.columns = columns
@@ -161,18 +162,18 @@ class EnsembleRanker(LinearRanker):
         combined: Float64 = np.einsum("ij,ij->i", scores, weights[queries.query_of_row])
         return combined
 
-    def _weights(self, queries: QuerySet) -> Float64:
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
         if self.rankers:
             raise ParameterError("there are no weights for features because rankers= are combined: use columns= only")
         scores, factor = self._normalized(queries)
         weights = np.zeros((len(queries), queries.n_features))
         weights[:, self.columns_] = self._base_weights(scores, queries) * factor * self.sign_
-        return weights
+        return exact_weights(queries, weights, self.missing)
 
     def get_state(self) -> State:
         """Return everything learned, including the states of the base rankers."""
         solution = self.solution_
-        own: State = {
+        arrays: State = {
             "columns": self.columns_,
             "sign": self.sign_,
             "agreement": self.agreement_,
@@ -183,14 +184,16 @@ class EnsembleRanker(LinearRanker):
             "n_steps": np.array(solution.n_steps),
         }
         rankers = {f"ranker{i}": ranker.get_state() for i, ranker in enumerate(self.rankers or ())}
-        return nest(ensemble=own, preparer=self.preparer_.get_state(), **rankers)
+        return nest(ensemble=arrays, preparer=self.preparer_.get_state(), **rankers)
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned, also in `rankers`."""
         # Copied from the memory map: Numba would compile again for read-only arrays.
-        own = {name: np.array(array) for name, array in unnest(state, "ensemble").items()}
-        self.columns_, self.sign_, self.agreement_ = own["columns"], own["sign"], own["agreement"]
-        self.solution_ = HingeSolution(own["w"], own["alpha"], own["eta"], float(own["residual"]), int(own["n_steps"]))
+        arrays = {name: np.array(array) for name, array in unnest(state, "ensemble").items()}
+        self.columns_, self.sign_, self.agreement_ = arrays["columns"], arrays["sign"], arrays["agreement"]
+        self.solution_ = HingeSolution(
+            arrays["w"], arrays["alpha"], arrays["eta"], float(arrays["residual"]), int(arrays["n_steps"])
+        )
         self.coef_ = self.solution_.w
         self.preparer_ = Preparer("none", self.missing).set_state(unnest(state, "preparer"))
         for i, ranker in enumerate(self.rankers or ()):
@@ -229,16 +232,16 @@ class EnsembleRanker(LinearRanker):
         if self.columns is None:
             return np.arange(0 if self.rankers else queries.n_features)
         names = {name: i for i, name in enumerate(queries.feature_names)}
-        found = [names.get(column, -1) if isinstance(column, str) else column for column in self.columns]
-        for column, i in zip(self.columns, found, strict=True):
+        positions = [names.get(column, -1) if isinstance(column, str) else column for column in self.columns]
+        for column, i in zip(self.columns, positions, strict=True):
             if not 0 <= i < queries.n_features:
                 raise ParameterError(
                     f"columns contains {column!r}, which is not one of the {queries.n_features} features: "
                     f"{', '.join(queries.feature_names)}"
                 )
-        if not found and not self.rankers:
+        if not positions and not self.rankers:
             raise ParameterError("there is no base ranker: set columns or rankers, or leave both out")
-        return np.array(found, dtype=np.int64)
+        return np.array(positions, dtype=np.int64)
 
     def _agreement(self, queries: QuerySet) -> Float64:
         """Return the agreement of each base ranker with the grades of each query."""
@@ -271,9 +274,9 @@ class EnsembleRanker(LinearRanker):
 
     def _base_scores(self, queries: QuerySet) -> Float64:
         """Return one column of scores per base ranker; higher is better."""
-        own = _columns_of(queries, self.columns_)
+        selected = _columns_of(queries, self.columns_)
         scores = np.empty((queries.n_rows, len(self.sign_)))
-        scores[:, : len(self.columns_)] = self.preparer_.transform(own.X, own)
+        scores[:, : len(self.columns_)] = self.preparer_.transform(selected.X, selected)
         for i, ranker in enumerate(self.rankers or (), start=len(self.columns_)):
             scores[:, i] = ranker.predict(queries)
         scores *= self.sign_

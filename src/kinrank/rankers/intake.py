@@ -1,15 +1,15 @@
-"""Input of any form becomes a checked `QuerySet`: arrays in any row order, data frames, query sets."""
+"""The one way into a ranker: arrays in any row order, data frames and query sets become a checked `QuerySet`."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from kinrank.data.columns import check_grades_are_numbers
 from kinrank.data.features import default_names
@@ -20,105 +20,135 @@ from kinrank.errors import DataError
 
 _QUERIES_AT_ONCE = 4096
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-class QueryInput(BaseEstimator):
-    """Base of estimators that take queries with candidates.
+
+class QueryArrays(TypedDict, total=False):
+    """What rankers take next to X, by keyword; nothing of it if X is a `QuerySet`, which has its own.
 
     Attributes
     ----------
-    feature_names_ : tuple of str
-        The features of `fit`, in order.
-    n_features_in_ : int
-        How many there are.
+    qid
+        The query of each row, in any order.
+    group
+        Instead of qid: the number of rows of each query, in order.
+    query_vectors
+        A vector per query, such as a text embedding: a mapping from query id to vector, or an array with one row per
+        query in order of first appearance. Rankers that do not describe queries ignore them.
+    query_text
+        The text of each query: a mapping from query id to text, or a sequence in order of first appearance. Rankers
+        with an encoder turn it into query vectors.
     """
 
-    feature_names_: tuple[str, ...]
-    n_features_in_: int
+    qid: ArrayLike | None
+    group: ArrayLike | None
+    query_vectors: QueryVectors | None
+    query_text: QueryTexts | None
 
-    def check_features(self, names: tuple[str, ...]) -> None:
-        """Raise `DataError` unless these are the features of `fit`, in the same order."""
-        if names != self.feature_names_:
-            raise DataError(_difference(self.feature_names_, names))
 
-    def _queries(
-        self,
-        X: ArrayLike | QuerySet,
-        y: ArrayLike | None = None,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-        *,
-        sample_weight: ArrayLike | None = None,
-        fitting: bool = False,
-    ) -> QuerySet:
-        """Return the input of a public method as a checked query set."""
-        if not fitting and "feature_names_" not in vars(self):  # looks first: scikit-learn's check takes its time
-            check_is_fitted(self)
-        if isinstance(X, QuerySet):
-            if y is not None or qid is not None or group is not None or sample_weight is not None:
-                raise DataError("X is a QuerySet, which has its own y, qid and sample_weight: pass it alone")
-            queries = X
-            self._check_query_set(queries, fitting)
-        else:
-            queries = self._from_arrays(X, y, qid, group, sample_weight, fitting)
-        if fitting:
-            _check_judged(queries)
-            self.feature_names_ = queries.feature_names
-        if query_vectors is not None:
-            vectors = align_vectors(queries, query_vectors)
-            queries = queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
-        if query_text is not None:
-            texts = align_texts(queries, query_text)
-            queries = queries.replace(query_columns={**queries.query_columns, TEXT: texts})
-        return queries
+class JudgedArrays(QueryArrays, total=False):
+    """What rankers take next to X and y, by keyword.
 
-    def _from_arrays(
-        self,
-        X: ArrayLike,
-        y: ArrayLike | None,
-        qid: ArrayLike | None,
-        group: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        fitting: bool,
-    ) -> QuerySet:
-        if not fitting and hasattr(X, "columns") and not hasattr(self, "feature_names_in_"):
-            # Fitted on a QuerySet, or loaded: scikit-learn has seen no names, but we have.
-            self._check_columns(tuple(map(str, X.columns)))
-            X = np.asarray(X)
-        # Finiteness is checked later, where the message can name the query and the feature.
-        settings: dict[str, Any] = {"reset": fitting, "dtype": np.float32, "ensure_all_finite": False}
-        if y is None and not fitting:
-            rows, grades = validate_data(self, X, **settings), None
-        else:
-            check_grades_are_numbers([] if y is None else y)
-            # One row alone has no order to learn.
-            least = 2 if fitting else 1
-            rows, grades = validate_data(self, X, y, y_numeric=True, ensure_min_samples=least, **settings)
-        if qid is None and group is None:
-            if fitting or y is not None:
-                warnings.warn(
-                    f"no qid= and no group=: all {len(rows)} rows are taken as candidates of one query",
-                    UserWarning,
-                    stacklevel=4,
-                )
-            group = [len(rows)]
-        names = getattr(self, "feature_names_in_", None) if fitting else self.feature_names_
-        return QuerySet.from_arrays(
-            rows, grades, qid=qid, group=group, feature_names=names, sample_weight=sample_weight
-        )
+    Attributes
+    ----------
+    sample_weight
+        How much the judgment of each row counts, at least 0. A pair of candidates counts the product of their
+        weights, except in boosted trees, which weigh each candidate.
+    """
 
-    def _check_query_set(self, queries: QuerySet, fitting: bool) -> None:
-        if fitting:
-            self.n_features_in_ = queries.n_features
-            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-            return
-        self.check_features(queries.feature_names)
+    sample_weight: ArrayLike | None
 
-    def _check_columns(self, names: tuple[str, ...]) -> None:
-        fitted_with_names = self.feature_names_ != default_names(len(self.feature_names_))
-        if fitted_with_names:
-            self.check_features(names)
+
+def takes_arrays(method: F) -> F:
+    """Spell out ``**arrays`` in the signature of a method, for scikit-learn's metadata routing and for `help`."""
+    signature = inspect.signature(method)
+    accepted = JudgedArrays if "y" in signature.parameters else QueryArrays
+    spelled_out = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in get_type_hints(accepted).items()
+    ]
+    given = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    method.__signature__ = signature.replace(parameters=given + spelled_out)  # type: ignore[attr-defined]
+    return method
+
+
+def read_queries(
+    ranker: Any,
+    X: ArrayLike | QuerySet,
+    y: ArrayLike | None,
+    *,
+    fitting: bool,
+    qid: ArrayLike | None = None,
+    group: ArrayLike | None = None,
+    query_vectors: QueryVectors | None = None,
+    query_text: QueryTexts | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> QuerySet:
+    """Return the input of a public method as a checked query set. Its `row_order` is that of the arrays given."""
+    if isinstance(X, QuerySet):
+        if y is not None or qid is not None or group is not None or sample_weight is not None:
+            raise DataError("X is a QuerySet, which has its own y, qid and sample_weight: pass it alone")
+        queries = X if X.row_order is None else X.replace(row_order=None)
+        _check_query_set(ranker, queries, fitting)
+    else:
+        queries = _from_arrays(ranker, X, y, qid, group, sample_weight, fitting)
+    if fitting:
+        _check_judged(queries)
+        ranker.feature_names_ = queries.feature_names
+    columns: dict[str, Any] = {}
+    if query_vectors is not None:
+        columns[VECTORS] = align_vectors(queries, query_vectors)
+    if query_text is not None:
+        columns[TEXT] = align_texts(queries, query_text)
+    return queries.replace(query_columns={**queries.query_columns, **columns}) if columns else queries
+
+
+def _from_arrays(
+    ranker: Any,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    qid: ArrayLike | None,
+    group: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+    fitting: bool,
+) -> QuerySet:
+    if not fitting and hasattr(X, "columns") and not hasattr(ranker, "feature_names_in_"):
+        # Fitted on a QuerySet, or loaded: scikit-learn has seen no names, but we have.
+        _check_columns(ranker, tuple(map(str, X.columns)))
+        X = np.asarray(X)
+    # Finiteness is checked later, where the message can name the query and the feature.
+    settings: dict[str, Any] = {"reset": fitting, "dtype": np.float32, "ensure_all_finite": False}
+    if y is None and not fitting:
+        rows, grades = validate_data(ranker, X, **settings), None
+    else:
+        check_grades_are_numbers([] if y is None else y)
+        # One row alone has no order to learn.
+        least = 2 if fitting else 1
+        rows, grades = validate_data(ranker, X, y, y_numeric=True, ensure_min_samples=least, **settings)
+    if qid is None and group is None:
+        if fitting or y is not None:
+            warnings.warn(
+                f"no qid= and no group=: all {len(rows)} rows are taken as candidates of one query",
+                UserWarning,
+                stacklevel=5,
+            )
+        group = [len(rows)]
+    names = getattr(ranker, "feature_names_in_", None) if fitting else ranker.feature_names_
+    return QuerySet.from_arrays(rows, grades, qid=qid, group=group, feature_names=names, sample_weight=sample_weight)
+
+
+def _check_query_set(ranker: Any, queries: QuerySet, fitting: bool) -> None:
+    if fitting:
+        ranker.n_features_in_ = queries.n_features
+        ranker.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        return
+    ranker.check_features(queries.feature_names)
+
+
+def _check_columns(ranker: Any, names: tuple[str, ...]) -> None:
+    fitted_with_names = ranker.feature_names_ != default_names(len(ranker.feature_names_))
+    if fitted_with_names:
+        ranker.check_features(names)
 
 
 def _check_judged(queries: QuerySet) -> None:
@@ -128,8 +158,8 @@ def _check_judged(queries: QuerySet) -> None:
         raise DataError("Sample weights must contain at least one non-zero number: check sample_weight")
     # In blocks, and no further than needed: the set may be larger than memory.
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        some = queries[start : start + _QUERIES_AT_ONCE]
-        if not np.array_equal(some.grades, np.repeat(some.grades[some.offsets[:-1]], some.sizes)):
+        block = queries[start : start + _QUERIES_AT_ONCE]
+        if not np.array_equal(block.grades, np.repeat(block.grades[block.offsets[:-1]], block.sizes)):
             return
     raise DataError(
         f"in each of the {len(queries)} queries all grades are equal, so there is nothing to learn an order from: "
@@ -137,21 +167,22 @@ def _check_judged(queries: QuerySet) -> None:
     )
 
 
-def _difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:
+def feature_difference(expected: tuple[str, ...], got: tuple[str, ...]) -> str:
+    """Return a message that says how features differ from those of fit."""
     missing = [name for name in expected if name not in got]
     extra = [name for name in got if name not in expected]
     if missing or extra:
         return (
             f"the ranker was fitted on {len(expected)} features, got {len(got)}: "
-            f"missing {_some(missing)}, unknown {_some(extra)}; pass the features of fit, by the same names"
+            f"missing {_first_few(missing)}, unknown {_first_few(extra)}; pass the features of fit, by the same names"
         )
     return (
-        f"the features are in another order than in fit: expected {_some(expected)}, got {_some(got)}; "
+        f"the features are in another order than in fit: expected {_first_few(expected)}, got {_first_few(got)}; "
         "reorder the columns"
     )
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_few(names: Sequence[str]) -> str:
     """Return the first few names and how many more there are."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{list(names[:5])}{more}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +16,18 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
+from kinrank.learn import make_learner
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.rankers.local.base import LocalRanker, Prior
+from kinrank.rankers.base import Ranker, WeightedRanker
+from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.linear_weights import LinearWeights, exact_weights
+from kinrank.rankers.local.model import LocalModel, Prior, check_local_settings
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 
-class QueryClassRanker(LocalRanker):
+class QueryClassRanker(WeightedRanker, Ranker):
     """One model per type of query; a query is ranked by the model of its type (QC in Geng et al. 2008).
 
     Parameters
@@ -54,6 +59,8 @@ class QueryClassRanker(LocalRanker):
     1.0
     """
 
+    _capabilities: ClassVar[Capabilities] = Capabilities(weights=True, vectors=True, missing=True)
+
     def __init__(
         self,
         types: str | None = None,
@@ -66,7 +73,7 @@ class QueryClassRanker(LocalRanker):
         prior: Prior = "none",
         prior_strength: float = 0.1,
         scale: Scale = "standard",
-        missing: Missing = "error",
+        missing: Missing = "mean",
         seed: int = 0,
     ) -> None:
         self.types = types
@@ -81,43 +88,57 @@ class QueryClassRanker(LocalRanker):
         self.missing = missing
         self.seed = seed
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do with its current settings."""
+        return replace(self._capabilities, weights=make_learner(self.learner).linear)
+
     def _check_settings(self) -> None:
-        super()._check_settings()
+        check_local_settings(self)
         if self.given and self.types is None:
             raise ParameterError("given=True needs types=, the name of the query column with the types")
         if self.n_types < 1:
             raise ParameterError(f"n_types must be at least 1, got {self.n_types}")
 
     def _fit(self, queries: QuerySet) -> None:
-        points = self._fit_global(queries)
+        self._check_settings()
+        self.model_ = LocalModel.fit(queries, self)
+        points = self.model_.points(queries)
         if self.types is None:
-            found = KMeans(min(self.n_types, len(queries)), n_init=10, random_state=self.seed).fit(points)
-            self.types_, labels = np.unique(found.labels_, return_inverse=True)
+            k_means = KMeans(min(self.n_types, len(queries)), n_init=10, random_state=self.seed).fit(points)
+            self.types_, labels = np.unique(k_means.labels_, return_inverse=True)
             # The nearest center has the largest center·point - |center|²/2, so this is a linear classifier too.
-            centers = found.cluster_centers_[self.types_].astype(np.float64)
+            centers = k_means.cluster_centers_[self.types_].astype(np.float64)
             self.directions_, self.biases_ = centers, -0.5 * np.einsum("ij,ij->i", centers, centers)
         else:
             self.types_, labels = np.unique(self._given_types(queries), return_inverse=True)
             self.directions_, self.biases_ = _logistic(points, labels, len(self.types_))
-        self.models_ = self._learn_each(Neighborhoods.of_labels(labels, len(self.types_)))
+        self.models_ = self.model_.learn_each(Neighborhoods.of_labels(labels, len(self.types_)), self)
 
     def classify(self, queries: QuerySet) -> NDArray[Any]:
         """Return the type of each query: predicted, or from the column if ``given=True``."""
         queries = self._queries(queries)
-        positions = self._positions(queries, self.points(queries))
+        positions = self._positions(queries)
         if (positions < 0).any():
             unknown = self._given_types(queries)[np.argmax(positions < 0)]
             raise DataError(f"unknown query type {unknown.item()!r}: the training queries have {self.types_.tolist()}")
         return self.types_[positions]
 
-    def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
-        return [
-            self.models_[position] if position >= 0 else self.global_ for position in self._positions(queries, points)
-        ]
+    def _predict(self, queries: QuerySet) -> Float64:
+        return self.model_.scores(self._models(queries), queries)
 
-    def _positions(self, queries: QuerySet, points: Float32) -> NDArray[np.int64]:
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
+        return exact_weights(queries, self.model_.raw_weights(self._models(queries)), self.missing)
+
+    def _models(self, queries: QuerySet) -> list[Learner]:
+        """Return the model of each query."""
+        unknown = self.model_.global_model
+        return [self.models_[position] if position >= 0 else unknown for position in self._positions(queries)]
+
+    def _positions(self, queries: QuerySet) -> NDArray[np.int64]:
         """Return the position of each query's type in `types_`; -1 if it was not in training."""
         if not self.given:
+            points = self.model_.points(queries)
             predicted: NDArray[np.int64] = np.argmax(points @ self.directions_.T + self.biases_, axis=1)
             return predicted
         types = self._given_types(queries)
@@ -134,14 +155,15 @@ class QueryClassRanker(LocalRanker):
     def get_state(self) -> State:
         """Return everything learned."""
         models = nest(**{f"model{i}": model.get_state() for i, model in enumerate(self.models_)})
-        own = {"types": self.types_, "directions": self.directions_, "biases": self.biases_}
-        return super().get_state() | models | own
+        types = {"types": self.types_, "directions": self.directions_, "biases": self.biases_}
+        return self.model_.get_state() | models | types
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
-        super().set_state(state)
+        self.model_ = LocalModel.from_state(self, state)
         self.types_, self.directions_, self.biases_ = state["types"], state["directions"], state["biases"]
-        self.models_ = [clone(self.learner_).set_state(unnest(state, f"model{i}")) for i in range(len(self.types_))]
+        learner = self.model_.learner
+        self.models_ = [clone(learner).set_state(unnest(state, f"model{i}")) for i in range(len(self.types_))]
         return self
 
 

@@ -14,6 +14,7 @@ RANKERS = Registry(
         "ensemble": "kinrank.rankers.ensemble:EnsembleRanker",
         "knn": "kinrank.rankers.knn.ranker:KnnRanker",
         "cells": "kinrank.rankers.cells.ranker:CellRanker",
+        "choices": "kinrank.rankers.choices.ranker:ChoiceRanker",
         "query-class": "kinrank.rankers.query_class:QueryClassRanker",
     },
 )

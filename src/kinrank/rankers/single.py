@@ -15,12 +15,13 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Preparer, Scale
-from kinrank.rankers.base import LinearRanker
+from kinrank.rankers.base import Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.store import nest, unnest
 
 
-class SingleRanker(LinearRanker):
+class SingleRanker(WeightedRanker, Ranker):
     """One model learned from all judged queries.
 
     Parameters
@@ -52,7 +53,7 @@ class SingleRanker(LinearRanker):
     _capabilities: ClassVar[Capabilities] = Capabilities(weights=True, missing=True)
 
     def __init__(
-        self, learner: str | Learner = "ranksvm", *, scale: Scale = "standard", missing: Missing = "error"
+        self, learner: str | Learner = "ranksvm", *, scale: Scale = "standard", missing: Missing = "mean"
     ) -> None:
         self.learner = learner
         self.scale = scale
@@ -82,12 +83,13 @@ class SingleRanker(LinearRanker):
             raise AttributeError(f"{type(self.learner_).__name__} has no trees and no feature importances: see weights")
         return self.learner_.feature_importances_
 
-    def _weights(self, queries: QuerySet) -> Float64:
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
         if not isinstance(self.learner_, LinearLearner):
             raise ParameterError(
                 f"there are no weights: {type(self.learner_).__name__} is not linear; set learner='rankrls'"
             )
-        return np.tile(self.preparer_.raw_weights(self.learner_.coef_), (len(queries), 1))
+        weights = np.tile(self.preparer_.raw_weights(self.learner_.coef_), (len(queries), 1))
+        return exact_weights(queries, weights, self.missing)
 
     def get_state(self) -> State:
         """Return everything learned."""

@@ -91,7 +91,7 @@ def parse_settings(cls: type[Any] | None, settings: Iterable[str]) -> dict[str, 
     kinrank.errors.ParameterError: missing must be 'error' | 'zero' | 'mean', got 'drop'. SingleRanker takes
       learner: str = 'ranksvm'
       scale: 'standard' | 'none' | 'min_max' | 'l2' | 'z_score' = 'standard'
-      missing: 'error' | 'zero' | 'mean' = 'error'
+      missing: 'error' | 'zero' | 'mean' = 'mean'
     >>> parse_settings(None, ["max_retries=2", "ca_certs=/etc/engine.pem"])
     {'max_retries': 2, 'ca_certs': '/etc/engine.pem'}
     """

@@ -36,8 +36,8 @@ class JobFolder:
 
     def names(self) -> set[str]:
         """Return the names of the finished results."""
-        found = self.filesystem.get_file_info(fs.FileSelector(self.root))
-        return {info.base_name.removesuffix(".npz") for info in found if info.base_name.endswith(".npz")}
+        files = self.filesystem.get_file_info(fs.FileSelector(self.root))
+        return {info.base_name.removesuffix(".npz") for info in files if info.base_name.endswith(".npz")}
 
     def write(self, name: str, state: State) -> None:
         """Write a result atomically."""

@@ -1,70 +1,38 @@
-"""What training from disk needs from a ranker."""
+"""What a `KinRanker` does besides summing its cells when it trains from disk."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self
-
-from numpy.typing import NDArray
+import numpy as np
 
 from kinrank.data.blocks import Blocks
-from kinrank.data.id_hashes import IdHashes
-from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike
 from kinrank.parallel import Executor
-from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.trees import MemberTraining, Progress
+from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.kin.settings import MOST_CELLS, check_settings
+from kinrank.rankers.kin.trees import n_columns_seen
+from kinrank.rankers.local.texts import EncodedBlocks, fit_encoder_on_blocks
 from kinrank.scale.folder import JobFolder
-from kinrank.scale.sum_tree import QueryFilter, StoredQueries
+
+TREE_QUERIES = 50_000
+"""Number of queries that trees learn from, if it is not set: more gain nothing measurable."""
+TREE_VALUES = 300_000_000
+"""Upper limit of the numbers that trees see of these queries, 1.2 GB. A worker needs 2.8 GB then."""
 
 
-class Streaming(Protocol):
-    """A ranker that trains from disk: one part learns from sums over cells, the others from some of the queries."""
+def set_sizes(kin: KinRanker, blocks: Blocks, n_queries: int) -> None:
+    """Choose the number of cells and of queries for the trees that suit training from disk, unless they are set."""
+    if kin.n_cells is None:
+        kin.n_cells = int(np.clip(n_queries // 10, 1, MOST_CELLS))
+    if kin.tree_queries is None:
+        values = blocks.total_rows() / n_queries * n_columns_seen(len(blocks.feature_names), kin.local)
+        kin.tree_queries = int(np.clip(TREE_VALUES / max(values, 1.0), 1, TREE_QUERIES))
 
-    n_features_in_: int
-    feature_names_: tuple[str, ...]
-    learned_from_: IdHashes | None
 
-    @property
-    def local_(self) -> CellRanker:
-        """The part that learns from sums over cells, fitted."""
-        ...
+def fit_to_texts(kin: KinRanker, blocks: Blocks, executor: Executor, store: JobFolder) -> None:
+    """Check settings against the queries, and fit the encoder to a sample of their texts, if they have any."""
+    check_settings(kin, blocks.head())
+    kin.encoder_ = fit_encoder_on_blocks(kin.encoder, blocks, executor, store)
 
-    def sized_for(self, blocks: Blocks, n_queries: int) -> Self:
-        """Return an unfitted copy with settings that suit the size of the data, about `n_queries` queries."""
-        ...
 
-    def cell_part(self) -> CellRanker:
-        """Return the part that learns from sums over cells, not fitted."""
-        ...
-
-    def open_blocks(self, blocks: Blocks, executor: Executor, store: JobFolder) -> Blocks:
-        """Return the queries as the ranker reads them."""
-        ...
-
-    def read_alike(self, blocks: Blocks) -> Blocks:
-        """Return further queries as the ranker, which is fitted, reads them."""
-        ...
-
-    def tree_sample(self, n_queries: int) -> QueryFilter | None:
-        """Return which queries the other parts learn from; None if there are no other parts."""
-        ...
-
-    def learn_from_cells(
-        self,
-        cells: CellRanker,
-        kept: StoredQueries,
-        store: JobFolder,
-        executor: Executor,
-        progress: Progress,
-        train_member: MemberTraining | None,
-    ) -> Self:
-        """Learn the other parts, given the sums of all queries."""
-        ...
-
-    def with_cells(self, cells: CellRanker, unseen: NDArray[Any]) -> Self:
-        """Return a copy with other sums; the other parts stay."""
-        ...
-
-    def save(self, path: PathLike, *, examples: QuerySet | None = None, judgments_through: int | None = None) -> None:
-        """Write a model folder."""
-        ...
+def with_vectors(kin: KinRanker, blocks: Blocks) -> Blocks:
+    """Return the queries with the vectors that the fitted encoder gives them, if there is one."""
+    return blocks if kin.encoder_ is None else EncodedBlocks(blocks, kin.encoder_)

@@ -23,13 +23,15 @@ from kinrank.folder import MANIFEST
 from kinrank.parallel import Executor, Serial, TaskCost
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.cells.training import FAN_IN, CellPlan, rows_per_block
+from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.kin.settings import cell_part, tree_sample
 from kinrank.rankers.persistence import settings_of
 from kinrank.scale.distributed_trees import DistributedTrees
 from kinrank.scale.executors import RayCluster
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.repeated_queries import check_no_repeated_queries
-from kinrank.scale.streaming import Streaming
+from kinrank.scale.streaming import fit_to_texts, set_sizes, with_vectors
 from kinrank.scale.sum_tree import StoredQueries, SumTree, TrainingProgress
 
 R = TypeVar("R", CellRanker, KinRanker)
@@ -107,17 +109,22 @@ def train(
         raise ParameterError("tree_workers needs a KinRanker and executor=RayCluster(address)")
     whole = open_blocks(data, 1 << 62, 1, **columns)
     n_queries = whole.n_queries()
-    settings = cast(Streaming, ranker.copy() if reuse_cells else ranker.sized_for(whole, n_queries))
+    settings: CellRanker | KinRanker = ranker.copy() if reuse_cells else clone(ranker)
     settings.learned_from_ = None  # the ids of these queries are not kept
-    if isinstance(ranker, KinRanker) and tree_workers is not None and ranker.tree_queries is None:
-        cast(KinRanker, settings).tree_queries = n_queries
-    n_cells = settings.cell_part().n_cells
-    blocks = whole.split(block_rows or rows_per_block(n_cells, len(whole.feature_names)))
+    kin = settings if isinstance(settings, KinRanker) else None
+    if kin is not None and not reuse_cells:
+        if tree_workers is not None and kin.tree_queries is None:
+            kin.tree_queries = n_queries
+        set_sizes(kin, whole, n_queries)
+    cells: CellRanker = clone(settings) if isinstance(settings, CellRanker) else cell_part(settings)
+    blocks = whole.split(block_rows or rows_per_block(cells.n_cells, len(whole.feature_names)))
     plan = None
     if reuse_cells:
         check_is_fitted(ranker)
         ranker.check_features(blocks.feature_names)
-        plan = settings.local_.plan_
+        fitted = _cells_of(settings)
+        plan = fitted.plan_
+        cells.set_params(n_neighbors=fitted.n_neighbors)
     identity = {
         "kinrank": kinrank.__version__,
         "ranker": settings_of(ranker),
@@ -129,28 +136,42 @@ def train(
     }
     folder = JobFolder(f"{os.fspath(model)}.job" if job is None else job, identity)
     report = progress or (lambda _: None)
-    settings.n_features_in_, settings.feature_names_ = len(blocks.feature_names), blocks.feature_names
-    read = settings.read_alike(blocks) if reuse_cells else settings.open_blocks(blocks, executor, folder)
-    cells: CellRanker = clone(settings.cell_part())
-    if reuse_cells:
-        cells.set_params(n_neighbors=settings.local_.n_neighbors)
-    cells.n_features_in_, cells.feature_names_ = settings.n_features_in_, settings.feature_names_
+    for part in (settings, cells):
+        part.n_features_in_, part.feature_names_ = len(blocks.feature_names), blocks.feature_names
+    read = blocks
+    if kin is not None:
+        if not reuse_cells:
+            fit_to_texts(kin, blocks, executor, folder)
+        read = with_vectors(kin, blocks)
     plan = plan or _read_or_make_plan(folder, cells, read, executor)
-    tree = SumTree(plan, read, folder, None if reuse_cells else settings.tree_sample(n_queries))
+    sample = None if kin is None or reuse_cells else tree_sample(kin, n_queries)
+    tree = SumTree(plan, read, folder, sample)
     cells.set_cells(plan, tree.run(executor, report))
     check_no_repeated_queries(blocks, tree.hashes)
-    if reuse_cells:
-        trained = settings.with_cells(cells, np.empty(0, dtype=np.str_))
-    else:
+    trained: CellRanker | KinRanker = cells
+    if kin is not None and reuse_cells:
+        trained = kin.with_cells(cells, np.empty(0, dtype=np.str_))
+    elif kin is not None:
         together = None
-        if tree_workers is not None:
-            together = DistributedTrees(cast(RayCluster, executor), tree_workers, folder)
+        if tree_workers is not None and isinstance(executor, RayCluster):
+            together = DistributedTrees(executor, tree_workers, folder)
         kept = StoredQueries(tree)
-        trained = settings.learn_from_cells(cells, kept, folder, executor, _Reporter(report), together)
+        fitting = KinFitting(kin, folder, executor, _Reporter(report), together)
+        fitted_model = fitting.fit_to_cells(cells, kept)
+        no_ids = np.concatenate([kept(block).qid[:0] for block in range(len(kept))])
+        trained = kin.set_model(fitted_model, unseen=no_ids)
     examples = blocks.head()[:n_examples] if n_examples else None
     trained.save(model, examples=examples, judgments_through=judgments_through)
     folder.delete()
     return cast(R, trained)
+
+
+def _cells_of(ranker: CellRanker | KinRanker) -> CellRanker:
+    """Return the fitted part that learns from sums over cells."""
+    part = ranker if isinstance(ranker, CellRanker) else ranker.local_
+    if not isinstance(part, CellRanker):
+        raise ParameterError("reuse_cells needs a ranker that was fitted with n_cells=")
+    return part
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -14,13 +14,14 @@ from pathlib import Path
 from kinrank.errors import KinrankError
 from kinrank.rankers.base import load
 from kinrank.rankers.capabilities import can_adapt
+from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.served_model import ServedModel
 
-_NAME = re.compile(r"(?P<model>.+)-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)")
+_NAME = re.compile(r"(?P<model>.+)-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")
 
 
 class Checkpoints:
-    """Model folders next to each other, named by model, fitted version, revision and number of judged queries.
+    """Model folders next to each other, named by model, fitted version, revision, number of judged queries and mark.
 
     Processes of one machine share them: one writes, the others read. Old ones are deleted; a process that still has
     one memory-mapped keeps it until it lets go.
@@ -45,14 +46,17 @@ class Checkpoints:
 
     def latest(self, name: str, served: ServedModel) -> ServedModel | None:
         """Return the model as of the latest checkpoint that is newer than it; None if there is none."""
-        for revision, judgments, path in self._found(name, served.fitted):
+        for revision, judgments, mark, path in self._found(name, served.fitted):
             if revision <= (served.revision or 0):
                 break
             with suppress(KinrankError, OSError):  # damaged, or deleted by another process: take an older one
-                ranker = load(path)
+                encoder = text_encoder(served.base)
+                ranker = load(path, allow_encoders=[] if encoder is None else [encoder.spec])
                 if can_adapt(ranker):
                     ranker.prepare_to_learn()
-                return replace(served, ranker=ranker, revision=revision, judgments=judgments, consolidated=judgments)
+                return replace(
+                    served, ranker=ranker, revision=revision, mark=mark, judgments=judgments, consolidated=judgments
+                )
         return None
 
     def write(self, name: str, served: ServedModel) -> None:
@@ -63,21 +67,25 @@ class Checkpoints:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
-            own = f"{name}-{served.fitted}-{served.revision}-{served.judgments}"
+            own = f"{name}-{served.fitted}-{served.revision}-{served.judgments}" + (served.mark and f"-{served.mark}")
             served.ranker.save(self.folder / own, judgments_through=served.revision)
-            for path in self.folder.iterdir():
-                found = _NAME.fullmatch(path.name)
-                if found and found["model"] == name and path.name != own:
-                    shutil.rmtree(path, ignore_errors=True)
+            self.discard(name, besides=own)
 
-    def _found(self, name: str, fitted: str) -> list[tuple[int, int, Path]]:
-        """Return revision, number of judged queries and folder of each checkpoint, the latest first."""
+    def discard(self, name: str, *, besides: str = "") -> None:
+        """Delete the checkpoints of a model, but for one."""
+        for path in self._folder.iterdir() if self._folder is not None and self._folder.is_dir() else ():
+            found = _NAME.fullmatch(path.name)
+            if found and found["model"] == name and path.name != besides:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _found(self, name: str, fitted: str) -> list[tuple[int, int, str, Path]]:
+        """Return revision, number of judged queries, mark and folder of each checkpoint, the latest first."""
         if self._folder is None or not self._folder.is_dir():
             return []
         found = [(_NAME.fullmatch(path.name), path) for path in self.folder.iterdir()]
         return sorted(
             (
-                (int(match["revision"]), int(match["judgments"]), path)
+                (int(match["revision"]), int(match["judgments"]), match["mark"] or "", path)
                 for match, path in found
                 if match and (match["model"], match["fitted"]) == (name, fitted)
             ),

@@ -7,20 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinrank.arrays import Float32, Float64
-from kinrank.errors import EncoderError, KinrankError, UnsupportedByModelError
+from kinrank.errors import UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
+from kinrank.rankers.local.explanation import candidate_moments
+from kinrank.serve.failures import Failure, failure_in, failure_of
 from kinrank.serve.messages import (
     CandidateSet,
     Fallback,
     Neighbor,
     QueryExplanation,
     QueryWeights,
-    UnknownFeatureError,
     to_query_set,
 )
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import example_candidates
 from kinrank.serve.served_model import ServedModel
+from kinrank.serve.settings import Settings
 
 _REASONS = 3  # features named for each document
 
@@ -35,9 +37,9 @@ class StoredExample:
 
 
 def weights_of(
-    served: ServedModel, name: str, candidates: CandidateSet, min_fidelity: float, observer: Observer
+    served: ServedModel, name: str, candidates: CandidateSet, settings: Settings, observer: Observer
 ) -> QueryWeights:
-    """Return linear weights of the query, or a fallback if they reproduce the model's ranking too poorly.
+    """Return linear weights of the query, or a fallback for the reasons that a ranking has, and for poor weights.
 
     Raises
     ------
@@ -47,42 +49,47 @@ def weights_of(
     ranker, names = served.ranker, served.ranker.feature_names_
     if not has_weights(ranker):
         raise UnsupportedByModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
+
+    def fall_back(failure: Failure) -> QueryWeights:
+        return QueryWeights(model=name, fallback=failure.reason, detail=failure.detail)
+
+    rows = None
     try:
         candidates = served.encoder(candidates, observer)
-        found = ranker.weights_with_fidelity(to_query_set([candidates], [candidates.align(names)], names))
-    except UnknownFeatureError as error:
-        return QueryWeights(model=name, fallback=Fallback.UNKNOWN_FEATURE, detail=str(error))
-    except EncoderError as error:
-        observer.error("encode", error)
-        return QueryWeights(model=name, fallback=Fallback.ENCODER, detail=str(error))
-    except KinrankError as error:
-        return QueryWeights(model=name, fallback=Fallback.NOT_FINITE, detail=str(error))
+        rows = candidates.align(names)
+        queries = to_query_set([candidates], [rows], names)
+        predicted = served.ranker.predict_with_novelty(queries)
+        novelty = None if predicted.novelty is None else float(predicted.novelty[0])
+        unused = failure_in(predicted.scores, novelty, settings.max_novelty)
+        if unused is not None:
+            return fall_back(unused)
+        found = ranker.weights_with_fidelity(queries)
+    except Exception as error:
+        failure = failure_of(error, rows)
+        if failure.where is not None:
+            observer.error(failure.where, error)
+        return fall_back(failure)
     fidelity = None if found.fidelity is None else float(found.fidelity[0])
-    if fidelity is not None and fidelity < min_fidelity:
-        detail = f"weights reproduce the model's ranking with fidelity {fidelity:.2f}, below {min_fidelity:g}"
+    if fidelity is not None and fidelity < settings.min_fidelity:
+        detail = f"weights reproduce the model's ranking with fidelity {fidelity:.2f}, below {settings.min_fidelity:g}"
         return QueryWeights(None, name, served.version, Fallback.UNFAITHFUL, detail, fidelity=fidelity)
     named = dict(zip(names, found.weights[0].tolist(), strict=True))
     return QueryWeights(named, name, served.version, normalization=ranker.normalization, fidelity=fidelity)
 
 
-def explanation_of(
-    served: ServedModel, candidates: CandidateSet, limit: int, observer: Observer
-) -> QueryExplanation | None:
-    """Return the nearest judged queries, at most `limit`, and the weights; None if the model cannot explain."""
+def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, observer: Observer) -> QueryExplanation:
+    """Return the nearest judged queries, at most `limit`, and the weights; see `Service.explain` for what it raises."""
     ranker, names = served.ranker, served.ranker.feature_names_
     if not can_explain(ranker):
-        return None
-    try:
-        candidates = served.encoder(candidates, observer)
-        rows = candidates.align(names)
-        queries = to_query_set([candidates], [rows], names)
-        explained = ranker.explain(queries)[0]
-        # A blend has trees besides the local model, so its stand-in is nearer to its order.
-        weights = explained.weights
-        if has_weights(ranker) and ranker.normalization is None:
-            weights = ranker.weights_with_fidelity(queries).weights[0]
-    except KinrankError:
-        return None
+        raise UnsupportedByModelError(f"{type(ranker).__name__} has no explanations: it ranks without judged queries")
+    candidates = served.encoder(candidates, observer)
+    rows = candidates.align(names)
+    queries = to_query_set([candidates], [rows], names)
+    explained = ranker.explain(queries)[0]
+    # A blend has trees besides the local model, so its stand-in is nearer to its order.
+    weights = explained.weights
+    if has_weights(ranker) and ranker.normalization is None:
+        weights = ranker.weights_with_fidelity(queries).weights[0]
     nearest = zip(explained.neighbors[:limit].tolist(), explained.distances[:limit].tolist(), strict=True)
     return QueryExplanation(
         neighbors=[Neighbor(str(qid), distance) for qid, distance in nearest],
@@ -95,29 +102,19 @@ def explanation_of(
             else dict(zip(names, explained.global_weights.tolist(), strict=True))
         ),
         shares=explained.shares or None,
-        spread=dict(zip(names, _moments(rows)[1].tolist(), strict=True)),
+        spread=dict(zip(names, explained.spread.tolist(), strict=True)),
         reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights),
     )
 
 
 def _reasons(ids: list[str], names: tuple[str, ...], rows: Float32, weights: Float64) -> dict[str, dict[str, float]]:
     """Return what the most effective features add to the score of each document, relative to the mean candidate."""
-    effects = np.nan_to_num((rows - _moments(rows)[0]) * weights)
+    effects = np.nan_to_num((rows - candidate_moments(rows)[0]) * weights)
     largest = np.argsort(-np.abs(effects), axis=1, kind="stable")[:, :_REASONS]
     return {
         document: {names[f]: float(effects[row, f]) for f in largest[row].tolist() if effects[row, f]}
         for row, document in enumerate(ids)
     }
-
-
-def _moments(rows: Float32) -> tuple[Float64, Float64]:
-    """Return mean and standard deviation of each feature over its known values; 0 if it has none."""
-    values = rows.astype(np.float64)
-    known = np.isfinite(values)
-    counts = np.maximum(known.sum(axis=0), 1)
-    means = np.where(known, values, 0.0).sum(axis=0) / counts
-    deviations = np.where(known, values - means, 0.0)
-    return means, np.sqrt((deviations**2).sum(axis=0) / counts)
 
 
 def stored_examples(served: ServedModel) -> list[StoredExample]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+from kinrank.serve.messages import Ranking
+
 
 def team_draft(first: list[str], second: list[str], seed: str) -> tuple[list[str], list[int]]:
     """Interleave two rankings of the same documents.
@@ -39,3 +41,13 @@ def team_draft(first: list[str], second: list[str], seed: str) -> tuple[list[str
             if pick is not None:
                 placed[pick] = team
     return list(placed), list(placed.values())
+
+
+def interleave(first: Ranking, second: Ranking, models: tuple[str, str], seed: str) -> Ranking:
+    """Return the rankings of two models as one, or the first that fell back."""
+    for ranking in (first, second):
+        if ranking.fallback is not None:
+            return ranking
+    ids, teams = team_draft(first.ids, second.ids, seed)
+    novelty = max((ranking.novelty for ranking in (first, second) if ranking.novelty is not None), default=None)
+    return Ranking(ids, model="+".join(models), novelty=novelty, teams=[models[team] for team in teams])

@@ -22,17 +22,14 @@ def exported_queries(store: JudgmentStore, model: str) -> tuple[QuerySet, int]:
     Queries whose features, vectors, texts or columns differ from those of the latest one are left out.
     """
     latest: dict[str, Entry] = {}
-    position = 0
-    while True:
-        changes = store.read(model, position)
+    revision = 0
+    for changes in store.pages(model):
         for query, rows in changes.queries.items():
             latest.pop(query, None)
             records = [row.record for row in rows if row.record is not None]
             if records:
                 latest[query] = Entry.parse(reduce(merge_records, records))
-        position = changes.through
-        if position == changes.revision:
-            break
+        revision = changes.through
     if not latest:
         raise DataError(f"there are no judgments of {model!r}: name another model with --model")
     judged = [entry.judged for entry in latest.values()]
@@ -50,7 +47,7 @@ def exported_queries(store: JudgmentStore, model: str) -> tuple[QuerySet, int]:
             qid=np.array([query.qid for query in alike]),
             doc_id=np.array([doc_id for each in candidates for doc_id in each.ids]),
         ),
-        position,
+        revision,
     )
 
 

@@ -20,10 +20,14 @@ _LINE = re.compile(r"(?P<name>[A-Za-z0-9_-]{1,64}) (?P<role>query|admin) (?P<dig
 
 
 class Role(StrEnum):
-    """What a key permits. Neither role includes the other: the key of a web tier cannot change models."""
+    """What a key permits: queries only, for a web tier, or also to change models and judgments."""
 
     QUERY = "query"
     ADMIN = "admin"
+
+    def permits(self, needed: Role) -> bool:
+        """Return whether a key with this role may do what needs a role."""
+        return self in (Role.ADMIN, needed)
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,14 @@ def add_key(path: str | os.PathLike[str], name: str, role: Role) -> str:
     file = Path(path)
     if not _NAME.match(name):
         raise ParameterError(f"a key name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
-    if file.exists() and any(key.name == name for key in _parse(file)[0]):
+    before = file.read_bytes() if file.exists() else b""
+    if before and any(key.name == name for key in _parse(file)[0]):
         raise ParameterError(f"{file} already has a key {name!r}: delete its line first, or choose another name")
     secret = _PREFIX + secrets.token_urlsafe(32)
+    separator = "\n" if before and not before.endswith(b"\n") else ""  # an editor may leave the last line open
     descriptor = os.open(file, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     with open(descriptor, "a", encoding="ascii") as stream:
-        stream.write(f"{name} {role} {digest_of(secret)}\n")
+        stream.write(f"{separator}{name} {role} {digest_of(secret)}\n")
     return secret
 
 

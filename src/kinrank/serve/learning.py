@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kinrank.errors import KinrankError
+from kinrank.errors import KinrankError, OtherHistoryError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.checkpoints import Checkpoints
@@ -67,7 +67,10 @@ class JudgmentLearner:
         resumed = served
         try:
             resumed = self._resumed(served)
-            updated = self._learn(resumed)
+            try:
+                updated = self._learn(resumed)
+            except OtherHistoryError as error:
+                updated = self._relearn(served, error)
             if served.ranker is served.base and updated.ranker is not served.base:
                 warm_up(updated.ranker, None)  # code differs for arrays that were read and arrays that grew
         except Exception as error:  # a store that is away, or checkpoints of others, must not stop a good model
@@ -105,23 +108,33 @@ class JudgmentLearner:
         except Exception as error:  # a full disk must not stop learning
             self._observer.error("checkpoint", error)
 
+    def _relearn(self, served: ServedModel, error: OtherHistoryError) -> ServedModel:
+        """Return the fitted model with the judgments that the store has now."""
+        fitted = replace(
+            served,
+            ranker=served.base,
+            revision=self.starting_revision(served.base),
+            mark="",
+            judgments=0,
+            consolidated=0,
+        )
+        updated = self._learn(fitted)
+        self._checkpoints.discard(self._name)
+        self._writer, self._consolidated_at = None, 0
+        self._observer.model(self._name, served.fitted, "relearned", f"{error}; all were learned anew")
+        return updated
+
     def _learn(self, served: ServedModel) -> ServedModel:
-        position = served.revision or 0
-        if position == self._store.revision(self._name):
+        known = served.revision or 0
+        if (known, served.mark) == self._store.position(self._name):
             return served
-        learned = skipped = 0
-        ranker = served.ranker
-        while True:
-            changes = self._store.read(self._name, position)
-            ranker, some, unfit = learn(ranker, changes.queries, served.base, served.fitted)
-            learned, skipped = learned + some, skipped + unfit
-            position = changes.through
-            if position == changes.revision:
-                break
-        if learned or skipped:
-            detail = f"{learned} judged queries" + (f", {skipped} skipped" if skipped else "")
+        pages = self._store.pages(self._name, known, served.mark)
+        result = learn(served.ranker, pages, served.base, served.fitted)
+        if result.learned or result.skipped:
+            detail = f"{result.learned} judged queries" + (f", {result.skipped} skipped" if result.skipped else "")
             self._observer.model(self._name, served.fitted, "learned", detail)
-        return replace(served, ranker=ranker, revision=position, judgments=served.judgments + learned)
+        judgments = served.judgments + result.learned
+        return replace(served, ranker=result.ranker, revision=result.revision, mark=result.mark, judgments=judgments)
 
     def _report(self, served: ServedModel, error: Exception) -> None:
         failure = f"judgments were not learned: {error}"

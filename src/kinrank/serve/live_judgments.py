@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError
-from kinrank.serve.judgment_store import JudgmentRow
+from kinrank.serve.judgment_store import Changes
 from kinrank.serve.messages import CandidateSet, JudgedQuery, to_query_set
 
 MOST_DOCUMENTS = 1_000
@@ -76,7 +76,10 @@ def merge_records(old: str, new: str) -> str:
     before, after = json.loads(old), json.loads(new)
     if before["feature_names"] != after["feature_names"]:
         return new
-    rows = {doc_id: row for record in (before, after) for doc_id, *row in _rows(record)}
+    rows: dict[str, list[Any]] = {}
+    for doc_id, *row in [*_rows(before), *_rows(after)]:
+        rows.pop(doc_id, None)  # a document judged again is among the latest
+        rows[doc_id] = row
     kept = dict(list(rows.items())[-MOST_DOCUMENTS:])
     features, grades = zip(*kept.values(), strict=True)
     return _dump({**after, "ids": list(kept), "features": features, "grades": grades})
@@ -106,43 +109,71 @@ def make_entries(ranker: Any, base: Any, version: str, queries: Sequence[JudgedQ
     return entries
 
 
-def learn(ranker: Any, changed: Mapping[str, Sequence[JudgmentRow]], base: Any, version: str) -> tuple[Any, int, int]:
-    """Return a copy of a ranker that has learned changed queries, and how many it has learned and skipped.
+class Learned(NamedTuple):
+    """A ranker that has learned changed judgments.
+
+    Attributes
+    ----------
+    ranker
+        The ranker.
+    revision : int
+        The revision that it has learned.
+    mark : str
+        The mark of the revision; see `Changes`.
+    learned, skipped : int
+        The number of queries that it has learned, and that it could not learn.
+    """
+
+    ranker: Any
+    revision: int
+    mark: str
+    learned: int
+    skipped: int
+
+
+def learn(ranker: Any, pages: Iterable[Changes], base: Any, version: str) -> Learned:
+    """Return a copy of a ranker that has learned changed queries. A query without a record is forgotten.
 
     Parameters
     ----------
     ranker
         An adaptive ranker; it is not changed.
-    changed
-        The stored rows of each changed query. A query without a record is forgotten.
+    pages
+        The changed queries; at least one page.
     base, version
         The model as it was fitted, and its version. If the model does not say which judgments it was fitted on
         (`judgments_through_`), it is taken to be newer than the judgments of other versions for the queries it has.
+
+    Raises
+    ------
+    DataError
+        All of its judged queries were withdrawn.
     """
-    groups: dict[tuple[object, ...], list[QuerySet]] = {}
-    withdrawn: list[str | int] = []
-    skipped = 0
+    revision, mark, learned, skipped = 0, "", 0, 0
+    withdrawn: set[str | int] = set()
     dtype = base.qid_.dtype
-    for query, rows in changed.items():
-        try:
-            qid = _convert_qid(query, dtype)
-            records = [row.record for row in rows if row.record is not None]
-            if not records:
-                withdrawn.append(qid)
-                continue
-            entry = Entry.parse(reduce(merge_records, records))
-            if base.judgments_through_ is None and entry.base != version and base.has_judged([qid])[0]:
-                continue
-            queries = _to_judged_set(entry.judged, ranker.feature_names_, dtype)
-            groups.setdefault(entry.judged.candidates.batch_key, []).append(queries)
-        except DataError:  # stored for a model with other features or ids
-            skipped += 1
-    learned = 0
-    for group in groups.values():
-        ranker, count = _extend(ranker, group)
-        learned += count
-    n_queries = sum(map(len, groups.values()))
-    return _forget(ranker, withdrawn), learned, skipped + n_queries - learned
+    for page in pages:
+        groups: dict[tuple[object, ...], list[QuerySet]] = {}
+        for query, rows in page.queries.items():
+            try:
+                qid = _convert_qid(query, dtype)
+                records = [row.record for row in rows if row.record is not None]
+                if not records:
+                    withdrawn.add(qid)
+                    continue
+                withdrawn.discard(qid)
+                entry = Entry.parse(reduce(merge_records, records))
+                if base.judgments_through_ is None and entry.base != version and base.has_judged([qid])[0]:
+                    continue
+                queries = _to_judged_set(entry.judged, ranker.feature_names_, dtype)
+                groups.setdefault(entry.judged.candidates.batch_key, []).append(queries)
+            except DataError:  # stored for a model with other features or ids
+                skipped += 1
+        for group in groups.values():
+            ranker, count = _extend(ranker, group)
+            learned, skipped = learned + count, skipped + len(group) - count
+        revision, mark = page.through, page.mark
+    return Learned(_forget(ranker, withdrawn), revision, mark, learned, skipped)
 
 
 def _extend(ranker: Any, group: list[QuerySet]) -> tuple[Any, int]:
@@ -167,10 +198,14 @@ def _extend(ranker: Any, group: list[QuerySet]) -> tuple[Any, int]:
     return ranker, learned
 
 
-def _forget(ranker: Any, qids: list[str | int]) -> Any:
-    """Return a copy of a ranker without queries, as far as it has them; it keeps at least one."""
+def _forget(ranker: Any, qids: Iterable[str | int]) -> Any:
+    """Return a copy of a ranker without queries, as far as it has them."""
     known = [qid for qid in qids if ranker.has_judged([qid])[0]]
-    return ranker.copy().remove(known) if 0 < len(known) < ranker.n_judged_ else ranker
+    if 0 < len(known) == ranker.n_judged_:
+        raise DataError(
+            "all of its judged queries were withdrawn, and a model needs one: judge another query, or replace the model"
+        )
+    return ranker.copy().remove(known) if known else ranker
 
 
 def _to_judged_set(query: JudgedQuery, names: tuple[str, ...], dtype: np.dtype[Any]) -> QuerySet:

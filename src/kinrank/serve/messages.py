@@ -248,4 +248,5 @@ def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[
     if first.text is not None:
         columns[TEXT] = np.array([query.text for query in queries], dtype=np.str_)
     X = rows[0] if len(rows) == 1 else np.concatenate(rows)
-    return QuerySet(X, None, offsets, np.arange(len(queries)), feature_names=names, query_columns=columns)
+    documents = np.array([document for query in queries for document in query.ids], dtype=np.str_)
+    return QuerySet(X, None, offsets, np.arange(len(queries)), documents, feature_names=names, query_columns=columns)

@@ -9,22 +9,23 @@ import time
 from kinrank.errors import (
     IncompleteVersionError,
     KinrankError,
+    ModelNotLoadedError,
     RejectedModelError,
     StaleReplicaError,
     UnsupportedByModelError,
 )
-from kinrank.rankers.base import from_record
+from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import SearchInputs, SlowModelError, search_test, self_test, warm_up
+from kinrank.serve.selftest import SearchInputs, search_test, self_test, warm_up
 from kinrank.serve.served_model import ServedModel
+from kinrank.serve.settings import Settings
 from kinrank.serve.sources import ModelSource, Signature
 from kinrank.store import fingerprint, read_model_and_examples
 
 RETRY_PAUSE = 10.0
 """Seconds before a model is tried again that was too slow, as on a busy machine, or could not be fetched."""
-_TEMPORARY = (SlowModelError, IncompleteVersionError, OSError)
 
 
 class ModelSlot:
@@ -36,16 +37,14 @@ class ModelSlot:
         The name that requests use.
     source
         Where the model comes from.
-    deadline
-        Seconds that a query may take in the self-test.
+    settings
+        The deadline of the self-test, how files are read, and which encoders are allowed.
     observer
         Notified of every swap and refusal.
     learner
         Learns judgments, if the service accepts them.
     search
         What searches pass to the model, if an engine is attached.
-    mapped
-        Map the files of the model into memory instead of reading them.
     """
 
     def __init__(
@@ -53,19 +52,17 @@ class ModelSlot:
         name: str,
         source: ModelSource,
         *,
-        deadline: float,
+        settings: Settings,
         observer: Observer,
         learner: JudgmentLearner | None,
         search: SearchInputs | None = None,
-        mapped: bool = False,
     ) -> None:
         self.name = name
         self.source = source
-        self.deadline = deadline
         self.current: ServedModel | None = None
         self.learner = learner
         self._search = search
-        self._mapped = mapped
+        self.settings = settings
         self._observer = observer
         self._loading = threading.Lock()
         self._swapping = threading.Lock()  # another one, because loading may take minutes
@@ -99,7 +96,7 @@ class ModelSlot:
                 served = self._load(seen)
             except Exception as error:  # whatever is wrong with the new model, the current one must stay
                 self._seen, self._load_failure = seen, str(error)
-                self._retry_at = time.monotonic() + RETRY_PAUSE if isinstance(error, _TEMPORARY) else math.inf
+                self._retry_at = time.monotonic() + RETRY_PAUSE if _is_temporary(error) else math.inf
                 self._observer.model(self.name, None, "refused", self._load_failure)
                 self._report_unexpected("load", error)
                 raise RejectedModelError(f"{self.name}: {error}") from error
@@ -110,6 +107,9 @@ class ModelSlot:
                 self.current = updated
             self._seen = seen
             self._observer.model(self.name, served.fitted, "loaded")
+            if not served.tested:
+                detail = "the folder has no examples, so the model was not tested: save it with examples"
+                self._observer.model(self.name, served.fitted, "untested", detail)
             return True
 
     def replay(self) -> None:
@@ -122,13 +122,23 @@ class ModelSlot:
             if self.current is served:
                 self.current = updated
 
+    def loaded(self) -> ServedModel:
+        """Return the model in use. Raise `ModelNotLoadedError` if there is none."""
+        if self.current is None:
+            raise ModelNotLoadedError(f"model {self.name!r} is not loaded yet: try again; GET /v1/model has the reason")
+        return self.current
+
     def learning(self) -> tuple[ServedModel, JudgmentLearner]:
-        """Return the model and what learns its judgments. Raise `UnsupportedByModelError` if it cannot learn."""
+        """Return the model and what learns its judgments. Raise `UnsupportedByModelError` if it cannot learn.
+
+        While it is not loaded, nobody knows: then raise `ModelNotLoadedError`.
+        """
         if self.learner is None:
             raise UnsupportedByModelError("this service does not accept judgments: start it with --judgments")
-        if self.current is None or self.current.revision is None:
+        served = self.loaded()
+        if served.revision is None:
             raise UnsupportedByModelError(f"model {self.name!r} cannot learn without refitting")
-        return self.current, self.learner
+        return served, self.learner
 
     def check_learned(self, revision: int) -> None:
         """Raise `StaleReplicaError` unless the model has learned the judgments up to a revision."""
@@ -169,10 +179,11 @@ class ModelSlot:
         for _ in range(3):
             path = self.source.fetch(seen)
             version = fingerprint(path)
-            record, examples = read_model_and_examples(path, copy=not self._mapped)
-            ranker = from_record(record)
+            record, examples = read_model_and_examples(path, copy=not self.settings.map_models)
+            ranker = from_record(record, allow_encoders=self.settings.encoders)
+            self._check_features(ranker)
             warm_up(ranker, examples)
-            tested = self_test(ranker, examples, self.deadline)
+            tested = self_test(ranker, examples, self.settings.deadline)
             encoder = QueryEncoder(ranker)
             if self._search is not None:
                 search_test(ranker, encoder, self._search)
@@ -181,6 +192,30 @@ class ModelSlot:
                 return ServedModel(version, ranker, ranker, tested, encoder, revision=revision, examples=examples)
         raise RejectedModelError(f"{path} changed three times while it was read: write it less often")
 
+    def _check_features(self, ranker: Ranker) -> None:
+        """Raise if requests that suit the model in use would not suit this one; an engine is tested separately."""
+        if self.current is None or self._search is not None or self.settings.accept_features:
+            return
+        before, after = self.current.base.feature_names_, ranker.feature_names_
+        if before == after:
+            return
+        added, removed = ([name for name in a if name not in b] for a, b in ((after, before), (before, after)))
+        changes = [
+            f"{what} {', '.join(map(repr, names[:5]))}"
+            for what, names in (("it adds", added), ("it lacks", removed))
+            if names
+        ]
+        raise RejectedModelError(
+            f"the model has other features than the one in use: {'; '.join(changes) or 'they are in another order'}. "
+            "Clients would have to change with it: serve it under another name, or start with --accept-features"
+        )
+
     def _report_unexpected(self, where: str, error: Exception) -> None:
         if not isinstance(error, KinrankError | OSError):
             self._observer.error(where, error)
+
+
+def _is_temporary(error: Exception) -> bool:
+    """Return whether the same model may be usable later."""
+    rejected_for_now = isinstance(error, RejectedModelError) and error.temporary
+    return rejected_for_now or isinstance(error, IncompleteVersionError | OSError)

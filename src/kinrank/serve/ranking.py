@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kinrank.arrays import Float32, Float64
-from kinrank.errors import DataError, EncoderError, KinrankError
-from kinrank.serve.messages import CandidateSet, Fallback, Ranking, UnknownFeatureError, to_query_set
+from kinrank.serve.failures import failure_in, failure_of
+from kinrank.serve.messages import CandidateSet, Fallback, Ranking, to_query_set
 from kinrank.serve.observer import Observer
 from kinrank.serve.rollouts import SESSION, Rollout
 from kinrank.serve.schedule import Job
@@ -81,12 +81,8 @@ class BatchRanker:
             try:
                 candidates = job.context.run(served.encoder, job.candidates, self._observer)
                 rows = candidates.align(served.ranker.feature_names_)
-            except EncoderError as error:
-                job.context.run(self._observer.error, "encode", error)
-                self._deliver(served, job, self.in_engine_order(job.candidates, Fallback.ENCODER, str(error)))
-                continue
-            except UnknownFeatureError as error:
-                self._deliver(served, job, self.in_engine_order(job.candidates, Fallback.UNKNOWN_FEATURE, str(error)))
+            except Exception as error:  # one bad query must not fail the others
+                self._fail(served, job, error)
                 continue
             groups.setdefault(candidates.batch_key, []).append(_Ready(job, candidates, rows))
         return groups.values()
@@ -117,7 +113,7 @@ class BatchRanker:
                 for each in group:
                     self._rank(served, [each])
                 return
-            self._deliver(served, group[0].job, self._failed(group[0].job, group[0].rows, error))
+            self._fail(served, group[0].job, error, group[0].rows)
             return
         seconds = time.perf_counter() - start
         for position, job in enumerate(each.job for each in group):
@@ -132,11 +128,9 @@ class BatchRanker:
     ) -> Ranking:
         if novelty is not None:
             self._observer.novelty(self._name, novelty)
-            if novelty > self._max_novelty:
-                detail = f"novelty {novelty:.3g} is above {self._max_novelty:.3g}: no similar query was judged"
-                return self.in_engine_order(candidates, Fallback.NOVEL, detail)
-        if not np.isfinite(scores).all():
-            return self.in_engine_order(candidates, Fallback.NOT_FINITE, "the model's scores are not finite")
+        failure = failure_in(scores, novelty, self._max_novelty)
+        if failure is not None:
+            return self.in_engine_order(candidates, failure.reason, failure.detail)
         order = np.argsort(-scores, kind="stable")  # ties stay in the engine's order
         ids = candidates.ids
         return Ranking(
@@ -147,10 +141,8 @@ class BatchRanker:
             novelty=novelty,
         )
 
-    def _failed(self, job: Job, rows: Float32, error: Exception) -> Ranking:
-        if isinstance(error, DataError) and not np.isfinite(rows).all():
-            return self.in_engine_order(job.candidates, Fallback.NOT_FINITE, str(error))
-        if isinstance(error, KinrankError):
-            return self.in_engine_order(job.candidates, Fallback.MODEL_ERROR, str(error))
-        job.context.run(self._observer.error, "rank", error)
-        return self.in_engine_order(job.candidates, Fallback.MODEL_ERROR, "the model failed; the log has the traceback")
+    def _fail(self, served: ServedModel, job: Job, error: Exception, rows: Float32 | None = None) -> None:
+        failure = failure_of(error, rows)
+        if failure.where is not None:
+            job.context.run(self._observer.error, failure.where, error)
+        self._deliver(served, job, self.in_engine_order(job.candidates, failure.reason, failure.detail))

@@ -11,9 +11,12 @@ import numpy as np
 from kinrank.arrays import Float32
 from kinrank.engines import Engine, Hits
 from kinrank.engines.search_options import PLAIN, SearchOptions
-from kinrank.errors import DataError, EngineError, ParameterError
+from kinrank.errors import DataError, EngineError, KinrankError, ParameterError
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
+from kinrank.serve.search_policy import SearchPolicy
 from kinrank.serve.service import Service
+
+_ALL = SearchPolicy()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +76,8 @@ class Searcher:
         Finds candidates and computes their features.
     titles, texts
         Titles of documents and texts of judged queries by id, for display. Those without one are shown by their id.
+    policy
+        Which documents are found, and which of their fields may be read; see `SearchPolicy.check`.
     """
 
     def __init__(
@@ -82,10 +87,12 @@ class Searcher:
         *,
         titles: Mapping[str, str] | None = None,
         texts: Mapping[str, str] | None = None,
+        policy: SearchPolicy = _ALL,
     ) -> None:
         self.service = service
         self.engine = engine
         self.titles = titles or {}
+        self.policy = policy
         self._texts = texts or {}
 
     def search(
@@ -124,6 +131,7 @@ class Searcher:
             The engine did not return candidates, so there is no order to fall back on.
         """
         options.check()
+        options = self.policy.restrict(options)
         try:
             hits, candidates = self._candidates(query, window, vector, columns, options)
         except (EngineError, ParameterError) as error:
@@ -139,8 +147,7 @@ class Searcher:
             return SearchResult(Ranking([], model=self.service.name_of(model)), hits)
         ranking = self.service.rank(candidates, model=model)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
-        explanation = self.service.explain(candidates, model=model) if explain and scored else None
-        return SearchResult(ranking, hits, None if explanation is None else self._with_texts(explanation))
+        return SearchResult(ranking, hits, self._explanation(candidates, model) if explain and scored else None)
 
     def weights(
         self,
@@ -158,6 +165,7 @@ class Searcher:
         The response to this request has the total, the fields and the facets of a search with these options.
         """
         options.check()
+        options = self.policy.restrict(options)
         filtered = SearchOptions(options.filter_clause)
         _, candidates = self._candidates(query, window, vector, columns, filtered)
         if candidates is None:
@@ -199,7 +207,7 @@ class Searcher:
         DataError
             None of the judged documents is among the candidates.
         """
-        _, candidates = self._candidates(query, window, vector, columns)
+        _, candidates = self._candidates(query, window, vector, columns, self.policy.restrict(PLAIN))
         if candidates is None or not grades.keys() & set(candidates.ids):
             raise DataError(
                 f"query {qid!r}: none of its {len(grades)} judged documents is among the engine's first {window} hits"
@@ -235,6 +243,11 @@ class Searcher:
         with self.service.observer.measure("engine"):
             return self.engine.search(query, size=window, vector=vector, options=options, timeout=seconds)
 
-    def _with_texts(self, explanation: QueryExplanation) -> QueryExplanation:
+    def _explanation(self, candidates: CandidateSet, model: str | None) -> QueryExplanation | None:
+        """Return why candidates are ranked so, with the texts of judged queries; None if the model cannot explain."""
+        try:
+            explanation = self.service.explain(candidates, model=model)
+        except KinrankError:
+            return None
         named = [replace(neighbor, text=self._texts.get(neighbor.qid)) for neighbor in explanation.neighbors]
         return replace(explanation, neighbors=named)

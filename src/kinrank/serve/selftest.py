@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-3  # in standard deviations of the scores: float32 sums differ that little between machines
 
 
-class SlowModelError(RejectedModelError):
-    """The model took too long, possibly because the machine was busy."""
-
-
 def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> bool:
     """Rank the stored examples. Return False if there are none.
 
@@ -46,7 +42,7 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
     Raises
     ------
     RejectedModelError
-        An example fails or its scores differ; `SlowModelError` if the examples take too long.
+        An example fails, its scores differ, or the examples take too long, possibly because the machine is busy.
     """
     if examples is None:
         return False
@@ -63,8 +59,9 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
             f"{expected[worst]:.6g}; train it again with the versions installed here"
         )
     if median > deadline:
-        raise SlowModelError(
-            f"the model takes {median * 1000:.1f} ms per query, the deadline is {deadline * 1000:.1f} ms"
+        raise RejectedModelError(
+            f"the model takes {median * 1000:.1f} ms per query, the deadline is {deadline * 1000:.1f} ms",
+            temporary=True,
         )
     return True
 

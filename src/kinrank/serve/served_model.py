@@ -36,6 +36,8 @@ class ServedModel:
         How many of those were learned when the ranker was last written to disk and read again.
     revision : int, or None
         The revision of the judgment store that the ranker has learned; None if there is no store.
+    mark : str
+        Identifies the history of the judgment store up to the revision.
     examples : tuple, or None
         The stored queries, and the scores they had when the model was written.
     """
@@ -48,12 +50,18 @@ class ServedModel:
     judgments: int = 0
     consolidated: int = 0
     revision: int | None = None
+    mark: str = ""
     examples: Examples | None = None
 
     @property
     def version(self) -> str:
-        """What ranks: the fitted model and, after a plus sign, the revision of the judgments learned since."""
-        return self.fitted if self.revision is None else f"{self.fitted}+{self.revision}"
+        """What ranks: the fitted model and, after a plus sign, the revision of the judgments learned since.
+
+        The mark of the revision follows: after restoring a copy of the database, numbers are used again.
+        """
+        if self.revision is None:
+            return self.fitted
+        return f"{self.fitted}+{self.revision}" + (f".{self.mark}" if self.mark else "")
 
     @property
     def ranker_name(self) -> str:

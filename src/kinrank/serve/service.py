@@ -10,23 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
-from kinrank.serve.batches import Batcher
 from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
-from kinrank.serve.interleave import team_draft
+from kinrank.serve.interleave import interleave
 from kinrank.serve.judgment_store import checkpoint_folder, open_store
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
-from kinrank.serve.ranking import BatchRanker
 from kinrank.serve.rollouts import SESSION, Rollout
-from kinrank.serve.schedule import Job, Schedule
+from kinrank.serve.schedule import Job
 from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
-from kinrank.serve.shadow import Shadow
 from kinrank.serve.sources import ModelCache, ModelSource, open_sources
+from kinrank.serve.workers import Workers
 from kinrank.store.versions import CURRENT
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -103,11 +101,10 @@ class Service:
             return ModelSlot(
                 name if role == CURRENT else f"{name}:{role}",
                 source,
-                deadline=self.settings.deadline,
+                settings=self.settings,
                 observer=observer,
                 learner=None if self._store is None else JudgmentLearner(name, self._store, observer, folder),
                 search=search,
-                mapped=self.settings.map_models,
             )
 
         self.rollouts = {
@@ -121,18 +118,16 @@ class Service:
         }
         self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
         self.default = next(iter(self.slots))
-        self._rankers = {
-            name: BatchRanker(rollout, max_novelty=self.settings.max_novelty, observer=observer)
-            for name, rollout in self.rollouts.items()
-        }
-        self.expected = expected
         self._unknown_model = f"unknown model name; this service has: {', '.join(self.slots)}"
-        self._batchers: dict[str, Batcher] = {}
-        self._shadows: list[Shadow] = []
-        self._watched = [self._refresh, *watch]
-        self._stop = threading.Event()
-        self._news = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self.expected = expected
+        self.workers = Workers(
+            self.rollouts,
+            settings=self.settings,
+            observer=observer,
+            expected=lambda name: self.expected(name),
+            watch=watch,
+            learns=self._store is not None,
+        )
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
 
@@ -145,59 +140,11 @@ class Service:
             Raise if a model cannot be loaded. Otherwise wait for it, and answer its queries in the engine's order
             until it is there.
         """
-        self._batchers = {
-            name: Batcher(
-                ranker,
-                on_batch=partial(self.observer.batch, name),
-                on_drop=ranker.drop,
-                on_error=lambda error: self.observer.error("rank", error),
-                schedule=Schedule(backlog=self.settings.backlog, batch_size=self.settings.batch_size),
-                batch_size=self.settings.batch_size,
-                linger=self.settings.linger,
-                expected=lambda name=name: self.expected(name),  # type: ignore[misc]
-                name=f"rank-{name}",
-            )
-            for name, ranker in self._rankers.items()
-        }
-        for name, rollout in self.rollouts.items():
-            if rollout.shadow is not None:
-                shadow = Shadow(name, rollout.shadow, self.observer, self._batchers[name].is_busy)
-                self._rankers[name].on_ranked = shadow.offer
-                self._shadows.append(shadow)
-        for slot in self.slots.values():
-            try:
-                if not slot.refresh():
-                    self.observer.model(slot.name, None, "missing", slot.source.missing)
-                    raise RejectedModelError(slot.source.missing)
-            except Exception as error:
-                if strict:
-                    raise
-                self._report("start", error)
-        # Canaries too, so that sessions meet the same model after a restart.
-        self._check_slots(
-            ModelSlot.refresh, [each.canary for each in self.rollouts.values() if each.canary is not None]
-        )
-        # A database or a store that does not respond must not hold up the watch over models and keys.
-        loops: dict[str, Callable[[], None]] = {"watch": self._watch}
-        if self._store is not None:
-            loops["learn"] = self._learn
-        for name, rollout in self.rollouts.items():
-            if rollout.current.source.is_remote:
-                loops[f"poll-{name}"] = partial(self._poll, rollout)
-        self._threads = [threading.Thread(target=loop, name=name, daemon=True) for name, loop in loops.items()]
-        for thread in self._threads:
-            thread.start()
+        self.workers.start(strict=strict)
 
     def close(self) -> None:
         """Finish the work in progress and stop the threads."""
-        self._stop.set()
-        self._news.set()
-        for thread in self._threads:
-            thread.join(timeout=5.0)
-        for batcher in self._batchers.values():
-            batcher.close()
-        for shadow in self._shadows:
-            shadow.close()
+        self.workers.close()
         self._copies.close()
         if self._store is not None:
             self._store.close()
@@ -217,7 +164,7 @@ class Service:
     @property
     def waiting(self) -> dict[str, int]:
         """How many queries wait for each model."""
-        return {name: len(batcher) for name, batcher in self._batchers.items()}
+        return {name: len(batcher) for name, batcher in self.workers.batchers.items()}
 
     # --- ranking --------------------------------------------------------------------------------------------------
 
@@ -241,14 +188,15 @@ class Service:
             return
         now = time.perf_counter()
         job = Job(candidates, now, now + self.settings.deadline if expires is None else expires, deliver)
-        if name not in self._batchers:
-            deliver(self._rankers[name].in_engine_order(candidates, Fallback.NO_MODEL, "the service is starting"))
-        elif not self._batchers[name].submit(job):
-            deliver(self._rankers[name].refusal(candidates))
+        ranker, batcher = self.workers.rankers[name], self.workers.batchers.get(name)
+        if batcher is None:
+            deliver(ranker.in_engine_order(candidates, Fallback.NO_MODEL, "the service is starting"))
+        elif not batcher.submit(job):
+            deliver(ranker.refusal(candidates))
 
     def is_overloaded(self, model: str | None) -> bool:
         """Return whether a further query would only wait until its deadline."""
-        batcher = self._batchers.get(self.default if model is None else model)
+        batcher = self.workers.batchers.get(self.default if model is None else model)
         return batcher is not None and batcher.is_full(self.settings.deadline)
 
     def submit_interleaved(
@@ -269,7 +217,7 @@ class Service:
                 rankings[team] = ranking
                 complete = len(rankings) == 2
             if complete:
-                deliver(_interleave(rankings[0], rankings[1], models, seed))
+                deliver(interleave(rankings[0], rankings[1], models, seed))
 
         for team, model in enumerate(models):
             self.submit(candidates, model, partial(collect, team), expires=expires)
@@ -316,20 +264,27 @@ class Service:
         served = self.rollouts[name].model_for(candidates, SESSION.get())
         if served is None:
             return QueryWeights(model=name, fallback=Fallback.NO_MODEL, detail="no model is loaded")
-        return weights_of(served, name, candidates, self.settings.min_fidelity, self.observer)
+        return weights_of(served, name, candidates, self.settings, self.observer)
 
-    def explain(
-        self, candidates: CandidateSet, *, model: str | None = None, limit: int = 10
-    ) -> QueryExplanation | None:
-        """Return the judged queries that the ranking is based on, and the weights; None if the model cannot explain."""
-        rollout = self.rollouts.get(self.default if model is None else model)
-        served = None if rollout is None else rollout.model_for(candidates, SESSION.get())
-        return None if served is None else explanation_of(served, candidates, limit, self.observer)
+    def explain(self, candidates: CandidateSet, *, model: str | None = None, limit: int = 10) -> QueryExplanation:
+        """Return the judged queries that the ranking is based on, and the weights.
+
+        Raises
+        ------
+        UnknownModelError, ModelNotLoadedError
+            There is no such model, or it is not loaded yet.
+        UnsupportedByModelError
+            The model cannot explain.
+        DataError, EncoderError
+            The model cannot rank these candidates.
+        """
+        slot = self._slot(model)
+        served = self.rollouts[slot.name].model_for(candidates, SESSION.get()) or slot.loaded()
+        return explanation_of(served, candidates, limit, self.observer)
 
     def examples(self, model: str | None = None) -> list[StoredExample]:
-        """Return the queries stored with a model; empty if there are none, or no model is loaded."""
-        slot = self.slots.get(self.default if model is None else model)
-        return [] if slot is None or slot.current is None else stored_examples(slot.current)
+        """Return the queries stored with a model. Raise as `explain` does if there is no model."""
+        return stored_examples(self._slot(model).loaded())
 
     # --- models and judgments -------------------------------------------------------------------------------------
 
@@ -362,7 +317,7 @@ class Service:
         """
         served, learner = self._slot(model).learning()
         revision = learner.store(served, queries, source)
-        self._news.set()
+        self.workers.learn_soon()
         return revision
 
     def withdraw(
@@ -376,7 +331,7 @@ class Service:
             The number of queries and sources whose judgments were withdrawn, and the revision without them.
         """
         withdrawn = self._slot(model).learning()[1].withdraw(qid, source)
-        self._news.set()
+        self.workers.learn_soon()
         return withdrawn
 
     def check_learned(self, revision: int, *, model: str | None = None) -> None:
@@ -388,47 +343,3 @@ class Service:
         if name not in self.slots:
             raise UnknownModelError(self._unknown_model)
         return self.slots[name]
-
-    def _watch(self) -> None:
-        while not self._stop.wait(self.settings.watch_interval):
-            for check in self._watched:
-                try:
-                    check()
-                except Exception as error:  # the next check may succeed; nothing may end the watch
-                    self._report("watch", error)
-
-    def _learn(self) -> None:
-        while not self._stop.is_set():
-            self._news.wait(self.settings.watch_interval)
-            self._news.clear()
-            for rollout in self.rollouts.values():
-                self._check_slots(ModelSlot.replay, rollout.slots.values())
-
-    def _poll(self, rollout: Rollout) -> None:
-        while True:
-            self._check_slots(ModelSlot.refresh, rollout.slots.values())
-            if self._stop.wait(self.settings.poll_interval):
-                return
-
-    def _refresh(self) -> None:
-        self._check_slots(ModelSlot.refresh, [slot for slot in self.slots.values() if not slot.source.is_remote])
-
-    def _check_slots(self, check: Callable[[ModelSlot], object], slots: Iterable[ModelSlot]) -> None:
-        for slot in slots:
-            try:
-                check(slot)
-            except Exception as error:  # one model must not keep the others from being checked
-                self._report("watch", error)
-
-    def _report(self, where: str, error: Exception) -> None:
-        if not isinstance(error, RejectedModelError):  # the slot has reported those
-            self.observer.error(where, error)
-
-
-def _interleave(first: Ranking, second: Ranking, models: tuple[str, str], seed: str) -> Ranking:
-    for ranking in (first, second):
-        if ranking.fallback is not None:
-            return ranking
-    ids, teams = team_draft(first.ids, second.ids, seed)
-    novelty = max((ranking.novelty for ranking in (first, second) if ranking.novelty is not None), default=None)
-    return Ranking(ids, model="+".join(models), novelty=novelty, teams=[models[team] for team in teams])

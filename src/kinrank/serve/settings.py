@@ -32,16 +32,26 @@ class Settings:
     poll_interval : float
         Seconds between checks of a store of model versions, which may be on another machine.
     in_flight : int
-        Requests that one process handles at a time; further ones are rejected.
+        Requests that one process handles at a time; further ones are rejected. One key may hold three quarters of
+        them. A request whose body is slow, or that waits for judgments, makes room for others.
+    bytes_in_flight : int
+        Bytes of request bodies that one process holds at a time; further ones are rejected.
     body_bytes, body_seconds
         Maximum size of a request body, and maximum time for it to arrive.
     engine_seconds : float
         Timeout of one call to the attached search engine.
+    judgment_seconds : float
+        How long storing judgments may take. After that the caller is told to repeat them, which is safe.
     revision_seconds : float
         How long a request may wait for judgments that it asks for to be learned.
     map_models : bool
         Map model files into memory instead of reading them. The processes of a machine then share one copy, and crash
         if somebody writes into a file of it.
+    encoders : tuple of str
+        Encoders of libraries that models may name, such as ``"sentence-transformers:NAME"``; see `kinrank.load`.
+    accept_features : bool
+        Take a model whose features differ from those of the model in use. Without an engine, the requests of callers
+        would have to change at the same moment, so such a model is refused.
 
     Examples
     --------
@@ -62,13 +72,17 @@ class Settings:
     watch_interval: float = 1.0
     poll_interval: float = 5.0
     in_flight: int = 128
+    bytes_in_flight: int = 64 << 20
     body_bytes: int = 8 << 20
     body_seconds: float = 5.0
     engine_seconds: float = 1.0
+    judgment_seconds: float = 10.0
     revision_seconds: float = 2.0
     map_models: bool = False
+    encoders: tuple[str, ...] = ()
+    accept_features: bool = False
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "map_models" and not value > 0:
+            if name not in ("map_models", "encoders", "accept_features") and not value > 0:
                 raise ParameterError(f"{name} must be positive, got {value}")

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
-from kinrank.store.versions import CANARY, CURRENT, SHADOW, Rollout, VersionStore
+from kinrank.store.versions import CANARY, CURRENT, SHADOW, ArmsByRole, VersionStore
 
 KEPT_COPIES = 2
 """Versions in the cache besides those in use."""
@@ -75,7 +75,7 @@ class LatestRollout:
 
     def __init__(self, store: VersionStore) -> None:
         self._store = store
-        self.arms: Rollout = {}
+        self.arms: ArmsByRole = {}
 
     def read(self) -> None:
         """Look at the store."""
@@ -105,7 +105,7 @@ class StoreSource:
         self._role = role
         self._latest = latest
         self.is_optional = role != CURRENT
-        self.missing = f"{store} has no {role} version: upload one with kinrank publish"
+        self.missing = f"{store} has no {role} version: upload one with kinrank models --publish MODEL"
 
     def signature(self) -> Signature | None:
         """Return the name of the version; None if there is none."""

@@ -17,6 +17,7 @@ from kinrank.store.state import nest, unnest
 
 KIND = "model"
 _LEARNED_FROM = "learned_from"
+_ARTIFACT = "pt_meta.json"  # what PyTerrier knows a model by, see kinrank.pyterrier
 
 Examples = tuple[QuerySet, NDArray[Any]]
 """Queries, and the scores that the model gave to their candidates when it was written."""
@@ -70,13 +71,19 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelRecord:
-    """Read a model folder and verify its checksums; arrays are memory-mapped."""
+    """Read a model folder and verify its checksums; arrays are memory-mapped. Files of others are refused."""
     return read_model_and_examples(path)[0]
 
 
 def read_model_and_examples(path: str | os.PathLike[str], *, copy: bool = False) -> tuple[ModelRecord, Examples | None]:
     """Read a model folder and the examples stored in it, or None if there are none. See `kinrank.folder.read`."""
     meta, arrays = folder.read(path, KIND, copy=copy)
+    known = {folder.MANIFEST, _ARTIFACT, *map(folder.file_name, arrays)}
+    unknown = sorted(set(os.listdir(path)) - known)
+    if unknown:
+        raise DamagedFolderError(
+            f"{os.fspath(path)} has {unknown[0]!r}, which kinrank did not write: delete it, or write the model again"
+        )
     hashes = arrays.pop(_LEARNED_FROM, None)
     examples = unnest(arrays, "examples")
     learned = {name: array for name, array in arrays.items() if not name.startswith("examples.")}

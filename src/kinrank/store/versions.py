@@ -29,7 +29,7 @@ from kinrank import folder
 from kinrank.data.filesystems import filesystem_of
 from kinrank.data.jobs import write_atomically
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, StoreError
-from kinrank.store.model import KIND
+from kinrank.store.model import KIND, read_model
 
 ROLLOUT = "rollout.json"
 CURRENT, CANARY, SHADOW = "current", "canary", "shadow"
@@ -92,7 +92,7 @@ class Arm:
             raise ParameterError(f"the share of a version must be above 0 and at most 1, got {self.share}")
 
 
-Rollout = Mapping[str, Arm]
+ArmsByRole = Mapping[str, Arm]
 """The versions in use by role."""
 
 
@@ -174,7 +174,7 @@ class VersionStore:
         A model that is there completely is not uploaded again.
         """
         manifest = folder.read_manifest(Path(path), KIND)
-        folder.read(path, KIND)
+        read_model(path)
         fitted = fingerprint(path)
         size = (
             sum(entry["bytes"] for entry in manifest["arrays"].values()) + (Path(path) / folder.MANIFEST).stat().st_size
@@ -213,7 +213,7 @@ class VersionStore:
         copy = Path(cache) / name
         if copy.exists():
             try:
-                folder.read(copy, KIND)
+                read_model(copy)
                 copy.touch()
                 return copy
             except StoreError:
@@ -277,7 +277,7 @@ class VersionStore:
             _check_name(arm.version)
         return found
 
-    def set_rollout(self, rollout: Rollout) -> None:
+    def set_rollout(self, rollout: ArmsByRole) -> None:
         """Put versions into use; services change over at once, and never see half of a change."""
         arms = {role: asdict(arm) for role, arm in rollout.items()}
         write_atomically(self._files, self._path(ROLLOUT), json.dumps(arms, indent=2).encode() + b"\n")

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64
-from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, LeakError
 
@@ -67,18 +66,10 @@ class AddedRows:
 
     def drop(self, queries: QuerySet) -> QuerySet:
         """Return the queries without these rows, and without queries that have no other row."""
-        keep = ~self.rows(queries)
-        sizes = np.bincount(queries.query_of_row[keep], minlength=len(queries))
-        if not keep.any():
+        kept = queries.take_rows(~self.rows(queries))
+        if not len(kept):
             raise DataError(f"no candidate would be left without those with {self.sign}: check the data")
-        kept = queries[np.flatnonzero(sizes)]
-        rows = np.flatnonzero(keep)
-        return kept.replace(
-            X=queries.X[rows],
-            y=None if queries.y is None else queries.y[rows],
-            offsets=offsets_of(sizes[sizes > 0]),
-            doc_id=None if queries.doc_id is None else queries.doc_id[rows],
-        )
+        return kept
 
     def __str__(self) -> str:
         return (
@@ -117,13 +108,13 @@ def find_added_rows(queries: QuerySet) -> AddedRows | None:
     True
     """
     step = -(-len(queries) // _MAX_QUERIES)
-    some = queries[::step] if step > 1 else queries
-    if not some.n_rows:
+    sample = queries[::step] if step > 1 else queries
+    if not sample.n_rows:
         return None
-    relevant = some.grades > 0
-    lowest = _shared_minima(some.X)
-    tried = (_added(some, relevant, sign, lowest) for sign in _signs(some, _empty(some, lowest)))
-    return max((each for each in tried if each is not None), key=lambda each: each.relevant, default=None)
+    relevant = sample.grades > 0
+    lowest = _shared_minima(sample.X)
+    tried = (_added(sample, relevant, sign, lowest) for sign in _signs(sample, _empty(sample, lowest)))
+    return max((added for added in tried if added is not None), key=lambda added: added.relevant, default=None)
 
 
 def _shared_minima(X: Float32) -> Float64:

@@ -7,9 +7,11 @@ that comes from the queries' own models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float64
 from kinrank.measure import PairedComparison, compare_paired, holm
@@ -18,7 +20,7 @@ from kinrank.measure.base import mean_of
 Verdict = Literal["gain", "loss", "none", "unclear"]
 
 LEVEL = 0.05
-"""P-value, corrected for all claims of an answer, up to which a difference is significant."""
+"""P-value, after Holm's correction for all claims of an answer, up to which a difference is significant."""
 MIN_GAIN = 0.005
 """Smallest gain that is worth a model per query, by default."""
 
@@ -44,29 +46,32 @@ class Claim:
     name, against : str
         The two rankings; the difference is positive if the first is better.
     paired : PairedComparison
-        The comparison.
-    p : float
-        P-value, corrected for all claims that are made together.
+        The comparison. Its p-value is that of this pair alone, and the same in every study.
+    p_holm : float or None
+        The p-value after Holm's correction for the claims that are made together; None for a single claim.
+    n_claims : int
+        Number of claims that are made together.
     min_gain : float
         Smallest gain that is worth having.
 
     Examples
     --------
     >>> paired = compare_paired([0.5, 0.7, 0.9, 0.4], [0.4, 0.6, 0.7, 0.3])
-    >>> Claim("kin", "LightGBM", paired, paired.p).sentence("NDCG@10")
+    >>> Claim("kin", "LightGBM", paired).sentence("NDCG@10")
     'kin gains +0.1250 NDCG@10 over LightGBM'
     """
 
     name: str
     against: str
     paired: PairedComparison
-    p: float
+    p_holm: float | None = None
+    n_claims: int = 1
     min_gain: float = MIN_GAIN
 
     @property
     def verdict(self) -> Verdict:
         """Gain or loss if significant, "none" if a gain of `min_gain` is ruled out, else "unclear"."""
-        if self.p <= LEVEL:
+        if (self.paired.p if self.p_holm is None else self.p_holm) <= LEVEL:
             return "gain" if self.paired.mean_difference > 0 else "loss"
         return "none" if self.paired.interval[1] < self.min_gain else "unclear"
 
@@ -78,14 +83,39 @@ class Claim:
             return f"{self.name} gains {change:+.4f}{unit} over {self.against}"
         if self.verdict == "loss":
             return f"{self.name} loses {-change:.4f}{unit} to {self.against}"
-        return f"{self.name} does not differ significantly from {self.against}"
+        if change == 0:
+            return f"{self.name} and {self.against} have the same mean"
+        direction = "higher" if change > 0 else "lower"
+        return f"{self.name} is {abs(change):.4f}{unit} {direction} than {self.against}, which is not significant"
 
     @property
     def evidence(self) -> str:
-        """The difference if `sentence` does not state it, the interval and the p-value."""
+        """The interval and the p-value, with the claims that Holm's correction covers."""
         low, high = self.paired.interval
-        change = "" if self.verdict in ("gain", "loss") else f"{self.paired.mean_difference:+.4f}, "
-        return f"{change}{self.paired.confidence:.0%} interval {low:+.4f} to {high:+.4f}, p = {self.p:.2g}"
+        return f"{self.paired.confidence:.0%} interval {low:+.4f} to {high:+.4f}, {self.tested}"
+
+    @property
+    def tested(self) -> str:
+        """The p-value, and the claims that Holm's correction covers."""
+        corrected = ""
+        if self.p_holm is not None:
+            corrected = f", {self.p_holm:.2g} after Holm's correction for {self.n_claims} claims"
+        return f"p = {self.paired.p:.2g}{corrected}"
+
+    @property
+    def open(self) -> str:
+        """What the interval leaves open if nothing is significant: the largest gain and the largest loss."""
+        low, high = self.paired.interval
+        loss = f", nor is a loss of up to {-low:.4f}" if low < 0 else ""
+        return f"a gain of up to {high:.4f} is not ruled out{loss}"
+
+
+def together(claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims with Holm's correction for all of them."""
+    if len(claims) < 2:
+        return list(claims)
+    corrected = holm([claim.paired.p for claim in claims]).tolist()
+    return [replace(claim, p_holm=p, n_claims=len(claims)) for claim, p in zip(claims, corrected, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -136,7 +166,7 @@ class Answer:
             return f"{start}; {change:+.4f} {part} from the queries' own models ({own.evidence})."
         if own.verdict == "loss":
             return f"{start}; the queries' own models cost it {-change:.4f} ({own.evidence})."
-        return f"{start}; the queries' own models add nothing significant ({own.evidence})."
+        return f"{start}; that the queries' own models add to it is not shown ({change:+.4f}, {own.evidence})."
 
     @property
     def advice(self) -> str:
@@ -145,10 +175,12 @@ class Answer:
         if gain.verdict == "gain":
             if own in ("gain", None):
                 return f"Use {gain.name}."
-            return f"Use {gain.name}; its gain does not come from the differences between queries."
+            return f"Use {gain.name}; that its gain comes from the differences between queries is not shown."
         if gain.verdict == "unclear":
-            return f"Keep {gain.against}, and judge more queries: a gain of {gain.min_gain:g} is not ruled out."
-        return f"Keep {gain.against}: it is {'better' if gain.verdict == 'loss' else 'as good'} and simpler."
+            return f"Keep {gain.against}, and judge more queries: {gain.open}."
+        if gain.verdict == "none":
+            return f"Keep {gain.against}: a gain of {gain.min_gain:g} is ruled out, and it is simpler."
+        return f"Keep {gain.against}: it is better and simpler."
 
     @property
     def text(self) -> str:
@@ -160,6 +192,7 @@ def answer(
     values: Mapping[str, Float64],
     names: Mapping[str, str] | None = None,
     *,
+    groups: ArrayLike | None = None,
     min_gain: float = MIN_GAIN,
     note: str = "",
 ) -> Answer | None:
@@ -171,6 +204,8 @@ def answer(
         Values of a measure per query for the measured rungs of `RUNGS`, all on the same queries.
     names
         Names of rungs to use instead of those of `RUNGS`.
+    groups
+        Group of each query; queries of a group may vary together.
     min_gain
         Smallest gain that is worth having.
     note
@@ -192,47 +227,43 @@ def answer(
     single = [rung for rung in ONE_MODEL if rung in means]
     if subject is None or not single:
         return None
+
+    def claim(rung: str, other: str) -> Claim:
+        paired = compare_paired(values[rung], values[other], groups=groups)
+        return Claim(called[rung], called[other], paired, min_gain=min_gain)
+
     best = max(single, key=means.__getitem__)
     lacking = "without" if subject == "kin" else "linear"
     pairs = [(subject, best)]
     if lacking in means and lacking != best:
         pairs.append((subject, lacking))
-    claims = with_corrected_p(
-        [Claim(called[a], called[b], compare_paired(values[a], values[b]), 1.0, min_gain) for a, b in pairs]
-    )
+    claims = together([claim(a, b) for a, b in pairs])
     own = claims[1] if len(claims) > 1 else None
     if not note and "trees" not in means:
         note = "Trees were not measured."
     elif not note and subject == "kin" and own is None:
         note = "How much of the difference comes from the queries' own models was not measured."
     if subject == "kin" and "local" in means:
-        paired = compare_paired(values["local"], values["kin"])
-        linear = Claim(called["local"], called["kin"], paired, paired.p, min_gain)
+        linear = claim("local", "kin")
         note = f"{note} But {linear.sentence()}: compare knn.".strip() if linear.verdict == "gain" else note
     return Answer(means, claims[0], own, note)
 
 
-def reason(known: PairedComparison) -> str:
+def reason(half: PairedComparison) -> str:
     """Return why the queries' own models do not gain.
 
     Parameters
     ----------
-    known
+    half
         Weights from half of a query's own judgments compared with those of one linear model, on the other half.
     """
-    if known.p <= LEVEL and known.mean_difference > 0:
+    if half.p <= LEVEL and half.mean_difference > 0:
         return (
-            f"The queries do differ (weights from half of a query's own judgments add {known.mean_difference:+.4f} to "
+            f"The queries do differ (weights from half of a query's own judgments add {half.mean_difference:+.4f} to "
             "one linear model on the other half), but their neighbors do not show it: try a better description, such "
             "as vectors of the query texts, or features that are not normalized by query."
         )
-    return "Weights from half of a query's own judgments do not help on the other half either."
-
-
-def with_corrected_p(claims: list[Claim]) -> list[Claim]:
-    """Return the claims with p-values corrected for all of them (Holm)."""
-    corrected = holm([claim.paired.p for claim in claims]).tolist()
-    return [replace(claim, p=p) for claim, p in zip(claims, corrected, strict=True)]
+    return "That weights from half of a query's own judgments help on the other half is not shown either."
 
 
 def _verdict(claim: Claim | None) -> Verdict | None:

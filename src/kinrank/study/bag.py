@@ -13,11 +13,15 @@ from kinrank.data.queryset import QuerySet
 from kinrank.rankers.local.held_out import MEASURE
 from kinrank.study.peers import LightGBMPeer
 
-_SAMPLED = {"feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1}
+# Of whole queries: a sample of rows takes candidates out of lists, and such a bag was below one model of it on MSRD.
+_SAMPLED = {"feature_fraction": 0.8, "bagging_fraction": 0.8, "bagging_freq": 1, "bagging_by_query": True}
+
+_DECIDING = 2
+"""Number of members that decide on the number of trees."""
 
 
 class LightGBMBag(BaseEstimator):
-    """Several LightGBM models, each on four fifths of the rows and features, and the mean of their scores.
+    """Several LightGBM models, each on four fifths of the queries and features, and the mean of their scores.
 
     All have the shape of one tuned model. An average overfits less, so they have its number of trees or twice as many,
     whichever is better on the validation part.
@@ -27,7 +31,7 @@ class LightGBMBag(BaseEstimator):
     n_members : int
         Number of models.
     peer : LightGBMPeer, optional
-        The model to tune.
+        The model to tune; it is not tuned again if it is fitted.
     group_column : str, optional
         Query column whose values are never split between the training and the validation part.
 
@@ -69,7 +73,10 @@ class LightGBMBag(BaseEstimator):
 
     def choose(self, queries: QuerySet, held_out: QuerySet | None) -> Self:
         """Tune one model on `queries`, and choose the number of trees of the bag, without growing it."""
-        self.peer_ = self._unfitted().fit(queries, validation=held_out)
+        if self.peer is not None and hasattr(self.peer, "n_trees_"):
+            self.peer_ = self.peer
+        else:
+            self.peer_ = self._unfitted().fit(queries, validation=held_out)
         self.n_trees_ = self.peer_.n_trees_
         if held_out is not None:
             self.n_trees_ = self._best_number(queries, held_out, self.n_trees_)
@@ -84,7 +91,7 @@ class LightGBMBag(BaseEstimator):
     def grow(self, queries: QuerySet) -> Self:
         """Grow the bag again, on these queries, with the shape and the number of trees found before."""
         check_is_fitted(self)
-        self.members_ = self._grown(queries, self.n_trees_)
+        self.members_ = self._grown(queries, self.n_trees_, self.n_members)
         return self
 
     def predict(self, queries: QuerySet) -> Float64:
@@ -97,7 +104,7 @@ class LightGBMBag(BaseEstimator):
         """Return None: the training queries are not recorded."""
 
     def _best_number(self, part: QuerySet, held_out: QuerySet, n_trees: int) -> int:
-        models = [member.model_ for member in self._grown(part, 2 * n_trees)]
+        models = [member.model_ for member in self._grown(part, 2 * n_trees, min(self.n_members, _DECIDING))]
 
         def quality(number: int) -> float:
             scores = np.sum([model.predict(np.asarray(held_out.X), num_iteration=number) for model in models], axis=0)
@@ -105,7 +112,7 @@ class LightGBMBag(BaseEstimator):
 
         return max((n_trees, 2 * n_trees), key=quality)
 
-    def _grown(self, queries: QuerySet, n_trees: int) -> list[LightGBMPeer]:
+    def _grown(self, queries: QuerySet, n_trees: int, n_members: int) -> list[LightGBMPeer]:
         shape = self.peer_.shape_
         settings = {
             "n_trees": n_trees,
@@ -115,5 +122,5 @@ class LightGBMBag(BaseEstimator):
         }
         return [
             clone(self.peer_).set_params(**settings, seed=self.peer_.seed + member).fit(queries)
-            for member in range(self.n_members)
+            for member in range(n_members)
         ]

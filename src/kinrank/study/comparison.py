@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
@@ -182,6 +182,7 @@ def compare(
     *,
     baseline: str | None = None,
     pairs: Pairs = "baseline",
+    groups: ArrayLike | None = None,
     confidence: float = 0.95,
     n_resamples: int = 9999,
     seed: int = 0,
@@ -193,11 +194,13 @@ def compare(
     queries
         The judged test queries.
     entrants
-        Results of `kinrank.study.entrants.evaluate_entrant`, all with the same measures.
+        Rankings that `kinrank.study.study.Study` measured, all with the same measures.
     baseline
         Name of the entrant that the others are compared with; by default the first.
     pairs
         "baseline" compares every entrant with the baseline, "all" every pair.
+    groups
+        Group of each query; queries of a group may vary together.
     confidence
         Confidence level of the intervals.
     n_resamples, seed
@@ -207,11 +210,10 @@ def compare(
     --------
     >>> from kinrank.datasets import make_two_camps
     >>> from kinrank.measure import NDCG
-    >>> from kinrank.study.entrants import evaluate_entrant
+    >>> from kinrank.study.study import Study
     >>> camps = make_two_camps(n_queries=60, seed=0)
-    >>> train, test = camps[:40], camps[40:]
-    >>> both = [evaluate_entrant(name, test, [NDCG @ 10], train=train) for name in ("single", "knn(n_neighbors=5)")]
-    >>> comparison = compare(test, both)
+    >>> study = Study.split(camps[:40], camps[40:])
+    >>> comparison = compare(study.queries, [study.enter(name) for name in ("single", "knn(n_neighbors=5)")])
     >>> comparison
     Comparison(20 queries, NDCG @ 10: single, knn(n_neighbors=5))
     >>> gain = comparison.difference("knn(n_neighbors=5)", NDCG @ 10)
@@ -232,8 +234,8 @@ def compare(
     tested, permuted = [], []
     for measure, a, b in compared:
         values = a.per_query(measure), b.per_query(measure)
-        tested.append(compare_paired(*values, confidence=confidence))
-        permuted.append(compare_paired(*values, "permutation", n_resamples=n_resamples, seed=seed).p)
+        tested.append(compare_paired(*values, groups=groups, confidence=confidence))
+        permuted.append(compare_paired(*values, "permutation", groups=groups, n_resamples=n_resamples, seed=seed).p)
     corrected = holm([paired.p for paired in tested]).tolist(), holm(permuted).tolist()
     differences = tuple(
         Difference(a.name, b.name, measure, *figures)

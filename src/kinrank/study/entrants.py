@@ -19,7 +19,6 @@ from kinrank.folder import MANIFEST
 from kinrank.measure import Measure, evaluate
 from kinrank.measure.lists import rank
 from kinrank.rankers import RANKERS
-from kinrank.rankers.base import load
 from kinrank.registry.notation import call_name
 from kinrank.study.comparison import Coverage, Entrant, Fittable, Origin
 from kinrank.study.peers import PEERS
@@ -49,9 +48,9 @@ def origin_of(text: str) -> Origin:
         return "ranker"
     if name in PEERS:
         return "peer"
-    known = ", ".join([*RANKERS, *PEERS])
+    rankers = ", ".join([*RANKERS, *PEERS])
     raise ParameterError(
-        f"{text!r} is not a model folder, a run file or a ranker: no such path, and the rankers are {known}, with "
+        f"{text!r} is not a model folder, a run file or a ranker: no such path, and the rankers are {rankers}, with "
         "parameters as in 'knn(n_neighbors=400)'"
     )
 
@@ -82,40 +81,6 @@ def make_ranker(text: str, *, group: str | None = None) -> Fittable:
         made.set_params(group_column=group)
     fittable: Fittable = made
     return fittable
-
-
-def evaluate_entrant(
-    text: str,
-    queries: QuerySet,
-    measures: Sequence[Measure],
-    *,
-    train: QuerySet | None = None,
-    group: str | None = None,
-) -> Entrant:
-    """Evaluate the entrant that a text names on judged queries.
-
-    Parameters
-    ----------
-    text
-        ``"knn(n_neighbors=400)"``, ``"lightgbm"``, a model folder, a TREC run file.
-    queries
-        Judged test queries.
-    measures
-        Measures to evaluate.
-    train
-        Judged queries to fit rankers on; not needed for models and runs.
-    group
-        See `make_ranker`.
-    """
-    origin = origin_of(text)
-    if origin == "run":
-        return evaluate_run(text, queries, measures)
-    if origin == "model":
-        ranker: Fittable = load(text)
-        return replace(evaluate_ranker(text, ranker, queries, measures), origin=origin)
-    if train is None:
-        raise ParameterError(f"{text!r} must be fitted: pass train=")
-    return replace(fit_and_evaluate(text, make_ranker(text, group=group), train, queries, measures), origin=origin)
 
 
 def fit_and_evaluate(
@@ -150,10 +115,10 @@ def evaluate_run(path: str, queries: QuerySet, measures: Sequence[Measure]) -> E
         )
     # Measures need numbers: the next number below the lowest score ranks missing documents last.
     scores[absent] = np.nextafter(np.nanmin(scores), -np.inf)
-    found = np.bincount(queries.query_of_row, weights=~absent, minlength=len(queries))
+    covered = np.bincount(queries.query_of_row, weights=~absent, minlength=len(queries))
     coverage = Coverage(
         absent_documents=int(absent.sum()),
-        absent_queries=int((found == 0).sum()),
+        absent_queries=int((covered == 0).sum()),
         unknown_documents=len(run) - int((~absent).sum()),
         unjudged_top=unjudged_share(queries, run),
     )
@@ -229,8 +194,8 @@ def pool_folds(
         Measures to evaluate.
     """
     scores: Float64 = np.full(queries.n_rows, np.nan)
-    for part, some in zip(parts, rows, strict=True):
-        scores[some] = part.scores
+    for part, rows_of_fold in zip(parts, rows, strict=True):
+        scores[rows_of_fold] = part.scores
     return Entrant(
         name,
         parts[0].origin,
@@ -243,5 +208,5 @@ def pool_folds(
 
 
 def _total(seconds: Sequence[float | None]) -> float | None:
-    known = [each for each in seconds if each is not None]
-    return sum(known) if len(known) == len(seconds) else None
+    measured = [value for value in seconds if value is not None]
+    return sum(measured) if len(measured) == len(seconds) else None

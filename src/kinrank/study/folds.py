@@ -80,7 +80,7 @@ def checked_folds(
     for train, tested, positions in splits:
         report = find_leaks(train, tested, group=group)
         if leaks == "refuse":
-            report.raise_if_seen(train, tested)
+            report.raise_if_seen(train, tested, how_to_drop=" with leaks='drop' (--leaks drop on the command line)")
         kept = np.arange(len(tested))
         if leaks == "drop":
             report.raise_if_added()  # the rows to drop are in all folds, and in what the caller pools
@@ -110,24 +110,3 @@ def inner_folds(
         f"{len(np.unique(groups_of(train, group)))} groups cannot be split in two; use a finer group or "
         "fewer test queries"
     )
-
-
-@dataclass(frozen=True, eq=False)
-class PooledQueries:
-    """The test queries of all folds in their original order, and the rows of each fold."""
-
-    queries: QuerySet
-    rows: list[NDArray[np.int64]]
-    near: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, folds: list[Fold], source: QuerySet) -> PooledQueries:
-        """Pool the folds of `source`; without folds, all of it."""
-        if not folds:
-            return cls(source, [], np.zeros(len(source), dtype=np.bool_))
-        positions = np.concatenate([fold.positions for fold in folds])
-        order = np.argsort(positions)
-        queries = source[positions[order]]
-        places = [np.searchsorted(positions[order], fold.positions) for fold in folds]
-        near = np.concatenate([fold.near for fold in folds])[order]
-        return cls(queries, [queries.rows_of(place) for place in places], near)

@@ -20,6 +20,10 @@ Combination = Literal["arithmetic", "geometric", "harmonic"]
 RANK_CONSTANT = 60
 _STEPS = {2: 20, 3: 10, 4: 6}
 """Number of steps from 0 to 1 for each weight, by the number of scores; 4 for more of them."""
+MAX_GRID = 8
+"""Number of scores up to which every combination of steps is tried: 330, and thousands from 12 scores on."""
+_SHARES = (0.0, 0.1, 0.2, 0.3, 0.5)
+_SWEEPS = 3
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ class GlobalWeights:
 
 
 def best_weights(fusion: Fusion, queries: QuerySet, measure: Measure) -> GlobalWeights:
-    """Try a grid of weights on judged queries and return the best.
+    """Try weights on judged queries and return the best: a grid of up to `MAX_GRID` scores, else share by share.
 
     Examples
     --------
@@ -110,36 +114,78 @@ def best_weights(fusion: Fusion, queries: QuerySet, measure: Measure) -> GlobalW
     >>> best_weights(Fusion("min_max"), queries, NDCG @ 10).quality
     1.0
     """
-    values = fusion.values(queries)
-    grid = grid_of(fusion, values)
-    tried = [mean_of(each) for each in _qualities(fusion, queries, values, grid, measure)]
-    best = int(np.argmax(tried))
-    return GlobalWeights(fusion, grid[best], tried[best])
+    weights, quality = _Search(fusion, queries, measure, per_query=False).best()
+    return GlobalWeights(fusion, weights[0], float(quality[0]))
 
 
-def oracle_scores(fusion: Fusion, queries: QuerySet, measure: Measure) -> Float64:
+def scores_by_own_weights(fusion: Fusion, queries: QuerySet, measure: Measure) -> Float64:
     """Return scores by the best weights of each query, chosen with its own judgments: an unreachable upper bound."""
-    values = fusion.values(queries)
-    grid = grid_of(fusion, values)
-    each = np.nan_to_num(np.array(_qualities(fusion, queries, values, grid, measure)))
-    chosen = grid[np.argmax(each, axis=0)][queries.query_of_row]
-    scores: Float64 = np.einsum("ij,ij->i", values, chosen)
-    return scores
+    search = _Search(fusion, queries, measure, per_query=True)
+    return search.scores(search.best()[0])
 
 
-def grid_of(fusion: Fusion, values: Float64) -> Float64:
-    """Return the weights to try: every share of each score in equal steps, in units of its deviation if it is raw."""
-    n_scores = values.shape[1]
-    grid = simplex(n_scores, _STEPS.get(n_scores, 4))
-    if fusion.normalization != "none":
-        return grid
-    deviation = values.std(axis=0)
-    return grid / np.where(deviation > 0, deviation, 1.0)
+def grid_of(n_scores: int) -> Float64:
+    """Return every share of each score in equal steps."""
+    return simplex(n_scores, _STEPS.get(n_scores, 4))
 
 
-def _qualities(fusion: Fusion, queries: QuerySet, values: Float64, grid: Float64, measure: Measure) -> list[Float64]:
-    """Return the measure of each query with each of the weights."""
-    return [
-        measure.per_query(fusion.combine(values, weights), queries.grades, queries.offsets, queries.doc_id)
-        for weights in grid
-    ]
+class _Search:
+    """Search for the best weights: one set for all queries, or one set per query.
+
+    Weights and qualities are arrays with one row, or one row per query.
+    """
+
+    def __init__(self, fusion: Fusion, queries: QuerySet, measure: Measure, *, per_query: bool) -> None:
+        self.fusion, self.queries, self.measure, self.per_query = fusion, queries, measure, per_query
+        self.values = fusion.values(queries)
+        deviation = self.values.std(axis=0)
+        raw = fusion.normalization == "none"
+        self.units: Float64 = np.where(raw & (deviation > 0), deviation, 1.0)
+
+    def best(self) -> tuple[Float64, Float64]:
+        """Return the best weights and their quality."""
+        n_scores = self.values.shape[1]
+        if n_scores <= MAX_GRID:
+            shares, quality = self._best_of(grid_of(n_scores))
+        else:
+            alone_and_equal = np.vstack([np.eye(n_scores), np.full(n_scores, 1.0 / n_scores)])
+            shares, quality = self._ascend(*self._best_of(alone_and_equal))
+        return shares / self.units, quality
+
+    def scores(self, weights: Float64) -> Float64:
+        """Return the scores of all rows."""
+        if len(weights) == 1:
+            return self.fusion.combine(self.values, weights[0])
+        scores: Float64 = np.einsum("ij,ij->i", self.values, weights[self.queries.query_of_row])
+        return scores
+
+    def _best_of(self, tried: Float64) -> tuple[Float64, Float64]:
+        qualities = np.array([self._quality(shares[None]) for shares in tried])
+        best = np.argmax(qualities, axis=0)
+        return tried[best], np.take_along_axis(qualities, best[None], axis=0)[0]
+
+    def _ascend(self, shares: Float64, quality: Float64) -> tuple[Float64, Float64]:
+        """Change the share of one score after the other as long as that gains; the others keep their proportions."""
+        for _ in range(_SWEEPS):
+            before = quality
+            for score in range(shares.shape[1]):
+                others = shares.copy()
+                others[:, score] = 0.0
+                total = others.sum(axis=1, keepdims=True)
+                others /= np.where(total > 0, total, 1.0)
+                for share in _SHARES:
+                    changed = (1.0 - share) * others
+                    changed[:, score] = share
+                    tried = self._quality(changed)
+                    better = (tried > quality) & (total[:, 0] > 0)
+                    shares = np.where(better[:, None], changed, shares)
+                    quality = np.where(better, tried, quality)
+            if not np.any(quality > before):
+                break
+        return shares, quality
+
+    def _quality(self, shares: Float64) -> Float64:
+        """Return the measure of each query, or its mean over all."""
+        queries, scores = self.queries, self.scores(shares / self.units)
+        values = self.measure.per_query(scores, queries.grades, queries.offsets, queries.doc_id, queries.sample_weight)
+        return np.nan_to_num(values) if self.per_query else np.array([mean_of(values)])

@@ -59,17 +59,17 @@ def find_giveaway(queries: QuerySet) -> Giveaway | None:
     telling = np.flatnonzero(JudgedPairs.from_queries(queries).pairs > 0)
     if len(telling) < MIN_QUERIES:
         return None
-    some = queries[telling[:: -(-len(telling) // _MAX_QUERIES)]]
+    sample = queries[telling[:: -(-len(telling) // _MAX_QUERIES)]]
 
     def quality(scores: np.ndarray) -> float:
-        return mean_of(MEASURE.per_query(scores, some.grades, some.offsets))
+        return mean_of(MEASURE.per_query(scores, sample.grades, sample.offsets))
 
-    by_chance = quality(np.zeros(some.n_rows))
+    by_chance = quality(np.zeros(sample.n_rows))
     if by_chance >= NEAR_PERFECT:
         return None
-    values = np.nan_to_num(some.X.astype(np.float64))
-    best = [max(quality(column), quality(-column)) for column in values.T]
-    top = int(np.argmax(best)) if best else 0
-    if not best or best[top] < NEAR_PERFECT:
+    values = np.nan_to_num(sample.X.astype(np.float64))
+    qualities = [max(quality(column), quality(-column)) for column in values.T]
+    top = int(np.argmax(qualities)) if qualities else 0
+    if not qualities or qualities[top] < NEAR_PERFECT:
         return None
-    return Giveaway(some.feature_names[top], best[top], by_chance)
+    return Giveaway(sample.feature_names[top], qualities[top], by_chance)

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import run_from_scores
 from kinrank.errors import DataError
 from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired, evaluate
+from kinrank.progress import Parts
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.base import coefficients
 from kinrank.rankers.local.choose import NeighborChoice
+from kinrank.rankers.local.model import coefficients
 from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
-from kinrank.study.comparison import Comparison, Entrant, Fittable, compare
-from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, pool_folds, unjudged_in_top, unjudged_share
-from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds, inner_folds
-from kinrank.study.ladder import answer_of, climb, ladder, missing_trees
+from kinrank.study.comparison import Comparison, Entrant, Fittable
+from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top, unjudged_share
+from kinrank.study.folds import OnLeak, inner_folds
+from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_trees
 from kinrank.study.leaks import LeakReport
-from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, oracle_scores
+from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, scores_by_own_judgments
+from kinrank.study.study import Study
 from kinrank.study.sweep import sweep_neighbors
 
 ORACLE = "oracle"
@@ -47,7 +48,7 @@ class Headroom:
         What the rungs say.
     oracle : Entrant
         Each query ranked by the best weights fitted to its own judgments: an unreachable upper bound.
-    known : PairedComparison
+    half : PairedComparison
         Weights from half of a query's judgments compared with one linear model, on the other half; see
         `kinrank.study.own_judgments`.
     choices : tuple of NeighborChoice
@@ -65,7 +66,7 @@ class Headroom:
     comparison: Comparison
     answer: Answer
     oracle: Entrant
-    known: PairedComparison
+    half: PairedComparison
     choices: tuple[NeighborChoice, ...]
     leaks: tuple[LeakReport, ...]
     clean: PairedComparison | None
@@ -87,18 +88,17 @@ class Headroom:
     @property
     def text(self) -> str:
         """The answer and, if the queries' own models do not gain, why."""
-        return self.answer.text if self.answer.own_verdict == "gain" else f"{self.answer.text} {reason(self.known)}"
+        return self.answer.text if self.answer.own_verdict == "gain" else f"{self.answer.text} {reason(self.half)}"
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Results of one fold."""
+    """What linear models reach on one fold."""
 
     rungs: dict[str, Entrant]
     oracle: Entrant
-    known: HalfKnown
+    half: HalfKnown
     choice: NeighborChoice
-    unjudged: float | None
 
 
 def headroom(
@@ -115,7 +115,7 @@ def headroom(
     candidates: QuerySet | None = None,
     min_gain: float = MIN_GAIN,
     seed: int = 0,
-    advance: Callable[[int], None] = lambda _: None,
+    on_first_answer: Callable[[Answer], None] = lambda _: None,
 ) -> Headroom:
     """Measure what a model per query gains over one model for all queries, with linear models and on top of trees.
 
@@ -151,8 +151,8 @@ def headroom(
         Smallest gain that is worth having.
     seed
         Seed for folds and halves.
-    advance
-        Called with 1 after every fold.
+    on_first_answer
+        Called with what the linear models say, before trees are measured.
 
     Examples
     --------
@@ -167,88 +167,92 @@ def headroom(
     if kin.group_column is None:
         kin.set_params(group_column=group)
     note = missing_trees(queries) if trees else _LINEAR_ONLY
-    study = _Study(kin, measure, group, seed, tuple(RUNGS) if not note else ("linear", "local"))
-    cut: list[Fold] = []
-    parts: list[_Part] = []
-    for fold in checked_folds(queries, test, folds=folds, group=group, leaks=leaks, seed=seed):
-        if note or sum(len(each.test) for each in cut) < enough:
-            parts.append(study.part(fold, candidates))
-            cut.append(fold)
-        advance(1)
-    tested = PooledQueries.of(cut, queries if test is None else test)
-    rungs = {
-        rung: _pooled(RUNGS[rung], [part.rungs[rung] for part in parts], tested, measure) for rung in parts[0].rungs
-    }
-    found = answer_of(rungs, measure, min_gain=min_gain, note=note)
-    assert found is not None  # both linear rungs are always measured
-    top = list(rungs.values())[-1]
-    shares = [part.unjudged for part in parts if part.unjudged is not None]
+    study = Study.split(
+        queries,
+        test,
+        folds=folds,
+        group=group,
+        measures=[measure],
+        leaks=leaks,
+        seed=seed,
+        enough=None if note else enough,
+    )
+    rungs_above = [] if note else [rung for rung in RUNGS if rung not in ("linear", "local")]
+    progress = Parts(len(study.folds) * sum(COSTS[rung] for rung in ("linear", "local", *rungs_above)))
+    parts = [_linear_part(kin, study, number, progress, seed) for number in range(len(study.folds))]
+    by_rung = {rung: [part.rungs[rung] for part in parts] for rung in ("linear", "local")}
+    first = study.answer({rung: study.pool(of_folds) for rung, of_folds in by_rung.items()}, min_gain=min_gain)
+    if first is not None and rungs_above:
+        on_first_answer(first)
+    by_rung |= fit_rungs(kin, study, rungs_above, progress)
+    rungs = {rung: study.pool(of_folds) for rung, of_folds in by_rung.items()}
+    answer = study.answer(rungs, min_gain=min_gain, note=note)
+    assert answer is not None  # both linear rungs are always measured
+    half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]
     return Headroom(
-        comparison=compare(tested.queries, list(rungs.values())),
-        answer=found,
-        oracle=_pooled(ORACLE, [part.oracle for part in parts], tested, measure),
-        known=compare_paired(
-            np.concatenate([part.known.own for part in parts]), np.concatenate([part.known.single for part in parts])
-        ),
+        comparison=study.compare(list(rungs.values())),
+        answer=answer,
+        oracle=study.pool([part.oracle for part in parts]),
+        half=compare_paired(half[0], half[1], groups=study.groups_by_fold),
         choices=tuple(part.choice for part in parts),
-        leaks=tuple(fold.leaks for fold in cut),
-        clean=_clean(rungs, found, measure, tested.near),
-        unjudged=float(np.mean(shares)) if shares else unjudged_in_top(tested.queries, top.scores),
-        n_folds=folds if test is None else 1,
-        n_queries=len(queries if test is None else test),
+        leaks=study.reports,
+        clean=_clean(rungs, answer, study),
+        unjudged=_unjudged(list(by_rung.values())[-1], rungs, study, candidates),
+        n_folds=study.n_folds,
+        n_queries=study.n_queries,
     )
 
 
-@dataclass(frozen=True)
-class _Study:
-    kin: KinRanker
-    measure: Measure
-    group: str | None
-    seed: int
-    rungs: Sequence[str]
-
-    def part(self, fold: Fold, candidates: QuerySet | None) -> _Part:
-        """Measure the rungs and the upper bounds on one fold."""
-        train, test = fold.train, fold.test
-        made = ladder(self.kin)
+def _linear_part(kin: KinRanker, study: Study, number: int, progress: Parts, seed: int) -> _Part:
+    """Measure the linear rungs and the upper bounds on one fold."""
+    train, test = study.folds[number].train, study.folds[number].test
+    [measure] = study.measures
+    made = ladder(kin)
+    with progress.part(study.label(number, RUNGS["local"]), COSTS["local"]):
         start = time.perf_counter()
         template = cast(KnnRanker, made["local"]())
         choice = sweep_neighbors(
-            template, inner_folds(train, group=self.group, seed=self.seed), self.measure, enough=_MAX_CHOOSING
+            template, inner_folds(train, group=study.group, seed=seed), measure, enough=_MAX_CHOOSING
         )
         knn = choice.apply(template).fit(train)
         seconds = time.perf_counter() - start
-        local = replace(evaluate_ranker(RUNGS["local"], knn, test, [self.measure]), fit_seconds=seconds)
-        linear = fit_and_evaluate(RUNGS["linear"], made["linear"](), train, test, [self.measure])
-        rungs = climb(self.kin, train, test, self.measure, rungs=self.rungs, known={"linear": linear, "local": local})
+        local = replace(evaluate_ranker(RUNGS["local"], knn, test, [measure]), fit_seconds=seconds)
+    with progress.part(study.label(number, RUNGS["linear"]), COSTS["linear"]):
+        linear = fit_and_evaluate(RUNGS["linear"], made["linear"](), train, test, [measure])
         model = GlobalModel(coefficients(knn.global_), knn.learner_.penalty)
         prepared_train, prepared_test = knn.preparer_.apply(train), knn.preparer_.apply(test)
-        best = oracle_scores(model, prepared_test, self.measure)
-        top = list(rungs.values())[-1].ranker
-        return _Part(
-            rungs=rungs,
-            oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [self.measure])),
-            known=half_known(model, prepared_train, prepared_test, self.measure, self.seed),
-            choice=choice,
-            unjudged=None if candidates is None or top is None else _unjudged(top, test, candidates),
-        )
+        best = scores_by_own_judgments(model, prepared_test, measure)
+        half = half_known(model, prepared_train, prepared_test, measure, seed)
+    return _Part(
+        rungs={"linear": linear, "local": local},
+        oracle=Entrant(ORACLE, "oracle", best, evaluate(test, best, [measure])),
+        half=half,
+        choice=choice,
+    )
 
 
-def _pooled(name: str, parts: Sequence[Entrant], tested: PooledQueries, measure: Measure) -> Entrant:
-    return parts[0] if len(parts) == 1 else pool_folds(name, parts, tested.queries, tested.rows, [measure])
-
-
-def _clean(
-    rungs: dict[str, Entrant], found: Answer, measure: Measure, near: NDArray[np.bool_]
-) -> PairedComparison | None:
+def _clean(rungs: Mapping[str, Entrant], answer: Answer, study: Study) -> PairedComparison | None:
+    """Return the gain on queries without near-duplicates in training; None if that is no query, or every query."""
+    near, groups = study.near, study.groups
     if not near.any() or near.sum() > len(near) - 2:
         return None
-    by_name = {entrant.name: entrant.per_query(measure)[~near] for entrant in rungs.values()}
-    return compare_paired(by_name[found.gain.name], by_name[found.gain.against])
+    by_name = {entrant.name: entrant.per_query(study.measures[0])[~near] for entrant in rungs.values()}
+    return compare_paired(
+        by_name[answer.gain.name], by_name[answer.gain.against], groups=None if groups is None else groups[~near]
+    )
 
 
-def _unjudged(ranker: Fittable, test: QuerySet, candidates: QuerySet) -> float:
-    offered = candidates[np.isin(candidates.qid, test.qid)]
-    if not len(offered):
-        raise DataError("candidates contains none of the test queries: check that query ids match")
-    return unjudged_share(test, run_from_scores(offered, ranker.predict(offered)))
+def _unjudged(
+    top: Sequence[Entrant], rungs: Mapping[str, Entrant], study: Study, candidates: QuerySet | None
+) -> float | None:
+    """Return the share of the top candidates of the highest rung that are not judged."""
+    if candidates is None:
+        return unjudged_in_top(study.queries, list(rungs.values())[-1].scores)
+    shares = []
+    for entrant, fold in zip(top, study.folds, strict=True):
+        offered = candidates[np.isin(candidates.qid, fold.test.qid)]
+        if not len(offered):
+            raise DataError("candidates contains none of the test queries: check that query ids match")
+        ranker = cast(Fittable, entrant.ranker)
+        shares.append(unjudged_share(fold.test, run_from_scores(offered, ranker.predict(offered))))
+    return float(np.mean(shares))

@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.base import clone
 
 from kinrank.arrays import Float64
-from kinrank.data.normalization import normalization_of
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT, has_text
-from kinrank.data.vectors import VECTORS
-from kinrank.describe.encoders import make_encoder
 from kinrank.errors import DataError
-from kinrank.learn.prepare import Scale
-from kinrank.learn.rankrls import RankRLS
-from kinrank.measure import NDCG, Measure, PairedComparison, evaluate, holm
-from kinrank.rankers.knn.ranker import KnnRanker
-from kinrank.rankers.local.choose import NeighborChoice
-from kinrank.rankers.single import SingleRanker
-from kinrank.study.comparison import Comparison, Entrant, Origin, compare
-from kinrank.study.entrants import evaluate_ranker, pool_folds
-from kinrank.study.folds import Fold, OnLeak, PooledQueries, checked_folds, inner_folds
-from kinrank.study.fusion import (
-    MEANS,
-    NORMALIZED,
-    RAW,
-    RRF,
-    Fusion,
-    GlobalWeights,
-    best_weights,
-    oracle_scores,
-)
+from kinrank.measure import Measure, PairedComparison, compare_paired, evaluate
+from kinrank.progress import Parts
+from kinrank.study.answer import LEVEL, Claim, together
+from kinrank.study.comparison import Comparison, Difference, Entrant, Origin
+from kinrank.study.entrants import evaluate_ranker
+from kinrank.study.folds import Fold, OnLeak
+from kinrank.study.fusion import RRF, GlobalWeights, scores_by_own_weights
+from kinrank.study.hybrid_plan import Basis, HybridPlan, PerQuery, bases_of
 from kinrank.study.leaks import LeakReport
-from kinrank.study.sweep import subsample, sweep_neighbors
+from kinrank.study.study import Study
 
 BEST, PLAIN_RRF, WEIGHTED_RRF, ORACLE = "best global weights", "RRF", "weighted RRF", "oracle"
-Basis = Literal["text", "candidates"]
+LEARNED = "global: learned"
 PER_QUERY: dict[Basis, str] = {
     "text": "per query, from the text",
     "candidates": "per query, from text and candidates",
 }
-Choice = Literal["auto", "none", "min_max", "l2", "z_score"]
-
-ALPHA = 0.05
-"""Level of significance for keeping weights per query."""
-
-_NEIGHBORS = (10, 25, 50, 100, 200, 400)
-_PRIORS = (0.1, 1.0)
-_MAX_CHOOSING = 2000  # training queries that are used to choose weights, k and the prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +45,9 @@ class Hybrid:
         The best global weights, one per fold.
     per_query : mapping of str to tuple of PerQuery
         The rankers with weights per query, by basis, one per fold.
+    over_learned : mapping of str to PairedComparison
+        Gains of the weights per query over the control, by basis: one set of weights that the same learner learns from
+        all training queries. What is left of a gain is due to weights per query, and not to the learner.
     leaks : tuple of LeakReport
         Leaks, one report per fold.
     """
@@ -78,6 +56,7 @@ class Hybrid:
     oracle: Entrant
     best: tuple[GlobalWeights, ...]
     per_query: dict[Basis, tuple[PerQuery, ...]]
+    over_learned: dict[Basis, PairedComparison]
     leaks: tuple[LeakReport, ...]
 
     @property
@@ -85,101 +64,31 @@ class Hybrid:
         """The measure."""
         return self.comparison.measures[0]
 
-    def gain(self, basis: Basis) -> PairedComparison:
-        """Return the gain of the weights per query over the best global weights."""
-        return self.comparison.difference(PER_QUERY[basis], self.measure).paired
-
-    def p(self, basis: Basis) -> float:
-        """Return the p-value of `gain`, Holm-corrected for the ways to predict weights per query.
-
-        The other rows of the comparison describe what is usual; no claim rests on them.
-        """
-        corrected = holm([self.gain(each).p for each in self.per_query])
-        return float(corrected[list(self.per_query).index(basis)])
-
-    def gains(self, basis: Basis) -> bool:
-        """Return whether the weights per query are significantly better than the best global weights."""
-        return self.p(basis) < ALPHA and self.gain(basis).mean_difference > 0
-
-
-@dataclass(frozen=True)
-class HybridPlan:
-    """How weights are chosen and measured.
-
-    Attributes
-    ----------
-    normalization : {"auto", "none", "min_max", "l2", "z_score"}
-        Normalization that your engine has, for the weights per query, the best global weights and the oracle.
-        ``"auto"`` is the best on training queries.
-    ranker : KnnRanker
-        Encoder of query texts; everything else is set by the study.
-    group : str, optional
-        Query column whose values are never split across folds.
-    measure : Measure
-        The measure.
-    seed : int
-        Seed for the folds.
-    """
-
-    normalization: Choice = "auto"
-    ranker: KnnRanker = field(default_factory=KnnRanker)
-    group: str | None = None
-    measure: Measure = NDCG @ 10
-    seed: int = 0
-
-    def global_weights(self, train: QuerySet) -> dict[str, GlobalWeights]:
-        """Return the best weights of every fusion by name."""
-        some = subsample(train, _MAX_CHOOSING)
-        return {each.name: best_weights(each, some, self.measure) for each in (RRF, RAW, *NORMALIZED, *MEANS)}
-
-    def best(self, found: dict[str, GlobalWeights]) -> GlobalWeights:
-        """Return the best of the global weights that the engine can use: by rank, or in its normalization."""
-        usable = [each for each in found.values() if self.normalization in ("auto", each.fusion.normalization)]
-        return max((found[RRF.name], *usable), key=lambda each: each.quality)
-
-    def best_fusion(self, found: dict[str, GlobalWeights]) -> Fusion:
-        """Return the weighted sum that is best with the same weights for all queries."""
-        return max((found[each.name] for each in self._fusions), key=lambda each: each.quality).fusion
-
-    def per_query(self, train: QuerySet, basis: Basis) -> PerQuery:
-        """Fit nonnegative weights per query; normalization, k and prior are chosen on folds of the training queries."""
-        template = self._template(train, basis)
-        tried = []
-        for fusion in self._fusions:
-            ranker: KnnRanker = clone(template).set_params(scale=scale_of(fusion))
-            parts = inner_folds(train, group=self.group, seed=self.seed)
-            choice = sweep_neighbors(
-                ranker, parts, self.measure, counts=_NEIGHBORS, strengths=_PRIORS, enough=_MAX_CHOOSING
-            )
-            tried.append(PerQuery(choice.apply(ranker), fusion, choice))
-        best = max(tried, key=lambda each: each.choice.quality[each.choice.n_neighbors, each.choice.prior_strength])
-        best.ranker.fit(train)
-        return best
+    @property
+    def best_alone(self) -> Difference:
+        """The best search alone, compared with the best global weights."""
+        names = self.comparison.queries.feature_names
+        best = max(names, key=lambda name: self.comparison[name].evaluation[self.measure])
+        return self.comparison.difference(best, self.measure)
 
     @property
-    def _fusions(self) -> tuple[Fusion, ...]:
-        return (RAW, *NORMALIZED) if self.normalization == "auto" else (Fusion(self.normalization),)
+    def one_search_is_enough(self) -> bool:
+        """Whether no mixture, global or per query, is significantly better than the best search alone."""
+        worse = self.best_alone.paired.p <= LEVEL and self.best_alone.paired.mean_difference < 0
+        return not worse and not any(self.claim(basis).verdict == "gain" for basis in self.per_query)
 
-    def _template(self, train: QuerySet, basis: Basis) -> KnnRanker:
-        """Return the unfitted ranker. Its encoder is fitted once, to all training texts: they say nothing of grades."""
-        ranker: KnnRanker = clone(self.ranker)
-        if ranker.encoder is not None and TEXT in train.query_columns and VECTORS not in train.query_columns:
-            encoder = make_encoder(ranker.encoder)
-            if not encoder.is_fitted:
-                encoder.fit(train.query_columns[TEXT].tolist())
-            ranker.set_params(encoder=encoder)
-        described = "text" if basis == "text" else "auto"
-        changed: KnnRanker = ranker.set_params(learner=RankRLS(nonnegative=True), describe=described, missing="zero")
-        return changed
+    def claim(self, basis: Basis) -> Claim:
+        """Return the gain of the weights per query over the best global weights.
 
-
-@dataclass(frozen=True, eq=False)
-class PerQuery:
-    """A ranker with weights per query, and what was chosen for it."""
-
-    ranker: KnnRanker
-    fusion: Fusion
-    choice: NeighborChoice
+        Holm's correction covers the ways to predict weights per query. The other rows of the comparison describe what
+        is usual; no claim rests on them.
+        """
+        names = [PER_QUERY[way] for way in self.per_query]
+        pairs = [self.comparison.difference(name, self.measure).paired for name in names]
+        claims = together(
+            [Claim(f"weighting {name},", f"the {BEST}", paired) for name, paired in zip(names, pairs, strict=True)]
+        )
+        return claims[list(self.per_query).index(basis)]
 
 
 def hybrid(
@@ -189,7 +98,6 @@ def hybrid(
     plan: HybridPlan | None = None,
     folds: int = 5,
     leaks: OnLeak = "refuse",
-    advance: Callable[[int], None] = lambda _: None,
 ) -> Hybrid:
     """Compare ways to weight the scores of a hybrid search.
 
@@ -207,8 +115,6 @@ def hybrid(
         Number of folds.
     leaks
         What to do with test queries seen in training: raise, drop them, or keep them.
-    advance
-        Called with 1 after every fold.
 
     Examples
     --------
@@ -221,39 +127,34 @@ def hybrid(
     if queries.n_features < 2:
         raise DataError(f"a hybrid search has two or more scores, got {', '.join(queries.feature_names)}")
     chosen = plan or HybridPlan()
-    cut, parts = [], []
-    for fold in checked_folds(queries, test, folds=folds, group=chosen.group, leaks=leaks, seed=chosen.seed):
-        parts.append(_part(chosen, fold))
-        cut.append(fold)
-        advance(1)
-    tested = PooledQueries.of(cut, queries if test is None else test)
-    pooled = [
-        _pool(entrants, tested, chosen.measure) for entrants in zip(*(part.entrants for part in parts), strict=True)
-    ]
+    study = Study.split(
+        queries,
+        test,
+        folds=folds,
+        group=chosen.group,
+        measures=[chosen.measure],
+        leaks=leaks,
+        seed=chosen.seed,
+    )
+    progress = Parts(len(study.folds) * (1 + len(bases_of(queries))))
+    parts = [_part(chosen, fold, study.label(number, ""), progress) for number, fold in enumerate(study.folds)]
+    *entrants, oracle = (study.pool(of_folds) for of_folds in zip(*(part.entrants for part in parts), strict=True))
+    comparison = study.compare(entrants, BEST)
+
+    def values(name: str) -> Float64:
+        return comparison[name].per_query(chosen.measure)
+
     return Hybrid(
-        comparison=compare(tested.queries, pooled[:-1], baseline=BEST),
-        oracle=pooled[-1],
+        comparison=comparison,
+        oracle=oracle,
         best=tuple(part.best for part in parts),
         per_query={basis: tuple(part.per_query[basis] for part in parts) for basis in parts[0].per_query},
-        leaks=tuple(fold.leaks for fold in cut),
+        over_learned={
+            basis: compare_paired(values(PER_QUERY[basis]), values(LEARNED), groups=study.groups)
+            for basis in parts[0].per_query
+        },
+        leaks=study.reports,
     )
-
-
-def bases_of(queries: QuerySet) -> tuple[Basis, ...]:
-    """Return what weights per query can be predicted from: the text only if the queries have texts or vectors."""
-    return ("text", "candidates") if has_text(queries) else ("candidates",)
-
-
-def scale_of(fusion: Fusion) -> Scale:
-    """Return the `scale` of a ranker that weights the same values as a weighted sum."""
-    return normalization_of(fusion.normalization) or "standard"
-
-
-def global_ranker(train: QuerySet, found: GlobalWeights) -> SingleRanker:
-    """Return the best global weights as a ranker, to save where weights per query gain nothing."""
-    ranker = SingleRanker(RankRLS(nonnegative=True), scale=scale_of(found.fusion), missing="zero").fit(train)
-    ranker.learner_ = ranker.learner_.with_weights(found.weights / ranker.preparer_.factor_)
-    return ranker
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,13 +166,15 @@ class _Part:
     per_query: dict[Basis, PerQuery]
 
 
-def _part(plan: HybridPlan, fold: Fold) -> _Part:
+def _part(plan: HybridPlan, fold: Fold, name: str, progress: Parts) -> _Part:
     train, test = fold.train, fold.test
-    found = plan.global_weights(train)
+    with progress.part(f"{name}global weights"):
+        found = plan.global_weights(train)
+        scores = scores_by_own_weights(plan.best_fusion(found), test, plan.measure)
     best = plan.best(found)
     entrants = [
         _entrant(BEST, best.predict(test), test, plan.measure),
-        *(_entrant(name, scores, test, plan.measure) for name, scores in _alone(test)),
+        *(_entrant(name, alone, test, plan.measure) for name, alone in _alone(test)),
         _entrant(PLAIN_RRF, RRF.values(test).sum(axis=1), test, plan.measure),
         _entrant(WEIGHTED_RRF, found[RRF.name].predict(test), test, plan.measure),
         *(
@@ -279,22 +182,23 @@ def _part(plan: HybridPlan, fold: Fold) -> _Part:
             for name, each in found.items()
             if name != RRF.name
         ),
+        evaluate_ranker(LEARNED, plan.learned(train), test, [plan.measure]),
     ]
     learned: dict[Basis, PerQuery] = {}
     for basis in bases_of(train):
         start = time.perf_counter()
-        learned[basis] = plan.per_query(train, basis)
+        with progress.part(f"{name}{PER_QUERY[basis]}"):
+            learned[basis] = plan.per_query(train, basis)
         seconds = time.perf_counter() - start
         measured = evaluate_ranker(PER_QUERY[basis], learned[basis].ranker, test, [plan.measure])
         entrants.append(replace(measured, fit_seconds=seconds))
-    scores = oracle_scores(plan.best_fusion(found), test, plan.measure)
     entrants.append(_entrant(ORACLE, scores, test, plan.measure))
     return _Part(entrants, best, learned)
 
 
 def _alone(queries: QuerySet) -> Iterator[tuple[str, Float64]]:
     """Yield each score alone; a document that was not found is ranked last."""
-    lowest = np.nanmin(np.where(np.isfinite(queries.X), queries.X, np.nan), axis=0)
+    lowest = np.min(np.where(np.isfinite(queries.X), queries.X, 0.0), axis=0)
     for name, column, low in zip(queries.feature_names, queries.X.T, lowest, strict=True):
         yield name, np.where(np.isnan(column), low - 1.0, column).astype(np.float64)
 
@@ -302,9 +206,3 @@ def _alone(queries: QuerySet) -> Iterator[tuple[str, Float64]]:
 def _entrant(name: str, scores: Float64, queries: QuerySet, measure: Measure) -> Entrant:
     origin: Origin = "oracle" if name == ORACLE else "ranker"
     return Entrant(name, origin, scores, evaluate(queries, scores, [measure]))
-
-
-def _pool(parts: tuple[Entrant, ...], tested: PooledQueries, measure: Measure) -> Entrant:
-    if len(parts) == 1:
-        return parts[0]
-    return pool_folds(parts[0].name, parts, tested.queries, tested.rows, [measure])

@@ -8,7 +8,7 @@ difference between the first and the last rung is mostly that of trees.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -18,19 +18,22 @@ from sklearn.base import clone
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import HIGHEST_GRADE
-from kinrank.measure import Measure
+from kinrank.parallel import Threads, map_ordered, usable_threads, use_threads
+from kinrank.progress import Parts
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, answer
+from kinrank.study.answer import RUNGS
 from kinrank.study.comparison import Entrant, Fittable
-from kinrank.study.entrants import fit_and_evaluate
 from kinrank.study.peers import PEERS
+from kinrank.study.study import Study
 
 DECISIVE = ("linear", "trees", "without", "kin")
 """Rungs that decide the answer."""
+COSTS = {"linear": 1, "local": 2, "trees": 15, "bag": 35, "without": 25, "kin": 25}
+"""About how long each rung takes, to estimate the time left."""
 _LINEAR = ("linear", "local")
 _LOCAL = ("knn", "cells", "cluster", "query-class")
 
@@ -89,54 +92,77 @@ def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
 
 def climb(
     kin: Fittable,
-    train: QuerySet,
-    test: QuerySet,
-    measure: Measure,
+    study: Study,
     *,
     rungs: Iterable[str] = DECISIVE,
-    known: Mapping[str, Entrant] | None = None,
-    advance: Callable[[int], None] = lambda _: None,
+    measured: Mapping[str, Entrant] | None = None,
+    progress: Parts | None = None,
 ) -> dict[str, Entrant]:
-    """Fit and measure the rungs that are not known yet; without LightGBM, the linear ones.
+    """Fit and measure the rungs that are not measured yet; without LightGBM, the linear ones.
 
     Parameters
     ----------
     kin
         The ranker at the top, a `KinRanker`; it is not fitted again.
-    train, test
-        Judged queries to fit on, and to measure on.
-    measure
-        The measure.
+    study
+        Queries to fit on and to measure on.
     rungs
         The rungs to measure.
-    known
-        Rungs that have been measured on `test`.
-    advance
-        Called with 1 after every rung.
+    measured
+        Rungs that have been measured on the same queries.
+    progress
+        Progress of the whole study; a rung counts `COSTS`.
     """
-    found = dict(known or {})
-    made = ladder(cast(KinRanker, kin))
-    for rung in rungs:
-        if rung not in found and (rung in _LINEAR or not missing_trees(train)):
-            found[rung] = fit_and_evaluate(RUNGS[rung], made[rung](), train, test, [measure])
-        advance(1)
-    return {rung: found[rung] for rung in RUNGS if rung in found}
+    climbed = dict(measured or {})
+    fitted = fit_rungs(cast(KinRanker, kin), study, rungs_to_fit(study, rungs, climbed), progress)
+    climbed |= {rung: study.pool(of_folds) for rung, of_folds in fitted.items()}
+    return {rung: climbed[rung] for rung in RUNGS if rung in climbed}
+
+
+def fit_rungs(
+    kin: KinRanker, study: Study, rungs: Sequence[str], progress: Parts | None = None
+) -> dict[str, list[Entrant]]:
+    """Fit rungs on every fold, one on each core, and return their entrants by fold.
+
+    The bag takes the shape of the trees from the rung below, which is not tuned again.
+    """
+    made = ladder(kin)
+    chains = [[rung] for rung in rungs if rung != "bag" or "trees" not in rungs]
+    if "bag" in rungs and "trees" in rungs:
+        chains[chains.index(["trees"])] = ["trees", "bag"]
+
+    def fit(job: tuple[int, list[str]]) -> dict[str, Entrant]:
+        number, chain = job
+        entrants: dict[str, Entrant] = {}
+        for rung in chain:
+            ranker = made[rung]()
+            if rung == "bag" and "trees" in entrants:
+                ranker = cast(Any, ranker).set_params(peer=entrants["trees"].ranker)
+            entrants[rung] = study.fit_on(number, RUNGS[rung], ranker, progress, COSTS[rung])
+        return entrants
+
+    jobs = [(number, chain) for chain in chains for number in range(len(study.folds))]
+    n_workers = min(len(jobs), usable_threads())
+    if n_workers < 2:
+        fitted = [fit(job) for job in jobs]
+    else:
+        with use_threads(max(1, usable_threads() // n_workers)):
+            fitted = list(map_ordered(Threads(n_workers), fit, jobs))
+    by_job = list(zip(jobs, fitted, strict=True))
+    return {rung: [entrants[rung] for (_, chain), entrants in by_job if rung in chain] for rung in rungs}
+
+
+def rungs_to_fit(study: Study, rungs: Iterable[str], measured: Container[str] = ()) -> list[str]:
+    """Return the rungs that are not measured yet and that can be fitted on these queries."""
+    trees = bool(study.folds) and not missing_trees(study.folds[0].train)
+    return [rung for rung in rungs if rung not in measured and (trees or rung in _LINEAR)]
 
 
 def rungs_of(entrants: Sequence[Entrant], subject: str | None = None) -> dict[str, Entrant]:
     """Return the first entrant on each rung, `subject` before others."""
-    found: dict[str, Entrant] = {}
+    rungs: dict[str, Entrant] = {}
     for entrant in sorted(entrants, key=lambda each: each.name != subject):
         rung = rung_of(entrant.ranker)
         if rung is not None:
-            found.setdefault(rung, entrant)
-    return found
-
-
-def answer_of(
-    rungs: Mapping[str, Entrant], measure: Measure, *, min_gain: float = MIN_GAIN, note: str = ""
-) -> Answer | None:
-    """Return what measured rungs say, under the names of their entrants; see `kinrank.study.answer.answer`."""
-    values = {rung: entrant.per_query(measure) for rung, entrant in rungs.items()}
-    names = {rung: entrant.name for rung, entrant in rungs.items()}
-    return answer(values, names, min_gain=min_gain, note=note)
+            rungs.setdefault(rung, entrant)
+    return rungs

@@ -78,7 +78,7 @@ class LeakReport:
         """Positions of the test queries with a near-duplicate in training."""
         return np.unique(np.array([leak.test for leak in self.near], dtype=np.int64))
 
-    def raise_if_seen(self, train: QuerySet, test: QuerySet) -> None:
+    def raise_if_seen(self, train: QuerySet, test: QuerySet, *, how_to_drop: str = "") -> None:
         """Raise `LeakError` if test queries were seen in training, or if features give the grade away."""
         self.raise_if_added()
         if self.seen:
@@ -87,7 +87,7 @@ class LeakReport:
                 f"{len(self.seen_queries):,} of {self.n_test:,} test queries were seen in training "
                 f"({_counts(self.seen)}); for example, test query {test.qid[first.test].item()!r} is training query "
                 f"{train.qid[first.train].item()!r}. Results on them do not carry over to new queries: split by a "
-                "group that keeps them together, or drop them"
+                f"group that keeps them together, or drop them{how_to_drop}"
             )
 
     def raise_if_added(self) -> None:

@@ -85,10 +85,10 @@ def most_similar(one: Items, other: Items) -> tuple[Int64, Float64, Int64]:
     """
     items, codes = np.unique(np.concatenate([one.item, other.item]), return_inverse=True)
     a, b = (
-        _incidence(each.query, some, each.n_queries, len(items))
-        for each, some in ((one, codes[: len(one.item)]), (other, codes[len(one.item) :]))
+        _incidence(side.query, code, side.n_queries, len(items))
+        for side, code in ((one, codes[: len(one.item)]), (other, codes[len(one.item) :]))
     )
-    sizes_a, sizes_b = (np.asarray(each.sum(axis=1)).ravel() for each in (a, b))
+    sizes_a, sizes_b = (np.asarray(incidence.sum(axis=1)).ravel() for incidence in (a, b))
     common = np.asarray(b.sum(axis=0)).ravel() > max(_COMMON, other.n_queries / 100)
     shared = (a @ sparse.diags_array((~common).astype(np.float64)) @ b.T).tocsr()
     position = np.zeros(one.n_queries, dtype=np.int64)
@@ -121,8 +121,8 @@ def item_set_digests(items: Items, known: Items) -> list[str]:
     has_rare = np.bincount(query, weights=rare, minlength=items.n_queries) > 0
     parts = np.split(item, np.searchsorted(query, np.arange(1, items.n_queries)))
     return [
-        hashlib.blake2b(part.tobytes()).hexdigest() if some_rare and len(part) > 1 else ""
-        for part, some_rare in zip(parts, has_rare, strict=True)
+        hashlib.blake2b(part.tobytes()).hexdigest() if telling and len(part) > 1 else ""
+        for part, telling in zip(parts, has_rare, strict=True)
     ]
 
 

@@ -13,15 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
-from kinrank.data.grouping import offsets_of
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import Measure
 from kinrank.measure.base import mean_of
-from kinrank.rankers.local.training_sets import Shrinkage
+from kinrank.rankers.local.training_base import Shrinkage
 from kinrank.study.sweep import subsample
 
 STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -44,7 +42,7 @@ class GlobalModel:
             yield statistics.solve(*Shrinkage(strength, self.weights).combine(self.penalty))
 
 
-def oracle_scores(model: GlobalModel, queries: QuerySet, measure: Measure) -> Float64:
+def scores_by_own_judgments(model: GlobalModel, queries: QuerySet, measure: Measure) -> Float64:
     """Return scores by the best weights of each query: its own at the best strength, or the global ones.
 
     Parameters
@@ -61,7 +59,7 @@ def oracle_scores(model: GlobalModel, queries: QuerySet, measure: Measure) -> Fl
     >>> from kinrank.datasets import make_two_camps
     >>> from kinrank.measure import NDCG
     >>> camps = make_two_camps(n_queries=20, seed=0)
-    >>> scores = oracle_scores(GlobalModel(np.zeros(2), 0.01), camps, NDCG @ 10)
+    >>> scores = scores_by_own_judgments(GlobalModel(np.zeros(2), 0.01), camps, NDCG @ 10)
     >>> (NDCG @ 10).mean(scores, camps.grades, camps.offsets)
     1.0
     """
@@ -146,19 +144,7 @@ def _halves(queries: QuerySet, seed: int) -> tuple[QuerySet, QuerySet]:
     position = np.empty(queries.n_rows, dtype=np.int64)
     position[order] = np.arange(queries.n_rows) - np.repeat(queries.offsets[:-1], queries.sizes)
     first = position < np.repeat(queries.sizes // 2, queries.sizes)
-    return _rows(queries, first), _rows(queries, ~first)
-
-
-def _rows(queries: QuerySet, chosen: NDArray[np.bool_]) -> QuerySet:
-    return QuerySet(
-        X=queries.X[chosen],
-        y=queries.grades[chosen],
-        offsets=offsets_of(np.bincount(queries.query_of_row[chosen], minlength=len(queries))),
-        qid=queries.qid,
-        doc_id=None if queries.doc_id is None else queries.doc_id[chosen],
-        feature_names=queries.feature_names,
-        sample_weight=None if queries.sample_weight is None else queries.sample_weight[chosen],
-    )
+    return queries.take_rows(first), queries.take_rows(~first)
 
 
 def _scores(queries: QuerySet, weights: Float64) -> Float64:

@@ -41,7 +41,7 @@ def headroom_record(found: Headroom) -> dict[str, Any]:
         "text": found.text,
         "differences": [_difference(each) for each in found.comparison.differences],
         "gain_without_near_duplicates": None if found.clean is None else _paired(found.clean),
-        "half_known": _paired(found.known),
+        "half_known": _paired(found.half),
         "seen_in_training": sum(len(report.seen_queries) for report in found.leaks),
         "near_duplicates": sum(len(report.near_queries) for report in found.leaks),
         "unjudged_top_10": found.unjudged,
@@ -55,7 +55,10 @@ def hybrid_record(found: Hybrid) -> dict[str, Any]:
     return {
         **comparison_record(found.comparison),
         "oracle": found.oracle.evaluation[found.measure],
-        "gain": {basis: {**_paired(found.gain(basis)), "p_holm": found.p(basis)} for basis in found.per_query},
+        "gain": {basis: _claim(found.claim(basis)) for basis in found.per_query},
+        "gain_over_learned": {basis: _paired(paired) for basis, paired in found.over_learned.items()},
+        "best_alone": found.best_alone.name,
+        "one_search_is_enough": found.one_search_is_enough,
         "best": [
             {"fusion": each.fusion.name, "weights": each.weights.tolist(), "quality": each.quality}
             for each in found.best
@@ -102,11 +105,6 @@ def tuning_record(found: Tuning, outer: Nested | None = None) -> dict[str, Any]:
     }
 
 
-def paired_record(difference: Difference) -> dict[str, Any]:
-    """Return a difference with its paired t-test as JSON values."""
-    return {**_paired(difference.paired), "p_holm": difference.p_holm}
-
-
 def number(value: float) -> float | None:
     """Return the value, or None for NaN, which JSON does not have."""
     return None if math.isnan(value) else value
@@ -118,7 +116,8 @@ def _claim(claim: Claim) -> dict[str, Any]:
         "against": claim.against,
         "verdict": claim.verdict,
         **_paired(claim.paired),
-        "p_holm": claim.p,
+        "p_holm": claim.paired.p if claim.p_holm is None else claim.p_holm,
+        "claims": claim.n_claims,
     }
 
 
@@ -149,7 +148,8 @@ def _entrant(entrant: Entrant, comparison: Comparison) -> dict[str, Any]:
 
 def _tested(difference: Difference) -> dict[str, Any]:
     return {
-        **paired_record(difference),
+        **_paired(difference.paired),
+        "p_holm": difference.p_holm,
         "p_permutation": difference.p_permutation,
         "p_permutation_holm": difference.p_permutation_holm,
     }

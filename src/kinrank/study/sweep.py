@@ -52,7 +52,7 @@ def sweep_neighbors(
     >>> sweep_neighbors(KnnRanker(), fold_queries(camps, 3), NDCG @ 10).n_neighbors <= 20
     True
     """
-    found: list[NeighborChoice] = []
+    choices: list[NeighborChoice] = []
     used = 0
     for train, held_out in folds:
         chosen = held_out if enough is None else subsample(held_out, enough)
@@ -60,18 +60,18 @@ def sweep_neighbors(
         fitted = clone(ranker).set_params(n_neighbors=tried[-1]).fit(train)
         choice = choose_neighbors(fitted, chosen, tried, prior_strengths=strengths, measure=measure)
         if choice.n_queries:
-            found.append(choice)
+            choices.append(choice)
         used += len(chosen)
         if enough is not None and used >= enough:
             break
-    if not found:
+    if not choices:
         raise DataError(f"no fold has queries with a value of {measure!r}: pass folds with relevant documents")
-    weights = [choice.n_queries for choice in found]
+    weights = [choice.n_queries for choice in choices]
     # A k that only larger folds allow would be measured on other queries than the rest.
-    everywhere = [setting for setting in found[0].quality if all(setting in choice.quality for choice in found)]
-    mean = {setting: _mean([choice.quality[setting] for choice in found], weights) for setting in everywhere}
+    everywhere = [setting for setting in choices[0].quality if all(setting in choice.quality for choice in choices)]
+    mean = {setting: _mean([choice.quality[setting] for choice in choices], weights) for setting in everywhere}
     k, strength = max(mean, key=mean.__getitem__)
-    return NeighborChoice(k, strength, mean, _mean([choice.single for choice in found], weights), sum(weights))
+    return NeighborChoice(k, strength, mean, _mean([choice.single for choice in choices], weights), sum(weights))
 
 
 def sweep_trees(learner: LambdaMART, folds: Iterable[tuple[QuerySet, QuerySet]]) -> int:

@@ -9,26 +9,24 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_queries
 from kinrank.errors import MissingExtraError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing
 from kinrank.measure import NDCG, Measure, compare_paired
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
-from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.single import SingleRanker
-from kinrank.study.added_rows import find_added_rows
 from kinrank.study.answer import ONE_MODEL, RUNGS, Answer, Claim, answer
+from kinrank.study.folds import OnLeak
 from kinrank.study.ladder import missing_trees, rung_of
-from kinrank.study.leaks import find_leaks
 from kinrank.study.sampler import sampled_proposal
 from kinrank.study.space import (
     Proposal,
@@ -37,6 +35,7 @@ from kinrank.study.space import (
     listed_proposals,
     without_local_models,
 )
+from kinrank.study.study import Study
 from kinrank.study.sweep import sweep_neighbors, sweep_trees
 from kinrank.study.trials import Trial, TrialLog, fingerprint
 
@@ -65,6 +64,8 @@ class Plan:
         How to handle missing features; see `kinrank.SingleRanker`.
     measure : Measure
         Measure to maximize.
+    leaks : {"refuse", "drop", "warn"}
+        What to do with validation queries seen in training: raise, drop them, or keep them.
     seed : int
         Seed for folds and sampler.
     """
@@ -75,9 +76,16 @@ class Plan:
     folds: int = 5
     group: str | None = None
     reference: str | int | None = None
-    missing: Missing = "error"
+    missing: Missing = "mean"
     measure: Measure = NDCG @ 10
+    leaks: OnLeak = "refuse"
     seed: int = 0
+
+    def study(self, queries: QuerySet, test: QuerySet | None = None) -> Study:
+        """Split the queries, and check them for leaks."""
+        return Study.split(
+            queries, test, folds=self.folds, group=self.group, measures=[self.measure], leaks=self.leaks, seed=self.seed
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,20 +171,14 @@ def tune(
         raise ParameterError(
             f"n_trials must be at least 1 and seconds positive, got {plan.n_trials} and {plan.seconds}"
         )
-    if validation is not None:
-        find_leaks(queries, validation, group=plan.group).raise_if_seen(queries, validation)
-    elif (added := find_added_rows(queries)) is not None:
-        raise added.error()
-    folds: Folds = (
-        [(queries, validation)]
-        if validation is not None
-        else list(fold_queries(queries, plan.folds, group=plan.group, seed=plan.seed))
-    )
+    study = plan.study(queries, validation)
+    folds: Folds = [(fold.train, fold.test) for fold in study.folds]
     protocol = {
         "data": fingerprint(queries),
         "validation": f"{plan.folds} folds by {plan.group or 'query'}"
         if validation is None
         else fingerprint(validation),
+        **({} if plan.leaks == "refuse" else {"leaks": plan.leaks}),
         "measure": repr(plan.measure),
         "seed": plan.seed,
         "reference": plan.reference,
@@ -205,7 +207,8 @@ def tune(
     if best is None:
         raise ParameterError("no ranker was tried: pass at least one family that can be fitted")
     rungs = {rung: log.values(trial) for rung, trial in best_by_rung(log.trials).items()}
-    return Tuning(tuple(log.trials), best, stopped, answer(rungs, note="" if plan.families else missing_trees(queries)))
+    note = "" if plan.families else missing_trees(queries)
+    return Tuning(tuple(log.trials), best, stopped, answer(rungs, groups=study.groups_by_fold, note=note))
 
 
 def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposal]:
@@ -214,17 +217,17 @@ def _proposals(queries: QuerySet, plan: Plan, log: TrialLog) -> Iterator[Proposa
     shared: dict[str, Any] = {"reference": plan.reference, "group": plan.group, "missing": plan.missing}
     yield from _new(listed_proposals(queries, families, **shared), log)
     if "kin" in families:
-        yield from _new(iter([without_local_models(cast(KinRanker, _best_listed(log, "kin")))]), log)
+        yield from _new(iter([without_local_models(_best_listed(log, "kin"))]), log)
     if "knn" not in families:
         return
-    yield from _new(follow_up_proposals(cast(KnnRanker, _best_listed(log, "knn"))), log)
+    yield from _new(follow_up_proposals(_best_listed(log, "knn")), log)
     while True:
         earlier = [(trial.params, trial.quality) for trial in log.trials if trial.params is not None]
         yield sampled_proposal(queries, plan.reference, plan.missing, earlier, plan.seed)
 
 
-def _best_listed(log: TrialLog, family: str) -> Ranker:
-    """Return the unfitted ranker of the best trial of the list."""
+def _best_listed(log: TrialLog, family: str) -> Any:
+    """Return the unfitted ranker of the best trial of the list; the family tells its class."""
     listed = [trial for trial in log.trials if trial.family == family and trial.stage == "list"]
     return max(listed, key=lambda trial: trial.quality).make()
 
@@ -242,13 +245,13 @@ def _try(proposal: Proposal, folds: Folds, measure: Measure) -> tuple[Trial, Flo
         trees: LambdaMART = ranker.learner
         ranker.set_params(learner=clone(trees).set_params(n_trees=sweep_trees(trees, folds)))
     elif proposal.sweep:
-        knn = cast(KnnRanker, ranker)
+        knn: KnnRanker = ranker
         ranker = sweep_neighbors(knn, folds, measure).apply(knn)
     measured = map_ordered(current_executor(Serial()), _OnFold(ranker, measure), list(folds))
     values = np.concatenate(list(measured))
     seconds = time.perf_counter() - start
-    own = proposal.key, proposal.family, proposal.stage, settings_of(ranker)
-    return Trial(*own, mean_of(values), seconds, proposal.params), values
+    identity = proposal.key, proposal.family, proposal.stage, settings_of(ranker)
+    return Trial(*identity, mean_of(values), seconds, proposal.params), values
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,23 +285,26 @@ class Nested:
         always among them.
     tunings : tuple of Tuning
         One per outer fold.
+    groups : array of shape (queries,) or None
+        Group of each query; queries of a group may vary together.
     """
 
     tuned: Float64
     rungs: dict[str, Float64]
     tunings: tuple[Tuning, ...]
+    groups: NDArray[Any] | None = None
 
     @property
     def gain(self) -> Claim:
         """The tuned rankers compared with the better of the rungs with one model for all queries."""
         best = max((rung for rung in ONE_MODEL if rung in self.rungs), key=lambda rung: mean_of(self.rungs[rung]))
-        paired = compare_paired(self.tuned, self.rungs[best])
-        return Claim("the tuned ranker", RUNGS[best], paired, paired.p)
+        paired = compare_paired(self.tuned, self.rungs[best], groups=self.groups)
+        return Claim("the tuned ranker", RUNGS[best], paired)
 
     @property
     def answer(self) -> Answer | None:
         """What the rungs say."""
-        return answer(self.rungs)
+        return answer(self.rungs, groups=self.groups)
 
 
 def nested(
@@ -316,18 +322,22 @@ def nested(
         As in `tune`; each outer fold has its own folder and budget.
     """
     plan = plan or Plan()
-    tuned = np.full(len(queries), np.nan)
-    rungs: dict[str, Float64] = {}
+    study = plan.study(queries)
+    tuned: list[Float64] = []
+    rungs: list[dict[str, Float64]] = []
     tunings = []
-    for number, (train, test) in enumerate(fold_queries(queries, plan.folds, group=plan.group, seed=plan.seed)):
-        tuning = tune(train, Path(folder) / f"outer-{number}", plan, on_trial=on_trial)
+    for number, fold in enumerate(study.folds):
+        tuning = tune(fold.train, Path(folder) / f"outer-{number}", plan, on_trial=on_trial)
         tunings.append(tuning)
-        here = np.isin(queries.qid, test.qid)
         chosen = {rung: trial.make() for rung, trial in tuning.best_by_rung.items()}
         chosen.setdefault("linear", SingleRanker("rankrls", missing=plan.missing))
-        for rung, ranker in chosen.items():
-            values = per_query_values(ranker.fit(train), test, plan.measure)
-            rungs.setdefault(rung, np.full(len(queries), np.nan))[here] = values
-        tuned[here] = per_query_values(tuning.best.make().fit(train), test, plan.measure)
-    everywhere = [rung for rung in rungs if all(rung in each.best_by_rung for each in tunings) or rung == "linear"]
-    return Nested(tuned, {rung: rungs[rung] for rung in everywhere}, tuple(tunings))
+        on_fold = (fold.train, fold.test)
+        rungs.append({rung: _OnFold(ranker, plan.measure)(on_fold) for rung, ranker in chosen.items()})
+        tuned.append(_OnFold(tuning.best.make(), plan.measure)(on_fold))
+    everywhere = [rung for rung in rungs[0] if all(rung in part for part in rungs)]
+    return Nested(
+        np.concatenate(tuned),
+        {rung: np.concatenate([part[rung] for part in rungs]) for rung in everywhere},
+        tuple(tunings),
+        study.groups_by_fold,
+    )

@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from typing import cast
 
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError
 from kinrank.learn import LEARNERS
-from kinrank.measure import NDCG, Measure
+from kinrank.measure import Measure
+from kinrank.progress import Parts
 from kinrank.rankers import RANKERS, Ranker
-from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.single import SingleRanker
 from kinrank.study.answer import ONE_MODEL, RUNGS, Answer
 from kinrank.study.comparison import Entrant
 from kinrank.study.entrants import evaluate_ranker
-from kinrank.study.ladder import answer_of, climb, missing_trees, rung_of
-from kinrank.study.leaks import find_leaks
+from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.peers import LightGBMPeer
+from kinrank.study.study import Study
 
 GLOBAL_RANKER = "single"
-MEASURE = NDCG @ 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +53,7 @@ class Validation:
     answer: Answer | None = None
 
 
-def check_held_out(queries: QuerySet, held_out: QuerySet, group: str | None = None) -> None:
-    """Raise if `held_out` cannot validate a ranker that is fitted on `queries`; they must not share a group."""
-    if held_out.y is None or held_out.feature_names != queries.feature_names:
-        raise DataError("held-out queries must be judged and have the training features in the same order")
-    find_leaks(queries, held_out, group=group).raise_if_seen(queries, held_out)
-
-
-def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -> Validation:
+def validate(name: str, ranker: Ranker, study: Study) -> Validation:
     """Compare a fitted ranker with one model for all queries, and keep that model unless the ranker is better.
 
     `KinRanker` is compared with the better of one linear model and one tuned LightGBM model, and with itself without
@@ -73,40 +64,42 @@ def validate(name: str, ranker: Ranker, queries: QuerySet, held_out: QuerySet) -
     name
         Name of the ranker in `RANKERS`.
     ranker
-        The ranker, fitted on `queries`.
-    queries
-        The training queries; the other models are fitted on them, too.
-    held_out
-        Judged queries that are not in `queries`.
+        The ranker, fitted on the training queries of the study.
+    study
+        One fold: the training queries, on which the other models are fitted, too, and the held-out queries.
 
     Examples
     --------
     >>> from kinrank import KnnRanker
     >>> from kinrank.datasets import make_two_camps
     >>> camps = make_two_camps(n_queries=60, seed=0)
-    >>> found = validate("knn", KnnRanker(5).fit(camps[:40]), camps[:40], camps[40:])
+    >>> study = Study.split(camps[:40], camps[40:])
+    >>> found = validate("knn", KnnRanker(5).fit(camps[:40]), study)
     >>> found.kept_name, found.answer.verdict
     ('knn', 'gain')
     """
-    own = evaluate_ranker(name, ranker, held_out, [MEASURE])
+    queries, held_out, [measure] = study.folds[0].train, study.queries, study.measures
+    validated = evaluate_ranker(name, ranker, held_out, [measure])
     rung = rung_of(ranker)
     if rung in ONE_MODEL:
-        return Validation(name, ranker, name, MEASURE, len(held_out), {name: own.evaluation[MEASURE]})
+        return Validation(name, ranker, name, measure, len(held_out), {name: validated.evaluation[measure]})
     note = ""
     if rung == "kin":
         note = missing_trees(queries)
-        rungs = climb(cast(KinRanker, ranker), queries, held_out, MEASURE, known={"kin": own})
+        missing = rungs_to_fit(study, DECISIVE, ["kin"])
+        progress = Parts(sum(COSTS[each] for each in missing))
+        rungs = climb(ranker, study, rungs=missing, measured={"kin": validated}, progress=progress)
     else:
-        linear = evaluate_ranker(RUNGS["linear"], _linear_model(ranker, queries), held_out, [MEASURE])
-        rungs = {"linear": linear, "local": own}
-    answer = answer_of(rungs, MEASURE, note=note)
+        linear = evaluate_ranker(RUNGS["linear"], _linear_model(ranker, queries), held_out, [measure])
+        rungs = {"linear": linear, "local": validated}
+    answer = study.answer(rungs, note=note)
     assert answer is not None  # one linear model is always measured
     kept, kept_name = ranker, name
     if answer.verdict != "gain":
-        one_model = next(each for each in rungs.values() if each.name == answer.gain.against)
+        one_model = next(entrant for entrant in rungs.values() if entrant.name == answer.gain.against)
         kept, kept_name = _ranker_of(one_model, queries), GLOBAL_RANKER
-    means = {entrant.name: entrant.evaluation[MEASURE] for entrant in rungs.values()}
-    return Validation(name, kept, kept_name, MEASURE, len(held_out), means, answer)
+    means = {entrant.name: entrant.evaluation[measure] for entrant in rungs.values()}
+    return Validation(name, kept, kept_name, measure, len(held_out), means, answer)
 
 
 def _ranker_of(entrant: Entrant, queries: QuerySet) -> Ranker:
@@ -121,8 +114,8 @@ def _ranker_of(entrant: Entrant, queries: QuerySet) -> Ranker:
 def _linear_model(ranker: Ranker, queries: QuerySet) -> Ranker:
     """Fit one linear model, with the learner and preprocessing of the ranker if it has them."""
     single = RANKERS[GLOBAL_RANKER]
-    own = ranker.get_params(deep=False)
-    shared = {name: own[name] for name in inspect.signature(single).parameters if name in own}
+    params = ranker.get_params(deep=False)
+    shared = {name: params[name] for name in inspect.signature(single).parameters if name in params}
     if shared.get("learner") not in LEARNERS:  # a regressor of grades is not a learner of SingleRanker
         shared.pop("learner", None)
     fitted: Ranker = single(**shared).fit(queries)

@@ -9,8 +9,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.measure import AP, NDCG
 from kinrank.study.comparison import Comparison, compare
-from kinrank.study.entrants import evaluate_entrant
 from kinrank.study.report import Report, collect, render
+from kinrank.study.study import Study
 
 HOSTILE = (
     "<script>document.title='owned'</script>",
@@ -23,10 +23,11 @@ HOSTILE = (
 )
 
 
-def named(queries: QuerySet) -> QuerySet:
-    """Add texts to the queries: `HOSTILE` first, then plain ones."""
+def named(queries: QuerySet, ending: str = "") -> QuerySet:
+    """Add texts to the queries: `HOSTILE` with an ending first, then plain ones."""
+    hostile = (f"{text}{ending}" for text in HOSTILE)
     plain = (f"query number {qid}" for qid in queries.qid[len(HOSTILE) :].tolist())
-    return queries.replace(query_columns={"text": np.array([*HOSTILE, *plain])})
+    return queries.replace(query_columns={"text": np.array([*hostile, *plain])})
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,7 @@ def world() -> tuple[QuerySet, QuerySet]:
     """Training and test queries with three intents and texts."""
     queries = make_intents(n_train=300, n_test=150, n_docs=15, n_features=8, spread=1.0)
     queries = queries.replace(feature_names=("<b>reference</b>", *queries.feature_names[1:]))
-    return named(queries[:300]), named(queries[300:])
+    return named(queries[:300], " judged"), named(queries[300:])
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +43,8 @@ def comparison(world: tuple[QuerySet, QuerySet]) -> Comparison:
     """A comparison of one model, a model per query and a model per type."""
     train, test = world
     names = ("single(learner='rankrls')", "knn(n_neighbors=60)", "query-class(n_types=2)")
-    return compare(test, [evaluate_entrant(name, test, [NDCG @ 10, AP], train=train) for name in names], n_resamples=99)
+    study = Study.split(train, test, measures=[NDCG @ 10, AP])
+    return compare(test, [study.enter(name) for name in names], n_resamples=99)
 
 
 @pytest.fixture(scope="session")

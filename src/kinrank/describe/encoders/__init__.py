@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
-from typing import Any, cast
+from typing import Any
 
 from kinrank.describe.encoders.base import Encoder
-from kinrank.describe.encoders.pretrained import CustomEncoder, Encodes
-from kinrank.errors import ParameterError
+from kinrank.describe.encoders.pretrained import CustomEncoder, Encodes, LibraryEncoder
+from kinrank.errors import EncoderError, ParameterError
 from kinrank.registry import Registry
 
-__all__ = ["ENCODERS", "Encoder", "EncoderSpec", "make_encoder"]
+__all__ = ["ENCODERS", "Encoder", "EncoderSpec", "check_encoders", "make_encoder"]
 
 EncoderSpec = str | Encoder | Encodes | Callable[[list[str]], Any]
 
@@ -25,6 +26,41 @@ ENCODERS = Registry(
         "custom": "kinrank.describe.encoders.pretrained:CustomEncoder",
     },
 )
+
+
+ALLOWED = "KINRANK_ENCODERS"
+"""Environment variable with the encoders that any model may name, separated by commas."""
+
+
+def check_encoders(settings: object, allowed: Collection[str] = ()) -> None:
+    """Raise `EncoderError` if stored settings name an encoder of a library that nobody has allowed.
+
+    A library may run code of the model that it is asked for, so the name must not come from a folder alone.
+
+    Parameters
+    ----------
+    settings
+        Settings as a model folder stores them.
+    allowed
+        Encoders that are allowed besides those in the environment variable ``KINRANK_ENCODERS``.
+    """
+    trusted = {*allowed, *map(str.strip, os.environ.get(ALLOWED, "").split(","))}
+    for name in _named_encoders(settings):
+        if name not in trusted and isinstance(make_encoder(name), LibraryEncoder):
+            raise EncoderError(
+                f"the model names the encoder {name!r}, whose library may run code that comes with it. If you trust "
+                f"it, pass allow_encoders=[{name!r}], or set {ALLOWED}={name}"
+            )
+
+
+def _named_encoders(settings: object) -> Iterator[str]:
+    if isinstance(settings, dict):
+        if isinstance(settings.get("encoder"), str):
+            yield settings["encoder"]
+        settings = list(settings.values())
+    if isinstance(settings, list):
+        for each in settings:
+            yield from _named_encoders(each)
 
 
 def make_encoder(encoder: EncoderSpec) -> Encoder:
@@ -54,5 +90,7 @@ def make_encoder(encoder: EncoderSpec) -> Encoder:
         return CustomEncoder(encoder)
     library, colon, model = encoder.partition(":")
     if colon and "(" not in library:
-        return cast(Encoder, ENCODERS[library](model))
-    return cast(Encoder, ENCODERS.make(encoder))
+        named: Encoder = ENCODERS[library](model)
+        return named
+    made: Encoder = ENCODERS.make(encoder)
+    return made

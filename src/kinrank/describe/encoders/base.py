@@ -60,8 +60,8 @@ class Encoder(ABC):
 
     def set_state(self, state: State) -> Self:
         """Check that this is the encoder that `get_state` described."""
-        known, now = np.asarray(state["probe"], dtype=np.float64), self.encode([PROBE])[0].astype(np.float64)
-        if known.shape != now.shape or _cosine(known, now) < _SAME:
+        stored, now = np.asarray(state["probe"], dtype=np.float64), self.encode([PROBE])[0].astype(np.float64)
+        if stored.shape != now.shape or _cosine(stored, now) < _SAME:
             raise EncoderError(
                 f"the model was trained with encoder {state['spec'].item()!r} {state['version'].item()}, and "
                 f"{self.spec!r} {self.version} encodes a probe text differently: use the encoder that the model was "

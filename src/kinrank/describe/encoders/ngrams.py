@@ -89,10 +89,12 @@ class NgramEncoder(Encoder, BaseEstimator):
         frequency = Counter(ngram for counts in counted for ngram in counts)
         # An n-gram of one text alone relates it to no other, but if all are of that kind some must be kept.
         shared = [ngram for ngram, count in frequency.items() if count > 1] or list(frequency)
-        kept = sorted(shared, key=lambda ngram: (-frequency[ngram], ngram))[: self.max_ngrams]
-        self._set_vocabulary(kept)
+        vocabulary = sorted(shared, key=lambda ngram: (-frequency[ngram], ngram))[: self.max_ngrams]
+        self._set_vocabulary(vocabulary)
         n = len(unique)
-        self.idf_: Float32 = np.array([math.log((1 + n) / (1 + frequency[g])) + 1 for g in kept], dtype=np.float32)
+        self.idf_: Float32 = np.array(
+            [math.log((1 + n) / (1 + frequency[g])) + 1 for g in vocabulary], dtype=np.float32
+        )
         table = self._weighted(counted)
         # Directions that few texts support are noise.
         rank = min(self.n_components, max(2, n // _TEXTS_PER_COMPONENT), *table.shape)
@@ -113,8 +115,8 @@ class NgramEncoder(Encoder, BaseEstimator):
 
     def get_state(self) -> State:
         """Return the n-grams, their weights and the components, and the vector of a probe text."""
-        own = {"ngrams": np.array(list(self._column)), "idf": self.idf_, "components": self.components_}
-        return super().get_state() | own
+        arrays = {"ngrams": np.array(list(self._column)), "idf": self.idf_, "components": self.components_}
+        return super().get_state() | arrays
 
     def set_state(self, state: State) -> Self:
         """Restore what was learned."""
@@ -136,9 +138,11 @@ class NgramEncoder(Encoder, BaseEstimator):
 
     def _row(self, counts: Counter[str]) -> tuple[Int64, Float32]:
         """Return the columns of a text's known n-grams and their weights, of unit length."""
-        known = [(column, count) for ngram, count in counts.items() if (column := self._column.get(ngram)) is not None]
-        columns = np.array([column for column, _ in known], dtype=np.int64)
-        weights = np.array([1 + math.log(count) for _, count in known], dtype=np.float32) * self.idf_[columns]
+        column_counts = [
+            (column, count) for ngram, count in counts.items() if (column := self._column.get(ngram)) is not None
+        ]
+        columns = np.array([column for column, _ in column_counts], dtype=np.int64)
+        weights = np.array([1 + math.log(count) for _, count in column_counts], dtype=np.float32) * self.idf_[columns]
         length = np.linalg.norm(weights)
         return columns, weights / length if length > 0 else weights
 

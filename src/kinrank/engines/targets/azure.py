@@ -38,14 +38,10 @@ class HybridSearch(Target):
     version: ClassVar[str] = "Azure AI Search 2024-07-01"
     documentation: ClassVar[str] = "https://learn.microsoft.com/azure/search/hybrid-search-how-to-query"
     clause_kind: ClassVar[str] = "a keyword search or a vector query"
+    fusion: ClassVar[Fuses] = "ranks"
 
     keyword: str = "keyword"
     top: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Ranks."""
-        return "ranks"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         if self.keyword not in weights or len(weights) < 2:

@@ -38,6 +38,9 @@ class Target(ABC):
     allows_negative: ClassVar[bool] = False
     """Whether weights can be negative."""
 
+    fusion: ClassVar[Fuses] = "scores"
+    """What the engine fuses, unless a setting of the target changes it."""
+
     per_query: ClassVar[bool] = True
     """Whether the weights are sent with a query. If not, they are uploaded as a model for many queries."""
 
@@ -53,7 +56,7 @@ class Target(ABC):
     @property
     def fuses(self) -> Fuses:
         """What the engine multiplies by the weights: raw scores, scores normalized per query, or ranks."""
-        return "scores"
+        return self.fusion
 
     @property
     def normalization(self) -> Normalization | None:

@@ -106,15 +106,11 @@ class RRFRetriever(Target):
         "https://www.elastic.co/docs/reference/elasticsearch/rest-apis/retrievers/rrf-retriever"
     )
     clause_kind: ClassVar[str] = "a retriever"
+    fusion: ClassVar[Fuses] = "ranks"
 
     rank_constant: int = 60
     window: int = 100
     size: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Ranks."""
-        return "ranks"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         check_window(self.window, self.size)

@@ -38,15 +38,11 @@ class LinearCombination(Target):
     version: ClassVar[str] = "LanceDB 0.30"
     documentation: ClassVar[str] = "https://docs.lancedb.com/integrations/reranking/linear_combination"
     clause_kind: ClassVar[str] = "arguments of the query"
+    fusion: ClassVar[Fuses] = "normalized scores"
 
     keyword: str = "keyword"
     vector: str = "vector"
     limit: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Scores normalized per query."""
-        return "normalized scores"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         alpha = vector_share(weights, self.keyword, self.vector, self.version)

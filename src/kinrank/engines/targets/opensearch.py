@@ -46,14 +46,10 @@ class HybridQuery(Target):
         "https://docs.opensearch.org/docs/search-plugins/search-pipelines/normalization-processor"
     )
     clause_kind: ClassVar[str] = "a sub-query"
+    fusion: ClassVar[Fuses] = "normalized scores"
 
     technique: Normalization = "min_max"
     size: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Scores normalized per query."""
-        return "normalized scores"
 
     @property
     def normalization(self) -> Normalization:
@@ -105,14 +101,10 @@ class HybridRRF(Target):
         "https://docs.opensearch.org/docs/search-plugins/search-pipelines/score-ranker-processor"
     )
     clause_kind: ClassVar[str] = "a sub-query"
+    fusion: ClassVar[Fuses] = "ranks"
 
     rank_constant: int = 60
     size: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Ranks."""
-        return "ranks"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         combination = {

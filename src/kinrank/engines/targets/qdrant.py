@@ -90,14 +90,10 @@ class WeightedRRF(Target):
     version: ClassVar[str] = "Qdrant 1.17"
     documentation: ClassVar[str] = DOCUMENTATION + "search/hybrid-queries/"
     clause_kind: ClassVar[str] = "a prefetch"
+    fusion: ClassVar[Fuses] = "ranks"
 
     k: int = 2
     limit: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Ranks."""
-        return "ranks"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         relative = relative_weights(weights, self.version)

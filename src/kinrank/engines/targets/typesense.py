@@ -40,16 +40,12 @@ class HybridSearch(Target):
     version: ClassVar[str] = "Typesense 0.25"
     documentation: ClassVar[str] = "https://typesense.org/docs/latest/api/vector-search.html"
     clause_kind: ClassVar[str] = "arguments of the search"
+    fusion: ClassVar[Fuses] = "ranks"
 
     keyword: str = "keyword"
     vector: str = "vector"
     collection: str = "documents"
     limit: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Ranks."""
-        return "ranks"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         alpha = vector_share(weights, self.keyword, self.vector, self.version)

@@ -48,17 +48,13 @@ class HybridSearch(Target):
     version: ClassVar[str] = "Weaviate 1.20"
     documentation: ClassVar[str] = "https://docs.weaviate.io/weaviate/api/graphql/search-operators#hybrid"
     clause_kind: ClassVar[str] = "arguments of the hybrid operator"
+    fusion: ClassVar[Fuses] = "normalized scores"
 
     keyword: str = "keyword"
     vector: str = "vector"
     collection: str = "Document"
     fields: Sequence[str] = ()
     limit: int = 10
-
-    @property
-    def fuses(self) -> Fuses:
-        """Scores normalized per query."""
-        return "normalized scores"
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         alpha = vector_share(weights, self.keyword, self.vector, self.version)

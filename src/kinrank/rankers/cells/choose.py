@@ -71,12 +71,12 @@ def choose_cells(
     if not len(n_cells):
         raise ParameterError("n_cells must be a list of whole numbers from 1, got []")
     fitted: dict[int, CellRanker] = {}
-    found: dict[int, NeighborChoice] = {}
+    choices: dict[int, NeighborChoice] = {}
     for count in sorted(set(n_cells)):
         fitted[count] = clone(ranker).set_params(n_cells=count).fit(train)
-        found[count] = choose_neighbors(
+        choices[count] = choose_neighbors(
             fitted[count], queries, n_neighbors, prior_strengths=prior_strengths, measure=measure
         )
-    quality = {count: max(choice.quality.values()) for count, choice in found.items()}
+    quality = {count: max(choice.quality.values()) for count, choice in choices.items()}
     best = max(quality, key=quality.__getitem__)
-    return CellChoice(best, found[best].apply(fitted[best]), quality, found)
+    return CellChoice(best, choices[best].apply(fitted[best]), quality, choices)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import ClassVar, Self
+from typing import ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from kinrank.arrays import Float32, State
+from kinrank.arrays import State
 from kinrank.data.blocks import Blocks, QuerySetBlocks
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import QueryTexts
-from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer, make_describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import DataError, ParameterError
@@ -22,16 +19,17 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.rankrls import RankRLS
-from kinrank.neighbors import NeighborIndex, make_index
+from kinrank.neighbors import NeighborIndex
 from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, Serial, current_executor, map_ordered
 from kinrank.rankers.capabilities import Capabilities
-from kinrank.rankers.cells.statistics import CellStatistics, nearest_cells
+from kinrank.rankers.cells.model import CellModel
+from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import BlockSummer, CellPlan, merge_all, plan_cells, rows_per_block
-from kinrank.rankers.local.base import Prior
+from kinrank.rankers.intake import JudgedArrays, takes_arrays
+from kinrank.rankers.local.model import Prior
 from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.store import nest, unnest
+from kinrank.store import unnest
 
 
 class CellRanker(NeighborRanker):
@@ -80,7 +78,8 @@ class CellRanker(NeighborRanker):
         vectors=True,
         missing=True,
     )
-    training_set_: CellStatistics
+
+    model_: CellModel
 
     def __init__(
         self,
@@ -96,7 +95,7 @@ class CellRanker(NeighborRanker):
         prior: Prior = "global",
         prior_strength: float = 0.1,
         scale: Scale = "standard",
-        missing: Missing = "error",
+        missing: Missing = "mean",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.n_cells = n_cells
@@ -124,36 +123,6 @@ class CellRanker(NeighborRanker):
         plan = self.plan_cells(blocks, executor)
         self.set_cells(plan, merge_all(map_ordered(executor, BlockSummer(plan, blocks), range(len(blocks)))))
 
-    # The next methods are the steps of training from disk; see `kinrank.scale.training.Streaming`.
-
-    def sized_for(self, blocks: Blocks, n_queries: int) -> Self:  # noqa: ARG002
-        """Return an unfitted copy; its cells are set."""
-        sized: Self = clone(self)
-        return sized
-
-    def cell_part(self) -> Self:
-        """Return the part that learns from sums over cells: the ranker itself."""
-        return self
-
-    def open_blocks(self, blocks: Blocks, *_: object) -> Blocks:
-        """Return the queries as they are."""
-        return blocks
-
-    def read_alike(self, blocks: Blocks) -> Blocks:
-        """Return the queries as they are."""
-        return blocks
-
-    def tree_sample(self, n_queries: int) -> None:
-        """Return which queries to keep: none."""
-
-    def learn_from_cells(self, cells: Self, *_: object) -> Self:
-        """Return the cells: there is nothing else to learn."""
-        return cells
-
-    def with_cells(self, cells: Self, *_: object) -> Self:
-        """Return the cells."""
-        return cells
-
     def plan_cells(self, blocks: Blocks, executor: Executor) -> CellPlan:
         """Fit scaling, description and cells on a sample of the blocks, according to the settings."""
         self._check_settings()
@@ -172,15 +141,18 @@ class CellRanker(NeighborRanker):
         """Use cells that were summed according to a plan, as if fitted on their queries."""
         if not cells.pairs.any():
             raise DataError("in every query all grades are equal, so there is no order to learn: judge more queries")
-        self.learner_, self.preparer_, self.describer_ = plan.learner, plan.preparer, plan.describer
-        self.tree_, self.usual_distances_ = plan.tree, plan.usual_distances
-        self.index_ = make_index(self.index, *plan.tree.centers_.shape).fit(plan.tree.centers_)
-        return self._learn_from(cells)
+        self.model_ = CellModel.of(plan, cells, self.index)
+        return self
+
+    @property
+    def tree_(self) -> CellTree:
+        """The cells."""
+        return self.model_.tree
 
     @property
     def plan_(self) -> CellPlan:
         """How queries are prepared, described and assigned to cells; rankers that merge must share it."""
-        return CellPlan(self._rankrls(), self.preparer_, self.describer_, self.tree_, self.usual_distances_)
+        return self.model_.plan
 
     def _rankrls(self) -> RankRLS:
         learner = make_learner(self.learner)
@@ -196,79 +168,45 @@ class CellRanker(NeighborRanker):
             )
         return learner
 
-    # --- ranking --------------------------------------------------------------------------------------------------
-
-    def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
-        """Return the cells near each point: those that hold the nearest `n_neighbors` queries, or all in the radius."""
-        if self.radius is not None:
-            return Neighborhoods.within(self.index_, points, self.radius)
-        return nearest_cells(self.index_, self.training_set_.counts, points, n_neighbors or self.k)
-
     # --- new judgments ----------------------------------------------------------------------------------------------
 
-    def add(
-        self,
-        X: ArrayLike | QuerySet,
-        y: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-    ) -> Self:
+    @takes_arrays
+    def add(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
         """Learn from further judged queries without fitting again.
 
         Scaling, description and cells stay as fitted. Cells do not keep the ids of their queries, so a query that is
         added twice counts twice. Do not call this while another thread predicts.
         """
-        queries = self._queries(X, y, qid, group, query_vectors, query_text)
+        queries = self._queries(X, y, **arrays)
         return self._with_cells(self.plan_.sums([queries]))
 
-    def forget(
-        self,
-        X: ArrayLike | QuerySet,
-        y: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-    ) -> Self:
+    @takes_arrays
+    def forget(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
         """Subtract judged queries, given with the same candidates and grades as they were learned.
 
         The result equals learning from the other queries only, up to rounding in float64. Cells do not keep the ids of
         their queries: the caller must make sure that these were learned.
         """
-        queries = self._queries(X, y, qid, group, query_vectors, query_text)
-        cell_of_query, _, each = self.plan_.locate(queries.replace(y=queries.grades))
-        cells = self.training_set_.copy()
-        cells.remove(cell_of_query, queries.qid, each)
+        queries = self._queries(X, y, **arrays)
+        cell_of_query, _, statistics = self.plan_.locate(queries.replace(y=queries.grades))
+        cells = self.model_.training_set.copy()
+        cells.remove(cell_of_query, queries.qid, statistics)
         if not cells.counts.any():
             raise DataError("cannot forget all judged queries: at least one must be left")
         return self._learn_from(cells)
 
     def without(self, packed: State) -> Self:
         """Return a new ranker without the queries of some cells, as `CellStatistics.pack` returns them."""
-        return copy(self)._learn_from(self.training_set_.without_packed(packed))
+        return copy(self)._learn_from(self.model_.training_set.without_packed(packed))
 
-    def fit_alike(
-        self,
-        X: ArrayLike | QuerySet,
-        y: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-    ) -> Self:
+    @takes_arrays
+    def fit_alike(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
         """Return a new ranker fitted on other judged queries, with the scaling, description and cells of this one.
 
         Such rankers can be merged, on whatever machine they were fitted.
         """
-        queries = self._queries(X, y, qid, group, query_vectors, query_text)
-        other = copy(self)
-        other.training_set_ = CellStatistics.empty(self.training_set_.learner, len(self.qid_), self.n_features_in_)
-        return other._with_cells(self.plan_.sums([queries]))
+        queries = self._queries(X, y, **arrays)
+        return copy(self)._learn_from(self.plan_.sums([queries]))
 
     def merge(self, other: Self) -> Self:
         """Add the cells of another ranker to these.
@@ -282,16 +220,15 @@ class CellRanker(NeighborRanker):
                 "only rankers with the same scaling, description and cells can be merged: fit the second with "
                 "first.fit_alike(queries)"
             )
-        return self._with_cells(other.training_set_)
+        return self._with_cells(other.model_.training_set)
 
     def _with_cells(self, more: CellStatistics) -> Self:
-        cells = self.training_set_.copy()
+        cells = self.model_.training_set.copy()
         cells.merge(more)
         return self._learn_from(cells)
 
     def _learn_from(self, cells: CellStatistics) -> Self:
-        self.training_set_, self.qid_ = cells, cells.names
-        self.global_ = cells.learn(np.arange(len(self.qid_)), np.ones(len(self.qid_)))
+        self.model_ = self.model_.with_cells(cells)
         return self
 
     def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
@@ -300,20 +237,12 @@ class CellRanker(NeighborRanker):
         Cells do not keep the ids of their other queries.
         """
         check_is_fitted(self)
-        known = np.isin(queries.qid.astype(np.str_), self.qid_.astype(np.str_))
-        return known if known.any() else None
+        names_a_cell = np.isin(queries.qid.astype(np.str_), self.qid_.astype(np.str_))
+        return names_a_cell if names_a_cell.any() else None
 
     # --- persistence ------------------------------------------------------------------------------------------------
 
-    def get_state(self) -> State:
-        """Return everything learned."""
-        return super().get_state() | nest(tree=self.tree_.get_state())
-
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
-        super().set_state(state)
-        self.tree_ = CellTree.from_state(unnest(state, "tree"))
+        self.model_ = CellModel.restore(self, self._rankrls(), state, self.index)
         return self
-
-    def _restore(self, state: State) -> CellStatistics:
-        return CellStatistics.from_state(self._rankrls(), state)

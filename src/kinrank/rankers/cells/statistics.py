@@ -19,7 +19,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.statistics import PairStatistics, packed_size
 from kinrank.neighbors import NeighborIndex
 from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.rankers.local.training_sets import StatisticsTrainingSet
+from kinrank.rankers.local.statistics_sets import StatisticsTrainingSet
 
 
 class CellStatistics(StatisticsTrainingSet):
@@ -65,6 +65,10 @@ class CellStatistics(StatisticsTrainingSet):
         """The number of judged queries in each cell."""
         return self._counts
 
+    def nearest(self, index: NeighborIndex, points: Float32, k: int) -> Neighborhoods:
+        """Return the cells nearest to each point that together hold `k` queries; the last counts in part."""
+        return nearest_cells(index, self.counts, points, k)
+
     def pair_weights(self, index: Int64, weights: Float64 | None) -> Float64:
         """Return the weights of the cells; balance was applied when the queries were added."""
         return np.ones(len(index)) if weights is None else weights
@@ -75,14 +79,14 @@ class CellStatistics(StatisticsTrainingSet):
         members, starts = np.tile(index, len(shares)), np.arange(len(shares) + 1) * len(index)
         return self.statistics.sums(members, starts, shares.ravel())
 
-    def add(self, cells: Int64, distances: Float64, qid: NDArray[Any], each: PairStatistics) -> None:
+    def add(self, cells: Int64, distances: Float64, qid: NDArray[Any], statistics: PairStatistics) -> None:
         """Add queries, given their cells, their distances from the centers, and their statistics."""
-        self._change(cells, each, 1.0)
+        self._change(cells, statistics, 1.0)
         order = np.lexsort((distances, cells))
         first = order[np.append(True, np.diff(cells[order]) != 0)] if len(order) else order
         self._name(cells[first], qid[first].astype(np.str_), distances[first])
 
-    def remove(self, cells: Int64, qid: NDArray[Any], each: PairStatistics) -> None:
+    def remove(self, cells: Int64, qid: NDArray[Any], statistics: PairStatistics) -> None:
         """Remove queries. A cell that was named by one of them is named by its number."""
         lacking = np.flatnonzero(self.counts < np.bincount(cells, minlength=len(self.counts)))
         if len(lacking):
@@ -90,7 +94,7 @@ class CellStatistics(StatisticsTrainingSet):
             raise DataError(
                 f"cannot forget query {query!r}: its cell holds fewer queries; give only queries that were added"
             )
-        self._change(cells, each, -1.0)
+        self._change(cells, statistics, -1.0)
         own_name = np.isin(self.names, qid.astype(np.str_))
         self.names = np.where(own_name, [f"cell {cell}" for cell in range(len(self.names))], self.names)
         self.distances = np.where(own_name, np.inf, self.distances)
@@ -102,10 +106,10 @@ class CellStatistics(StatisticsTrainingSet):
     def _sums(self) -> tuple[NDArray[Any], ...]:
         return self.statistics.gram, self.statistics.moment, self.statistics.pairs, self._counts
 
-    def _change(self, cells: Int64, each: PairStatistics, sign: float) -> None:
-        weights = sign * pair_weights(each.pairs, self.learner.balance, None)
+    def _change(self, cells: Int64, statistics: PairStatistics, sign: float) -> None:
+        weights = sign * pair_weights(statistics.pairs, self.learner.balance, None)
         gram, moment, pairs, counts = self._sums()
-        _add_to_cells(cells, weights, each.gram, each.moment, each.pairs, gram, moment, pairs)
+        _add_to_cells(cells, weights, statistics.gram, statistics.moment, statistics.pairs, gram, moment, pairs)
         np.add.at(counts, cells, sign)
         emptied = counts[cells] == 0  # leave no rounding errors in a cell without queries
         for sums in (gram, moment, pairs):
@@ -119,8 +123,8 @@ class CellStatistics(StatisticsTrainingSet):
 
     def get_state(self) -> State:
         """Return the sums, counts and names."""
-        own = {"counts": self.counts, "names": self.names, "nearness": self.distances}
-        return super().get_state() | own
+        names_and_counts = {"counts": self.counts, "names": self.names, "nearness": self.distances}
+        return super().get_state() | names_and_counts
 
     @classmethod
     def from_state(cls, learner: RankRLS, state: State) -> Self:

@@ -26,8 +26,8 @@ from kinrank.learn.statistics import PairStatistics
 from kinrank.neighbors.cells import CellTree
 from kinrank.parallel import Executor, map_ordered
 from kinrank.rankers.cells.statistics import CellStatistics
-from kinrank.rankers.local.base import unit_moments
 from kinrank.rankers.local.intermediate import SAMPLE_ROWS
+from kinrank.rankers.local.model import unit_moments
 from kinrank.store import nest
 
 POINTS_PER_CELL = 32
@@ -83,8 +83,8 @@ class CellPlan:
             for start in range(0, len(part), _QUERIES_AT_ONCE):
                 queries = part[start : start + _QUERIES_AT_ONCE]
                 queries = queries.replace(y=queries.grades)
-                cells, distances, each = self.locate(queries)
-                sums.add(cells, distances, queries.qid, each)
+                cells, distances, statistics = self.locate(queries)
+                sums.add(cells, distances, queries.qid, statistics)
 
     def digest(self) -> str:
         """Return a digest that two plans share only if their sums may be added."""
@@ -136,8 +136,8 @@ def plan_cells(
             described = map_ordered(executor, BlockDescriber(sampler, describer), more.blocks)
             points = np.concatenate(list(chain.from_iterable(described)))
     tree = CellTree(n_cells).fit(points, partial(map_ordered, executor))
-    some = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
-    return CellPlan(learner, preparer, describer, tree, np.sort(tree.assign(points[some])[1]))
+    sample_positions = np.linspace(0, len(points) - 1, min(len(points), _USUAL)).astype(np.int64)
+    return CellPlan(learner, preparer, describer, tree, np.sort(tree.assign(points[sample_positions])[1]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -125,8 +125,8 @@ class Naive(ClusterMode):
         queries = judged.queries
         relevant = queries.grades >= self.settings.relevant_from
         points, owner = self._points(judged), queries.query_of_row[relevant]
-        known = np.unique(owner)
-        points[known] = _means(queries.X[relevant], np.searchsorted(known, owner))
+        with_relevant = np.unique(owner)
+        points[with_relevant] = _means(queries.X[relevant], np.searchsorted(with_relevant, owner))
         return self.one_hot(self.nearest(points))
 
     def nearest(self, points: Float64) -> Int64:
@@ -160,9 +160,9 @@ class Select(Naive):
         measure = AP(relevant_from=self.settings.relevant_from, no_relevant="skip")
         precision = measure.per_query(scores, queries.grades, queries.offsets)
         judged_by_cluster = np.argsort(labels, kind="stable")
-        kept = judged_by_cluster[np.isfinite(precision[judged_by_cluster])]
-        self.labels, self.precision = labels[kept], precision[kept]
-        self.divergence = divergences(scores[:, None], judged.reference_scores, queries.offsets)[kept, 0]
+        measured = judged_by_cluster[np.isfinite(precision[judged_by_cluster])]
+        self.labels, self.precision = labels[measured], precision[measured]
+        self.divergence = divergences(scores[:, None], judged.reference_scores, queries.offsets)[measured, 0]
 
     def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:
         """Return the summed average precisions, divided by their sum over clusters."""
@@ -173,11 +173,11 @@ class Select(Naive):
         bounds = np.searchsorted(self.labels, np.arange(len(coef) + 1))
         sums = np.zeros(divergence.shape)
         for cluster in np.flatnonzero(np.diff(bounds)):
-            own = slice(bounds[cluster], bounds[cluster + 1])
-            k = min(self.settings.n_neighbors, own.stop - own.start)
-            near = np.argpartition(distance[:, own], k - 1, axis=1)[:, :k]
-            within = np.take_along_axis(distance[:, own], near, axis=1) <= limit
-            sums[:, cluster] = (self.precision[own][near] * within).sum(axis=1)
+            members = slice(bounds[cluster], bounds[cluster + 1])
+            k = min(self.settings.n_neighbors, members.stop - members.start)
+            near = np.argpartition(distance[:, members], k - 1, axis=1)[:, :k]
+            within = np.take_along_axis(distance[:, members], near, axis=1) <= limit
+            sums[:, cluster] = (self.precision[members][near] * within).sum(axis=1)
         # The sum is positive: the nearest judged query is within the median and has a relevant document.
         weights: Float64 = sums / sums.sum(axis=1, keepdims=True)
         return weights

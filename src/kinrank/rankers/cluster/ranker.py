@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,11 +16,14 @@ from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
 from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.parallel import Serial, current_executor
-from kinrank.rankers.base import LinearRanker
+from kinrank.rankers.base import Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.cluster.modes import MODES, ClusterMode, ClusterSettings, Naive, ScoredQueries
-from kinrank.rankers.local.base import Prior, check_prior, coefficients
-from kinrank.rankers.local.training_sets import Shrinkage, TrainingSet, make_training_set
+from kinrank.rankers.intake import QueryArrays, takes_arrays
+from kinrank.rankers.linear_weights import LinearWeights, exact_weights
+from kinrank.rankers.local.model import Prior, check_prior, coefficients
+from kinrank.rankers.local.training_base import Shrinkage, TrainingSet
+from kinrank.rankers.local.training_sets import make_training_set
 from kinrank.store import nest, unnest
 
 Mode = Literal["naive", "select", "transform"]
@@ -28,7 +31,7 @@ Mode = Literal["naive", "select", "transform"]
 _QUERIES_AT_ONCE = 64  # mode="select" compares each with all judged queries; small blocks fit into the cache
 
 
-class ClusterRanker(LinearRanker):
+class ClusterRanker(WeightedRanker, Ranker):
     """One linear model per cluster of judged queries; a query is scored by a mixture of them.
 
     score(q, d) = Σ_i weight_i(q) s_i(d) (the paper's Eq. 1), with weights that sum to 1. The modes differ in how
@@ -97,7 +100,7 @@ class ClusterRanker(LinearRanker):
         prior: Prior = "none",
         prior_strength: float = 0.1,
         scale: Scale = "standard",
-        missing: Missing = "error",
+        missing: Missing = "mean",
         seed: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
@@ -113,22 +116,20 @@ class ClusterRanker(LinearRanker):
         self.missing = missing
         self.seed = seed
 
-    def cluster_weights(
-        self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
-    ) -> Float64:
+    @takes_arrays
+    def cluster_weights(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Float64:
         """Return weight_i(q), the weight of each cluster's model: shape (queries, clusters), rows sum to 1."""
-        return self._cluster_weights(self.preparer_.apply(self._queries(X, None, qid, group)))
+        return self._cluster_weights(self.preparer_.apply(self._queries(X, **arrays)))
 
-    def local_scores(
-        self, X: ArrayLike | QuerySet, *, qid: ArrayLike | None = None, group: ArrayLike | None = None
-    ) -> Float64:
+    @takes_arrays
+    def local_scores(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Float64:
         """Return s_i(d), the scores by each cluster's model: shape (clusters, rows), in the caller's row order.
 
         The oracles of `kinrank.measure.oracle` choose among them.
         """
-        queries = self._queries(X, None, qid, group)
+        queries = self._queries(X, **arrays)
         scores = self.coef_ @ self.preparer_.transform(queries.X, queries).T
-        return scores if queries is X else np.array([queries.in_caller_order(row) for row in scores])
+        return np.array([queries.in_caller_order(row) for row in scores])
 
     def predict_relevant_only(self, judged: QuerySet) -> Float64:
         """Score judged queries, describing them by their relevant documents: the paper's RelevantOnly.
@@ -193,8 +194,9 @@ class ClusterRanker(LinearRanker):
         prepared = self.preparer_.apply(queries)
         return _score(prepared, self._cluster_weights(prepared) @ self.coef_)
 
-    def _weights(self, queries: QuerySet) -> Float64:
-        return self.preparer_.raw_weights(self._cluster_weights(self.preparer_.apply(queries)) @ self.coef_)
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
+        weights = self.preparer_.raw_weights(self._cluster_weights(self.preparer_.apply(queries)) @ self.coef_)
+        return exact_weights(queries, weights, self.missing)
 
     def get_state(self) -> State:
         """Return everything learned."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Int64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.kin.sample import KeptQueries
 from kinrank.rankers.knn.ranker import KnnRanker
 
 
@@ -23,27 +24,27 @@ class FittedWithout:
     ----------
     settings
         The local ranker, not fitted.
-    queries
+    kept
         The judged queries.
     folds
         The fold of each query, for each repeat of the cross-fitting.
     """
 
-    settings: KnnRanker
-    queries: QuerySet
+    settings: KnnRanker | CellRanker
+    kept: KeptQueries
     folds: list[Int64]
 
-    def __call__(self, repeat: int, held_out: int) -> KnnRanker:
+    def __call__(self, repeat: int, held_out: int) -> KnnRanker | CellRanker:
         """Return the local ranker that has not seen a fold."""
-        fitted: KnnRanker = copy(self.settings).fit(self.queries[self.folds[repeat] != held_out])
-        return fitted
+        return copy(self.settings).fit(self.kept.take(np.flatnonzero(self.folds[repeat] != held_out)))
 
 
 @dataclass(frozen=True, eq=False)
 class SubtractedFold:
     """Subtracts the sums of a fold from the sums over all judged queries: sums add up, so nothing is fitted again.
 
-    Scaling, description and cells, which do not depend on grades, stay those of all judged queries.
+    Scaling, description and cells stay those of all judged queries, so they must not depend on grades: for a learned
+    metric use `FittedWithout`.
 
     Attributes
     ----------

@@ -97,14 +97,7 @@ def explain_kin(
         rows = slice(queries.offsets[query], queries.offsets[query + 1])
         explained.append(
             KinExplanation(
-                qid=near.qid,
-                neighbors=near.neighbors,
-                distances=near.distances,
-                counts=near.counts,
-                unusual=near.unusual,
-                feature_names=near.feature_names,
-                weights=near.weights if has_kin[query] else near.global_weights,
-                global_weights=near.global_weights,
+                **{**vars(near), "weights": near.weights if has_kin[query] else near.global_weights},
                 has_kin=bool(has_kin[query]),
                 parts=PARTS,
                 contributions=contributions[rows],
@@ -123,9 +116,11 @@ def split_trees(members: Sequence[LambdaMART], queries: QuerySet, blended: Float
     parts = np.zeros((queries.n_rows, 3))
     if table is None or not blended.any():
         return parts
-    each = np.mean([model.contributions(table) for model in members], axis=0)
+    shap_values = np.mean([model.contributions(table) for model in members], axis=0)
     n = queries.n_features
-    families = np.column_stack([each[:, :n].sum(1), each[:, n : 3 * n].sum(1), each[:, 3 * n : -1].sum(1)])
+    families = np.column_stack(
+        [shap_values[:, :n].sum(1), shap_values[:, n : 3 * n].sum(1), shap_values[:, 3 * n : -1].sum(1)]
+    )
     for start, stop in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
         rows = slice(start, stop)
         centered = families[rows] - families[rows].mean(axis=0)

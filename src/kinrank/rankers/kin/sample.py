@@ -44,13 +44,12 @@ class KeptQueries(ABC):
         """Return the queries at some ascending places."""
         starts = np.cumsum([0, *self.sizes])
         bounds = np.searchsorted(places, starts)
-        return QuerySet.concat(
-            [
-                self(block)[places[bounds[block] : bounds[block + 1]] - starts[block]]
-                for block in range(len(self))
-                if bounds[block + 1] > bounds[block]
-            ]
-        )
+        parts = [
+            self(block)[places[bounds[block] : bounds[block + 1]] - starts[block]]
+            for block in range(len(self))
+            if bounds[block + 1] > bounds[block]
+        ]
+        return parts[0] if len(parts) == 1 else QuerySet.concat(parts)
 
 
 class QueriesInMemory(KeptQueries):

@@ -22,7 +22,8 @@ from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
 from kinrank.rankers.kin.blend import standardized_columns
 from kinrank.rankers.kin.crossfit import rows_of
 from kinrank.rankers.local.intermediate import Store
-from kinrank.rankers.local.nearest import LocalPrediction, NeighborRanker
+from kinrank.rankers.local.nearest import NeighborRanker
+from kinrank.rankers.local.neighbor_model import LocalPrediction
 
 _SMOOTH = 11
 
@@ -162,8 +163,10 @@ class BagTraining:
         scores = np.empty((queries.n_rows, 2))
         for held_out in np.unique(fold).tolist():
             out = fold == held_out
-            local, some = self.without(repeat, held_out), queries[out]
-            scores[rows_of(queries, out)] = linear_scores(local.predict_local(some), some, local.highest_novelty)
+            local, unseen = self.without(repeat, held_out), queries[out]
+            scores[rows_of(queries, out)] = linear_scores(
+                local.predict_local(unseen), unseen, local.model_.highest_novelty
+            )
         table = queries.replace(
             X=what_trees_see(queries, scores[:, 0] if self.local else None) if self.settings.learns else queries.X,
             feature_names=(),

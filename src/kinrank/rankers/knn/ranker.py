@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from copy import copy
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.arrays import Float32, State
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import QueryTexts
-from kinrank.data.vectors import QueryVectors
 from kinrank.describe import Describer
-from kinrank.describe.encoders import EncoderSpec
+from kinrank.describe.encoders import Encoder, EncoderSpec
 from kinrank.describe.spec import Spec
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import ParameterError
 from kinrank.learn.base import Learner
 from kinrank.learn.prepare import Missing, Scale
-from kinrank.learn.statistics import PairStatistics
-from kinrank.neighbors import NeighborIndex, make_index
-from kinrank.neighbors.growing import GrowingIndex
+from kinrank.neighbors import NeighborIndex
 from kinrank.parallel import Threads, current_executor, map_ordered, n_threads_of
 from kinrank.rankers.base import Prediction
 from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.intake import JudgedArrays, takes_arrays
 from kinrank.rankers.knn.offline import OfflineModels
-from kinrank.rankers.local.base import Prior
+from kinrank.rankers.local.editable_model import EditableModel
 from kinrank.rankers.local.held_out import NEIGHBORS, assign_folds, best_n_neighbors
-from kinrank.rankers.local.judged_queries import JudgedQueries
-from kinrank.rankers.local.nearest import NeighborRanker, in_blocks
-from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.rankers.local.texts import TextRanker
-from kinrank.rankers.local.training_sets import EditableTrainingSet, StatisticsTrainingSet
+from kinrank.rankers.local.model import LocalModel, Prior
+from kinrank.rankers.local.nearest import NeighborRanker
+from kinrank.rankers.local.neighbor_model import Sources, in_blocks, join_learned
+from kinrank.rankers.local.statistics_sets import StatisticsTrainingSet
+from kinrank.rankers.local.texts import encode_texts, encoder_state, fit_encoder, restore_encoder
 from kinrank.store import nest, unnest
 
 Mode = Literal["online", "offline-1", "offline-2"]
 
-_SAMPLE = 1000
 _FOLDS = 4
 
 
-class KnnRanker(NeighborRanker, TextRanker):
+class KnnRanker(NeighborRanker):
     """A model per query, learned from its nearest judged queries.
 
     Parameters
@@ -70,7 +65,7 @@ class KnnRanker(NeighborRanker, TextRanker):
         see `kinrank.describe.encoders.make_encoder`. Used if the queries have texts and no vectors.
     reference : str or int, optional
         The feature (BM25 in the paper) whose best candidates describe the query. Without one, the first candidates
-        do, in the order given.
+        do, in the order given. A `Describer` has its own: set it there.
     index : str or NeighborIndex
         ``"auto"`` chooses by size in `fit`.
     neighbor_weights : str
@@ -96,6 +91,8 @@ class KnnRanker(NeighborRanker, TextRanker):
         The judged queries, in the order of neighbor positions.
     global_ : Learner
         The model of all of them.
+    encoder_ : Encoder or None
+        The encoder, fitted on the training queries if it learns. None if there were no texts, or vectors were given.
 
     Notes
     -----
@@ -125,7 +122,8 @@ class KnnRanker(NeighborRanker, TextRanker):
         text=True,
         missing=True,
     )
-    training_set_: EditableTrainingSet
+    model_: EditableModel
+    encoder_: Encoder | None
 
     def __init__(
         self,
@@ -142,7 +140,7 @@ class KnnRanker(NeighborRanker, TextRanker):
         prior: Prior = "global",
         prior_strength: float = 0.1,
         scale: Scale = "standard",
-        missing: Missing = "error",
+        missing: Missing = "mean",
         group_column: str | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -183,26 +181,22 @@ class KnnRanker(NeighborRanker, TextRanker):
             raise ParameterError(f"mode must be 'online', 'offline-1' or 'offline-2', got {self.mode!r}")
         n_threads_of(self.n_jobs)  # raises if it is invalid
 
-    def _check_neighbors(self) -> None:
-        if self.n_neighbors != "auto":
-            super()._check_neighbors()
-
     def _fit(self, queries: QuerySet) -> None:
-        queries = self._fit_encoder(queries)
-        points = self._fit_global(queries)
-        self.n_neighbors_ = self._choose_neighbors(queries)
-        self.qid_ = queries.qid
-        self.index_ = make_index(self.index, *points.shape).fit(points)
-        self._measure_distances()
+        self._check_settings()
+        self.encoder_ = fit_encoder(self.encoder, queries)
+        queries = self.encoded(queries)
+        local = LocalModel.fit(queries, self)
+        self.n_neighbors_ = self._choose_neighbors(queries, local)
+        self.model_ = EditableModel.of(local, queries, self.index)
         self._learn_offline()
 
-    def _choose_neighbors(self, queries: QuerySet) -> int:
+    def _choose_neighbors(self, queries: QuerySet, local: LocalModel) -> int:
         """Return k, chosen on held-out queries if it is not set."""
         if self.n_neighbors != "auto":
             return int(self.n_neighbors)
         if self.radius is not None:
             return len(queries)
-        if not isinstance(self.training_set_, StatisticsTrainingSet):
+        if not isinstance(local.training_set, StatisticsTrainingSet):
             raise ParameterError(f"n_neighbors='auto' needs learner='rankrls', got {self.learner!r}: set a number")
         fold = assign_folds(queries, _FOLDS, self.group_column, seed=0)
         if fold is None:
@@ -215,27 +209,15 @@ class KnnRanker(NeighborRanker, TextRanker):
 
         return best_n_neighbors(without, queries, fold, len(queries) - int(np.bincount(fold).max()))
 
-    def _measure_distances(self) -> None:
-        """Sample how far judged queries are from their nearest other one.
-
-        The scale of distances stays that of the fit, as the description does. Measured again on other queries it
-        would move, and with it the novelty of every query.
-        """
-        m = len(self.qid_)
-        sample = np.linspace(0, m - 1, min(m, _SAMPLE)).astype(np.int64)
-        distances, _ = self.index_.query(self.index_.points_[sample], min(2, m))
-        self.usual_distances_ = np.sort(distances[:, -1])
-
     def _learn_offline(self) -> None:
         self.offline_ = None
         if self.learns_online:
             return
         # Threads, because search and learning are compiled code that releases the interpreter's lock. The models do
         # not depend on how many there are.
-        threads = Threads(n_threads_of(self.n_jobs))
-        learned = list(map_ordered(current_executor(threads), self._learn_near, in_blocks(self.index_.points_)))
-        models = [model for _, some in learned for model in some]
-        near = Neighborhoods.concat(some for some, _ in learned)
+        executor = current_executor(Threads(n_threads_of(self.n_jobs)))
+        learn = partial(self.model_.learn_near, settings=self)
+        near, models = join_learned(map_ordered(executor, learn, in_blocks(self.index_.points_)))
         self.offline_ = OfflineModels(models, near, self.training_set_.pairs)
 
     @property
@@ -245,33 +227,23 @@ class KnnRanker(NeighborRanker, TextRanker):
 
     # --- ranking --------------------------------------------------------------------------------------------------
 
-    def points(self, queries: QuerySet) -> Float32:
-        """Return each query as a point: its description."""
-        return super().points(self.encoded(queries))
+    def encoded(self, queries: QuerySet) -> QuerySet:
+        """Return the queries with a vector each, encoded from their texts unless they have vectors already."""
+        return encode_texts(self.encoder_, queries)
 
-    def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
-        """Return the judged queries near each point: the nearest `n_neighbors`, or all in the radius."""
-        if self.radius is not None:
-            return Neighborhoods.within(self.index_, points, self.radius)
-        return Neighborhoods.nearest(self.index_, points, min(n_neighbors or self.k, self.n_judged_))
-
-    def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:
-        if self.learns_online:
-            return super()._models(queries, points)
-        return self._offline_models(self.offline_choice(points))
+    def _models(self, points: Float32) -> list[Learner]:
+        return super()._models(points) if self.learns_online else self._offline_models(self.offline_choice(points))
 
     def _offline_models(self, chosen: list[int]) -> list[Learner]:
         return [self.global_ if model < 0 else self.offline_models.models[model] for model in chosen]
 
     def offline_choice(self, points: Float32) -> list[int]:
         """Return the judged query whose model ranks each point in an offline mode; -1 if none is near."""
+        blocks = in_blocks(points)
         if self.mode == "offline-2":
-            return [int(near[0]) if len(near) else -1 for some in in_blocks(points) for near, _ in self.near(some, 1)]
-        return [
-            self.offline_models.most_overlapping(members)
-            for some in in_blocks(points)
-            for members, _ in self.near(some)
-        ]
+            nearest = [positions for block in blocks for positions, _ in self.near(block, 1)]
+            return [int(positions[0]) if len(positions) else -1 for positions in nearest]
+        return [self.offline_models.most_overlapping(members) for block in blocks for members, _ in self.near(block)]
 
     @property
     def offline_models(self) -> OfflineModels:
@@ -284,16 +256,16 @@ class KnnRanker(NeighborRanker, TextRanker):
         if self.learns_online:
             return super()._predict_with_novelty(queries)
         points = self.points(queries)
-        scores = self._score_by(self._models(queries, points), queries)
-        return Prediction(scores, self._novelty(self.near(points, 1)))
+        scores = self.model_.scores(self._models(points), queries)
+        return Prediction(scores, self.model_.novelty(self.near(points, 1)))
 
-    def _learned_from(self, points: Float32) -> tuple[Iterable[tuple[Int64, Float64]], list[Learner]]:
+    def _learned_from(self, points: Float32) -> tuple[Sources, list[Learner]]:
         if self.learns_online:
             return super()._learned_from(points)
         chosen = self.offline_choice(points)
-        return list(self._offline_sources(points, chosen)), self._offline_models(chosen)
+        return self._offline_sources(points, chosen), self._offline_models(chosen)
 
-    def _offline_sources(self, points: Float32, chosen: list[int]) -> Iterator[tuple[Int64, Float64]]:
+    def _offline_sources(self, points: Float32, chosen: list[int]) -> Sources:
         for point, model in zip(points, chosen, strict=True):
             members = self.offline_models.neighbors_of(model) if model >= 0 else np.empty(0, dtype=np.int64)
             distances = np.linalg.norm(self.index_.points_[members].astype(np.float64) - point, axis=1)
@@ -302,115 +274,43 @@ class KnnRanker(NeighborRanker, TextRanker):
 
     # --- judgments that come and go -------------------------------------------------------------------------------
 
-    def add(
-        self,
-        X: ArrayLike | QuerySet,
-        y: ArrayLike | None = None,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-    ) -> Self:
+    @takes_arrays
+    def add(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
         """Learn from further judged queries without fitting again.
 
         Scaling and description stay as fitted. Given those, every local model and the global one equal what fitting
         on all queries would give. Do not call this while another thread predicts.
         """
-        queries = self._queries(X, y, qid, group, query_vectors, query_text)
-        known = self.has_judged(queries.qid)
-        if known.any():
-            raise DataError(f"query {queries.qid[known][0].item()!r} is known already: remove it first, then add it")
-        example = self.judged_.at(np.zeros(1, dtype=np.int64))
-        if queries.qid.dtype.kind != example.dtype.kind:
-            raise DataError(f"the judged queries have ids like {example[0].item()!r}, got {queries.qid[0].item()!r}")
-        # Everything that may raise comes before the first change.
-        points, prepared = self.points(queries), queries.replace(y=queries.grades, X=self.prepared(queries))
-        index = self._growing_index()
-        index.add(points)
-        self.training_set_.add(prepared)
-        self.judged_.add(queries.qid)
-        self.index_ = index
+        self.model_.add(self.encoded(self._queries(X, y, **arrays)))
         return self._learn_again()
 
     def check_learnable(self, queries: QuerySet) -> None:
         """Raise `DataError` if `add` could not learn these queries."""
         self.check_features(queries.feature_names)
-        self.points(queries)
-        PairStatistics.from_queries(queries.replace(X=self.prepared(queries)))
+        self.model_.check(self.encoded(queries))
 
     def remove(self, qid: ArrayLike) -> Self:
         """Forget judged queries by id, as if they had never been seen, except in scaling and description."""
         check_is_fitted(self)
-        wanted = np.atleast_1d(np.asarray(qid))
-        positions = self.judged_.find(wanted)
-        if (positions < 0).any():
-            unknown = wanted[positions < 0][0].item()
-            raise DataError(f"query {unknown!r} is not among the {self.n_judged_} judged queries")
-        positions = np.unique(positions)
-        if len(positions) == self.n_judged_:
-            raise DataError("cannot remove every judged query: nothing would be left to learn from")
-        index = self._growing_index()
-        index.exclude(positions)
-        self.training_set_.forget(positions)
-        self.judged_.remove(positions)
-        self.index_ = index
+        self.model_.remove(qid)
         return self._learn_again()
 
     def prepare_to_learn(self) -> Self:
         """Compute what the first `add` or `remove` after loading would take longer for."""
-        self.judged_.find(self.judged_.at(np.zeros(1, dtype=np.int64)))
-        self.training_set_.learn_all(lambda: self.judged_.positions)
+        self.model_.prepare_to_learn()
         return self
 
-    def _growing_index(self) -> GrowingIndex:
-        return copy(self.index_) if isinstance(self.index_, GrowingIndex) else GrowingIndex(self.index_)
-
     def _learn_again(self) -> Self:
-        self.global_ = self.training_set_.learn_all(lambda: self.judged_.positions)
         if not self.learns_online:
-            self._compact()
+            self.model_ = self.model_.compacted(self.index)
             self._learn_offline()
         return self
 
-    def _compact(self) -> None:
-        """Close the gaps that removed queries have left, and index all points anew."""
-        if isinstance(self.index_, GrowingIndex):
-            points = self.index_.kept_points()
-            self.index_ = make_index(self.index, *points.shape).fit(points)
-            self.training_set_ = self.training_set_.take(self.judged_.positions)
-            self.qid_ = self.judged_.qid
-
     def copy(self) -> Self:
         """Return a fitted copy that shares the learned arrays; what it learns later, it learns alone."""
-        check_is_fitted(self)
-        other: Self = clone(self)
-        settings = self.get_params(deep=False)
-        other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in settings})
-        other.training_set_, other.judged_ = copy(self.training_set_), copy(self.judged_)
+        other = super().copy()
+        other.model_ = self.model_.copy()
         return other
-
-    @property
-    def qid_(self) -> NDArray[Any]:
-        """The judged queries in the order in which they were fitted and added."""
-        return self.judged_.qid
-
-    @qid_.setter
-    def qid_(self, qid: NDArray[Any]) -> None:
-        self.judged_ = JudgedQueries(qid)
-
-    @property
-    def n_judged_(self) -> int:
-        """The number of judged queries."""
-        return len(self.judged_)
-
-    def qid_at(self, positions: Int64) -> NDArray[Any]:
-        """Return the judged query at each of these positions."""
-        return self.judged_.at(positions)
-
-    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
-        """Return which of these ids are those of judged queries."""
-        return self.judged_.find(qid) >= 0
 
     @property
     def n_unseen_(self) -> int:
@@ -426,17 +326,14 @@ class KnnRanker(NeighborRanker, TextRanker):
 
     def get_state(self) -> State:
         """Return everything learned."""
-        if isinstance(self.index_, GrowingIndex):
-            compacted = self.copy()
-            compacted._compact()
-            return compacted.get_state()
-        state = super().get_state() | self._encoder_state() | {"n_neighbors": np.array(self.n_neighbors_)}
+        state = self.model_.compacted(self.index).get_state() | encoder_state(self.encoder_)
+        state |= {"n_neighbors": np.array(self.n_neighbors_)}
         return state if self.offline_ is None else state | nest(offline=self.offline_.get_state())
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
-        super().set_state(state)
-        self._restore_encoder(state)
+        self.model_ = EditableModel.restore(self, state, self.index)
+        self.encoder_ = restore_encoder(self.encoder, state)
         self.n_neighbors_ = int(state["n_neighbors"])
         offline = unnest(state, "offline")
         self.offline_ = OfflineModels.from_state(self.learner_, offline) if offline else None

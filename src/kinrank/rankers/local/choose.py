@@ -17,9 +17,10 @@ from kinrank.learn.statistics import PairStatistics
 from kinrank.measure import NDCG, Measure
 from kinrank.measure.base import mean_of
 from kinrank.parallel import Serial, current_executor, map_ordered
-from kinrank.rankers.local.base import coefficients
+from kinrank.rankers.local.model import coefficients
 from kinrank.rankers.local.nearest import NeighborRanker
-from kinrank.rankers.local.training_sets import EditableTrainingSet, Shrinkage, StatisticsTrainingSet
+from kinrank.rankers.local.statistics_sets import StatisticsTrainingSet
+from kinrank.rankers.local.training_base import EditableTrainingSet, Shrinkage
 
 _QUERIES_AT_ONCE = 1024
 
@@ -124,19 +125,19 @@ class _Trial:
 
     def __call__(self, start: int) -> Float64:
         """Return an array of shape (strengths + 1, counts, rows); the last is the global model's."""
-        some = self.queries[start : start + _QUERIES_AT_ONCE]
-        X, by_global = self.ranker.prepared(some), coefficients(self.ranker.global_)
-        points = self.ranker.points(some)
-        by_count = np.empty((len(self.shrinkages), len(self.counts), len(some), len(by_global)))
+        block = self.queries[start : start + _QUERIES_AT_ONCE]
+        X, by_global = self.ranker.model_.prepared(block), coefficients(self.ranker.global_)
+        points = self.ranker.points(block)
+        by_count = np.empty((len(self.shrinkages), len(self.counts), len(block), len(by_global)))
         if self.ranker.neighbor_weights == "uniform":
             for query, (near, _) in enumerate(self.ranker.near(points, int(self.counts[-1]))):
                 by_count[:, :, query] = self._solved(self.training_set.prefix_sums(near, self.counts), by_global)
         else:
             for column, count in enumerate(self.counts.tolist()):
                 by_count[:, column] = self._solved(self._sums(points, count), by_global)
-        scores = np.empty((len(self.shrinkages) + 1, len(self.counts), some.n_rows))
+        scores = np.empty((len(self.shrinkages) + 1, len(self.counts), block.n_rows))
         scores[-1] = X @ by_global
-        for query, (first, last) in enumerate(pairwise(some.offsets.tolist())):
+        for query, (first, last) in enumerate(pairwise(block.offsets.tolist())):
             scores[:-1, :, first:last] = by_count[:, :, query] @ X[first:last].T
         return scores
 
@@ -151,7 +152,8 @@ class _Trial:
     def _solved(self, sums: PairStatistics, by_global: Float64) -> Float64:
         """Return the weights for every shrinkage and every sum; the global ones where there is no pair."""
         learned = sums.pairs[:, None] > 0
-        return np.array([np.where(learned, self.training_set.solve(sums, each), by_global) for each in self.shrinkages])
+        solved = [self.training_set.solve(sums, shrinkage) for shrinkage in self.shrinkages]
+        return np.where(learned, solved, by_global)
 
 
 def _best(

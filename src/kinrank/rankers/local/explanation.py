@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.arrays import Float64
+from kinrank.arrays import Float32, Float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,8 @@ class Explanation:
     weights, global_weights : float64 array, or None
         The query's own weights and those of the global model, per unit of each feature; None if the model is not
         linear.
+    spread : float64 array
+        The standard deviation of each feature among the candidates.
     """
 
     qid: Any
@@ -43,6 +45,17 @@ class Explanation:
     feature_names: tuple[str, ...]
     weights: Float64 | None
     global_weights: Float64 | None
+    spread: Float64
+
+    @property
+    def effects(self) -> tuple[Float64, Float64] | None:
+        """What a standard deviation of each feature adds to a score, by the query's own and by the global weights.
+
+        Unlike weights, effects of different features are on one scale. None if the model is not linear.
+        """
+        if self.weights is None or self.global_weights is None:
+            return None
+        return self.weights * self.spread, self.global_weights * self.spread
 
     @property
     def shares(self) -> dict[str, float]:
@@ -55,14 +68,24 @@ class Explanation:
             f"query {self.qid}: learned from {self.counts.sum():.0f} judged queries{cells}, nearest {self._nearest()}",
             f"  farther from known queries than {self.unusual:.0%} of them are from each other",
         ]
-        if self.weights is not None and self.global_weights is not None:
-            change = self.weights - self.global_weights
+        if self.effects is not None:
+            own, everywhere = self.effects
             lines += [
-                f"  {self.feature_names[f]}: weight {self.weights[f]:+.3g}, globally {self.global_weights[f]:+.3g}"
-                for f in np.argsort(-np.abs(change))[:5]
+                f"  {self.feature_names[f]}: effect {own[f]:+.3g}, globally {everywhere[f]:+.3g}"
+                for f in np.argsort(-np.abs(self.effects).max(axis=0), kind="stable")[:5]
             ]
         return "\n".join(lines)
 
     def _nearest(self) -> str:
         named = zip(self.neighbors[:3].tolist(), self.distances[:3], strict=True)
         return ", ".join(f"{neighbor} ({distance:.2f})" for neighbor, distance in named) or "none"
+
+
+def candidate_moments(rows: Float32) -> tuple[Float64, Float64]:
+    """Return mean and standard deviation of each feature over its finite values; 0 if it has none."""
+    values = rows.astype(np.float64)
+    finite = np.isfinite(values)
+    counts = np.maximum(finite.sum(axis=0), 1)
+    means = np.where(finite, values, 0.0).sum(axis=0) / counts
+    deviations = np.where(finite, values - means, 0.0)
+    return means, np.sqrt((deviations**2).sum(axis=0) / counts)

@@ -82,21 +82,21 @@ class JudgedQueries:
             return ids
         n = len(self._fitted)
         added = positions >= n
-        found = np.empty(len(positions), dtype=np.promote_types(self._fitted.dtype, self._added.rows.dtype))
-        found[~added] = self._fitted[positions[~added]]
-        found[added] = self._added.rows[positions[added] - n]
-        return found
+        ids = np.empty(len(positions), dtype=np.promote_types(self._fitted.dtype, self._added.rows.dtype))
+        ids[~added] = self._fitted[positions[~added]]
+        ids[added] = self._added.rows[positions[added] - n]
+        return ids
 
     def find(self, qid: ArrayLike) -> Int64:
         """Return the position of each id; -1 for unknown ones."""
         wanted = np.atleast_1d(np.asarray(qid))
-        found = self._find_fitted(wanted)
+        positions = self._find_fitted(wanted)
         added = self._positions_of_added()
-        for place, each in enumerate(wanted.tolist()) if added else ():
-            found[place] = added.get(each, found[place])
-        known = (found >= 0) & (found < len(self._gone))
-        found[known] = np.where(self._gone[found[known]], -1, found[known])
-        return found
+        for place, identifier in enumerate(wanted.tolist()) if added else ():
+            positions[place] = added.get(identifier, positions[place])
+        may_be_gone = (positions >= 0) & (positions < len(self._gone))
+        positions[may_be_gone] = np.where(self._gone[positions[may_be_gone]], -1, positions[may_be_gone])
+        return positions
 
     def _find_fitted(self, wanted: NDArray[Any]) -> Int64:
         fitted = self._fitted
@@ -122,7 +122,7 @@ class JudgedQueries:
 
     def _note(self, qid: NDArray[Any], start: int) -> None:
         first = len(self._fitted) + start
-        self._positions.of.update((each, first + i) for i, each in enumerate(qid.tolist()))
+        self._positions.of.update((identifier, first + i) for i, identifier in enumerate(qid.tolist()))
         self._positions.n = start + len(qid)
 
     def add(self, qid: NDArray[Any]) -> None:

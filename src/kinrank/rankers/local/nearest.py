@@ -1,70 +1,47 @@
-"""What `KnnRanker` and `CellRanker` share: a local model of the judged queries nearest to a query."""
+"""What `KnnRanker` and `CellRanker` share: they rank a query by a model of the judged queries nearest to it."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import QueryTexts
-from kinrank.data.vectors import QueryVectors
+from kinrank.describe import Describer
+from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
+from kinrank.learn import make_learner
 from kinrank.learn.base import Learner
-from kinrank.neighbors import NeighborIndex, restore_index
-from kinrank.rankers.base import Prediction
+from kinrank.learn.prepare import Missing, Preparer, Scale
+from kinrank.neighbors import NeighborIndex
+from kinrank.neighbors.weights import KERNELS
+from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities, capabilities_of
-from kinrank.rankers.local.base import LocalRanker, coefficients
+from kinrank.rankers.intake import QueryArrays, takes_arrays
+from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.rankers.local.explanation import Explanation
+from kinrank.rankers.local.model import Prior, check_local_settings
+from kinrank.rankers.local.neighbor_model import LocalPrediction, NeighborModel, Sources
 from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.store import nest, unnest
+from kinrank.rankers.local.training_base import TrainingSet
+from kinrank.registry.choices import check_choice
 
 
-@dataclass(frozen=True, eq=False)
-class LocalPrediction:
-    """Scores of queries by their local models and by the global one, and where they come from.
-
-    Attributes
-    ----------
-    scores, global_scores : float64 arrays of shape (rows,)
-        The scores by the local models and by the global one.
-    novelty : float64 array of shape (queries,)
-        The distance of each query to the nearest judged query; see `Prediction`.
-    near : Neighborhoods
-        What the model of each query was learned from.
-    models : list of Learner
-        The model of each query.
-    """
-
-    scores: Float64
-    global_scores: Float64
-    novelty: Float64
-    near: Neighborhoods
-    models: list[Learner]
-
-
-class NeighborRanker(LocalRanker):
+class NeighborRanker(WeightedRanker, Ranker):
     """Base of rankers that find the judged queries nearest to a query and learn from them.
 
-    A subclass implements `near`, which finds the positions of its training set (judged queries, or cells of them)
-    that a query learns from.
+    A subclass fits `model_`, which holds everything learned.
 
     Attributes
     ----------
-    index_ : NeighborIndex
-        The points of the positions of the training set.
-    qid_ : array
-        The judged query at each position; for a cell, the one nearest to its center.
+    model_ : NeighborModel
+        The judged queries, or cells of them: description, index, training set and global model.
     n_neighbors_ : int
         The number of neighbors chosen in `fit`; used if `n_neighbors` is ``"auto"``.
-    usual_distances_ : float64 array
-        Sampled distances of the judged queries of the fit to their nearest other one, ascending.
     """
 
     _capabilities: ClassVar[Capabilities] = Capabilities(
@@ -73,17 +50,23 @@ class NeighborRanker(LocalRanker):
 
     n_neighbors: int | Literal["auto"]
     radius: float | None
+    learner: str | Learner
+    describe: Spec | Describer
+    reference: str | int | None
     index: str | NeighborIndex
     neighbor_weights: str
+    prior: Prior
+    prior_strength: float
+    scale: Scale
+    missing: Missing
 
-    index_: NeighborIndex
+    model_: NeighborModel
     n_neighbors_: int
-    qid_: NDArray[Any]
-    usual_distances_: Float64
 
-    @abstractmethod
-    def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
-        """Return the positions near each point: those of the nearest `n_neighbors` queries, or all in the radius."""
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do with its current settings."""
+        return replace(self._capabilities, weights=make_learner(self.learner).linear)
 
     @property
     def k(self) -> int:
@@ -91,159 +74,124 @@ class NeighborRanker(LocalRanker):
         return self.n_neighbors_ if self.n_neighbors == "auto" else int(self.n_neighbors)
 
     @property
-    def n_judged_(self) -> int:
-        """The number of ids in `qid_`."""
-        return len(self.qid_)
-
-    def qid_at(self, positions: Int64) -> NDArray[Any]:
-        """Return the judged query at each of these positions."""
-        ids: NDArray[Any] = self.qid_[positions]
-        return ids
-
-    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
-        """Return which of these ids are in `qid_`."""
-        return np.isin(qid, self.qid_)
-
-    @property
     def learns_online(self) -> bool:
         """Whether the model of a query is learned when the query arrives."""
         return True
 
     @property
-    def local_(self) -> Self:
-        """The ranker itself; see `neighbor_part`."""
-        return self
+    def learner_(self) -> Learner:
+        """The learner of the models, not fitted."""
+        return self.model_.learner
+
+    @property
+    def preparer_(self) -> Preparer:
+        """How features are prepared for a linear learner."""
+        if self.model_.preparer is None:
+            raise AttributeError(f"{self.learner!r} reads features as they are, and nothing prepares them")
+        return self.model_.preparer
+
+    @property
+    def describer_(self) -> Describer:
+        """How queries become points."""
+        return self.model_.describer
+
+    @property
+    def training_set_(self) -> TrainingSet:
+        """The judged queries, or cells of them, to learn from."""
+        return self.model_.training_set
+
+    @property
+    def global_(self) -> Learner:
+        """The model of all judged queries."""
+        return self.model_.global_model
+
+    @property
+    def index_(self) -> NeighborIndex:
+        """The points of the positions of the training set."""
+        return self.model_.index
+
+    @property
+    def qid_(self) -> NDArray[Any]:
+        """The judged queries in the order of positions; for a cell, the one nearest to its center."""
+        return self.model_.judged.qid
+
+    @property
+    def n_judged_(self) -> int:
+        """The number of ids in `qid_`."""
+        return len(self.model_.judged)
+
+    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
+        """Return which of these ids are in `qid_`."""
+        return self.model_.judged.find(qid) >= 0
 
     def _check_settings(self) -> None:
-        super()._check_settings()
-        self._check_neighbors()
+        """Raise on settings that make no sense, before anything learned earlier is touched."""
+        check_local_settings(self)
+        if self.n_neighbors != "auto":
+            whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
+            if not whole or int(self.n_neighbors) < 1:
+                raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
         if self.radius is not None and not (isinstance(self.radius, Real) and self.radius > 0):
             raise ParameterError(f"radius must be a positive number, got {self.radius!r}")
+        check_choice("neighbor_weights", self.neighbor_weights, KERNELS)
 
-    def _check_neighbors(self) -> None:
-        whole = isinstance(self.n_neighbors, Integral) and not isinstance(self.n_neighbors, bool)
-        if not whole or int(self.n_neighbors) < 1:
-            raise ParameterError(f"n_neighbors must be a whole number from 1, got {self.n_neighbors!r}")
+    def encoded(self, queries: QuerySet) -> QuerySet:
+        """Return the queries with the vectors that describe them, if the ranker encodes texts."""
+        return queries
 
-    def _learn_near(self, points: Float32) -> tuple[Neighborhoods, list[Learner]]:
-        """Return the neighbors of each point and the model learned from them."""
-        near = self.near(points)
-        return near, self._learn_each(near, near.weights(self.neighbor_weights, self.radius))
+    def points(self, queries: QuerySet) -> Float32:
+        """Return each query as a point: its description."""
+        return self.model_.points(self.encoded(queries))
 
-    def _models(self, queries: QuerySet, points: Float32) -> list[Learner]:  # noqa: ARG002
-        return [model for some in in_blocks(points) for model in self._learn_near(some)[1]]
+    def near(self, points: Float32, n_neighbors: int | None = None) -> Neighborhoods:
+        """Return the positions near each point: those of the nearest `n_neighbors` queries, or all in the radius."""
+        return self.model_.near(points, n_neighbors or self.k, self.radius)
+
+    def global_scores(self, queries: QuerySet) -> Float64:
+        """Score candidates by the global model."""
+        return self.global_.predict(self.model_.prepared(queries))
+
+    def _models(self, points: Float32) -> list[Learner]:
+        """Return the model of each point."""
+        return self.model_.models(points, self)
+
+    def _learned_from(self, points: Float32) -> tuple[Sources, list[Learner]]:
+        """Return what each point's model was learned from, and the models."""
+        return self.model_.learn(points, self)
+
+    def _predict(self, queries: QuerySet) -> Float64:
+        return self.model_.scores(self._models(self.points(queries)), queries)
+
+    def predict_local(self, queries: QuerySet) -> LocalPrediction:
+        """Score grouped queries, checked already, by models learned online and by the global one."""
+        return self.model_.predict(self.encoded(queries), self)
 
     def predict_unchecked(self, queries: QuerySet) -> Prediction:
         """Score grouped queries that were checked already, such as by a ranker that this one is a part of."""
         return self._predict_with_novelty(queries)
 
-    def predict_local(self, queries: QuerySet) -> LocalPrediction:
-        """Score grouped queries, checked already, by models learned online and by the global one; prepare them once."""
-        near, models = self._learn_all(self.points(queries))
-        prepared = self.prepared(queries)
-        return LocalPrediction(
-            self._score_by(models, queries, prepared), self.global_.predict(prepared), self._novelty(near), near, models
-        )
-
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
-        near, models = self._learn_all(self.points(queries))
-        return Prediction(self._score_by(models, queries), self._novelty(near))
+        near, models = self.model_.learn(self.points(queries), self)
+        return Prediction(self.model_.scores(models, queries), self.model_.novelty(near))
 
-    def _learn_all(self, points: Float32) -> tuple[Neighborhoods, list[Learner]]:
-        """Return the neighbors of any number of points and the models learned from them."""
-        learned = [self._learn_near(some) for some in in_blocks(points)]
-        return Neighborhoods.concat(near for near, _ in learned), [model for _, some in learned for model in some]
+    def _query_weights(self, queries: QuerySet) -> LinearWeights:
+        return exact_weights(queries, self.model_.raw_weights(self._models(self.points(queries))), self.missing)
 
-    def _novelty(self, near: Neighborhoods) -> Float64:
-        """Return the distance to the nearest neighbor in units of `_unit_distance`; infinite without neighbors."""
-        nearest = np.array([distances[0] if len(distances) else np.inf for _, distances in near])
-        novelty: Float64 = nearest / self._unit_distance
-        return novelty
-
-    @property
-    def highest_novelty(self) -> float:
-        """The novelty of the judged query that is farthest from all others. Beyond it nothing was ever judged."""
-        return float(self.usual_distances_[-1] / self._unit_distance)
-
-    @property
-    def _unit_distance(self) -> float:
-        """The distance within which 99% of the judged queries have their nearest other one."""
-        usual = self.usual_distances_[(len(self.usual_distances_) - 1) * 99 // 100]
-        # If all judged queries lie on one point, everything else is far.
-        return float(max(usual, np.finfo(np.float32).tiny))
-
-    def explain(
-        self,
-        X: ArrayLike | QuerySet,
-        *,
-        qid: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        query_vectors: QueryVectors | None = None,
-        query_text: QueryTexts | None = None,
-    ) -> list[Explanation]:
+    @takes_arrays
+    def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[Explanation]:
         """Explain each query: its neighbors, its weights next to the global ones, how new it is."""
-        queries = self._queries(X, None, qid, group, query_vectors, query_text)
-        return self.explain_models(queries, *self._learned_from(self.points(queries)))
-
-    def explain_models(
-        self, queries: QuerySet, sources: Iterable[tuple[Int64, Float64]], models: list[Learner]
-    ) -> list[Explanation]:
-        """Explain queries by their models and the positions that these were learned from, nearest first."""
-        linear = self.learner_.linear
-        return [
-            self._explanation(
-                queries, query, *source, self.preparer_.raw_weights(coefficients(model)) if linear else None
-            )
-            for query, (source, model) in enumerate(zip(sources, models, strict=True))
-        ]
-
-    def _learned_from(self, points: Float32) -> tuple[Iterable[tuple[Int64, Float64]], list[Learner]]:
-        """Return what each point's model was learned from, positions and distances, nearest first; and the models."""
-        return self._learn_all(points)
-
-    def _explanation(
-        self, queries: QuerySet, query: int, near: Int64, distances: Float64, weights: Float64 | None
-    ) -> Explanation:
-        nearest = distances[0] if len(distances) else np.inf
-        limit = np.inf if self.radius is not None else self.k
-        held = np.minimum(np.cumsum(self.training_set_.counts[near]), limit)
-        unusual = np.searchsorted(self.usual_distances_, nearest) / len(self.usual_distances_)
-        return Explanation(
-            qid=queries.qid[query].item(),
-            neighbors=self.qid_at(near),
-            distances=distances,
-            counts=np.diff(held, prepend=0.0),
-            unusual=float(unusual),
-            feature_names=queries.feature_names,
-            weights=weights,
-            global_weights=None if weights is None else self.preparer_.raw_weights(coefficients(self.global_)),
-        )
+        queries = self._queries(X, **arrays)
+        return self.model_.explain(queries, *self._learned_from(self.points(queries)), self)
 
     def _remember(self, queries: QuerySet) -> None:
         """Keep nothing: `qid_` follows the judged queries as they change."""
 
     def get_state(self) -> State:
         """Return everything learned."""
-        state = super().get_state() | nest(index=self.index_.get_state())
-        return state | {"qid": self.qid_, "usual_distances": self.usual_distances_}
-
-    def set_state(self, state: State) -> Self:
-        """Restore everything learned."""
-        super().set_state(state)
-        self.index_ = restore_index(self.index, unnest(state, "index"))
-        self.qid_, self.usual_distances_ = state["qid"], state["usual_distances"]
-        return self
-
-
-class _HasNeighborPart(Protocol):
-    local_: NeighborRanker
+        return self.model_.get_state()
 
 
 def neighbor_part(ranker: object) -> NeighborRanker | None:
     """Return the part of a ranker that learns from neighbors: the ranker itself, its local model, or None."""
-    return cast(_HasNeighborPart, ranker).local_ if capabilities_of(ranker).novelty else None
-
-
-def in_blocks(points: Float32, size: int = 1024) -> Sequence[Float32]:
-    """Split points into blocks, so that the neighbors of many queries are never in memory at once."""
-    return [points[start : start + size] for start in range(0, len(points), size)]
+    part = ranker if isinstance(ranker, NeighborRanker) else getattr(ranker, "local_", None)
+    return part if isinstance(part, NeighborRanker) and capabilities_of(ranker).novelty else None

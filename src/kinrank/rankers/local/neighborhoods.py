@@ -74,8 +74,8 @@ class Neighborhoods:
         It depends on the distance, relative to the farthest member of the set or to the radius, and on the share.
         """
         if self.shares is not None:
-            each = [neighbor_weights(distances, kind) for _, distances in self]
-            return np.concatenate(each) * self.shares if each else self.shares
+            weights_of_sets = [neighbor_weights(distances, kind) for _, distances in self]
+            return np.concatenate(weights_of_sets) * self.shares if weights_of_sets else self.shares
         if radius is not None:
             # neighbor_weights treats its input as one set and replaces weights that are all 0. These are many sets,
             # so a member at distance 0 is added and dropped again. Sets without weight use the global model.

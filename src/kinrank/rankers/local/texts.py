@@ -1,11 +1,12 @@
-"""Rankers that encode the text of a query by themselves."""
+"""Query texts as the vectors that describe queries, for rankers that encode them by themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from functools import partial
+from typing import Protocol, Self, TypeGuard
 
 from threadpoolctl import threadpool_limits
 
@@ -17,89 +18,63 @@ from kinrank.data.vectors import VECTORS
 from kinrank.describe.encoders import Encoder, EncoderSpec, make_encoder
 from kinrank.errors import DamagedFolderError, DataError
 from kinrank.parallel import Executor, map_ordered
-from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.local.intermediate import SAMPLE_ROWS, Store
 from kinrank.store import nest, unnest
 
 
-class TextRanker(Ranker):
-    """Base of rankers that turn query texts into the vectors that describe queries.
+def fit_encoder(spec: EncoderSpec | None, queries: QuerySet) -> Encoder | None:
+    """Return the encoder, fitted on the texts of training queries if it learns.
 
-    Vectors given by the caller take precedence: then nothing is encoded, neither in `fit` nor later.
-
-    Attributes
-    ----------
-    encoder_ : Encoder or None
-        The encoder, fitted on the training queries if it learns. None if there were no texts, or vectors were given.
+    None if there are no texts, or if the caller has given vectors: then nothing is encoded, neither now nor later.
     """
+    if spec is None or VECTORS in queries.query_columns or TEXT not in queries.query_columns:
+        return None
+    return _fit_on(spec, queries.query_columns[TEXT].tolist())
 
-    encoder: EncoderSpec | None
 
-    encoder_: Encoder | None
+def _fit_on(spec: EncoderSpec, texts: list[str]) -> Encoder:
+    encoder = make_encoder(spec)
+    return encoder if encoder.is_fitted else encoder.fit(texts)
 
-    def _fit_encoder(self, queries: QuerySet) -> QuerySet:
-        """Fit the encoder on the training queries' texts, if they have any; return them with vectors."""
-        self.encoder_ = None
-        if self.encoder is None or VECTORS in queries.query_columns or TEXT not in queries.query_columns:
-            return queries
-        self._fit_encoder_on(self.encoder, queries.query_columns[TEXT].tolist())
-        return self.encoded(queries)
 
-    def _fit_encoder_on(self, spec: EncoderSpec, texts: list[str]) -> None:
-        encoder = make_encoder(spec)
-        self.encoder_ = encoder if encoder.is_fitted else encoder.fit(texts)
+def fit_encoder_on_blocks(spec: EncoderSpec | None, blocks: Blocks, executor: Executor, store: Store) -> Encoder | None:
+    """Return the encoder, fitted on the texts of a sample of the queries, and keep it in the store."""
+    columns = blocks.head().query_columns
+    if spec is None or VECTORS in columns or TEXT not in columns:
+        return None
+    with suppress(DamagedFolderError):
+        return restore_encoder(spec, store.read("encoder"))
+    sample = Sample.of_rows(blocks, SAMPLE_ROWS)
+    texts = map_ordered(executor, _SampledTexts(blocks, sample), sample.blocks)
+    with threadpool_limits(1):  # several BLAS threads may add in another order
+        encoder = _fit_on(spec, [text for texts_of_block in texts for text in texts_of_block])
+    store.write("encoder", encoder_state(encoder))
+    return encoder
 
-    def encode_blocks(self, blocks: Blocks, executor: Executor, store: Store) -> Blocks:
-        """Fit the encoder on the texts of a sample of the queries, if they have any; return blocks with vectors.
 
-        The fitted encoder is kept in the store.
-        """
-        self.encoder_ = None
-        columns = blocks.head().query_columns
-        if self.encoder is None or VECTORS in columns or TEXT not in columns:
-            return blocks
-        with suppress(DamagedFolderError):
-            self._restore_encoder(store.read("encoder"))
-        if self.encoder_ is None:
-            sample = Sample.of_rows(blocks, SAMPLE_ROWS)
-            texts = map_ordered(executor, _SampledTexts(blocks, sample), sample.blocks)
-            with threadpool_limits(1):  # several BLAS threads may add in another order
-                self._fit_encoder_on(self.encoder, [text for some in texts for text in some])
-            store.write("encoder", self._encoder_state())
-        return EncodedBlocks(blocks, self)
+def encode_texts(encoder: Encoder | None, queries: QuerySet) -> QuerySet:
+    """Return the queries with a vector each, encoded from their texts unless they have vectors already."""
+    if encoder is None or VECTORS in queries.query_columns:
+        return queries
+    if TEXT not in queries.query_columns:
+        raise DataError(
+            f"the ranker was fitted with query texts (encoder {encoder.spec!r}), and these queries have none: pass "
+            "query_text=, a text per query, or query_vectors="
+        )
+    vectors = encoder.encode(queries.query_columns[TEXT].tolist())
+    return queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
 
-    def read_alike(self, blocks: Blocks) -> Blocks:
-        """Return blocks of further queries with vectors, as the fitted encoder makes them."""
-        return blocks if self.encoder_ is None else EncodedBlocks(blocks, self)
 
-    def encoded(self, queries: QuerySet) -> QuerySet:
-        """Return the queries with a vector each, encoded from their texts unless they have vectors already."""
-        if self.encoder_ is None or VECTORS in queries.query_columns:
-            return queries
-        if TEXT not in queries.query_columns:
-            raise DataError(
-                f"the ranker was fitted with query texts (encoder {self.encoder_.spec!r}), and these queries have "
-                "none: pass query_text=, a text per query, or query_vectors="
-            )
-        vectors = self.encoder_.encode(queries.query_columns[TEXT].tolist())
-        return queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
+def encoder_state(encoder: Encoder | None) -> State:
+    """Return the arrays of an encoder, nested in those of its ranker."""
+    return {} if encoder is None else nest(encoder=encoder.get_state())
 
-    def storable_params(self) -> dict[str, Any]:
-        """Return the parameters as a model folder can hold them: an encoder by its name."""
-        params = super().storable_params()
-        given = params.get("encoder")
-        if given is not None and not isinstance(given, str):
-            params["encoder"] = make_encoder(given).spec
-        return params
 
-    def _encoder_state(self) -> State:
-        return {} if self.encoder_ is None else nest(encoder=self.encoder_.get_state())
-
-    def _restore_encoder(self, state: State) -> Self:
-        own = unnest(state, "encoder")
-        self.encoder_ = make_encoder(self.encoder).set_state(own) if own and self.encoder is not None else None
-        return self
+def restore_encoder(spec: EncoderSpec | None, state: State) -> Encoder | None:
+    """Restore the encoder of a ranker from the arrays of `encoder_state`."""
+    arrays = unnest(state, "encoder")
+    return make_encoder(spec).set_state(arrays) if arrays and spec is not None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +95,13 @@ class EncodedBlocks(Blocks):
     ----------
     blocks
         The queries.
-    ranker
-        A ranker with a fitted encoder.
+    encoder
+        The encoder, fitted.
     """
 
-    def __init__(self, blocks: Blocks, ranker: TextRanker) -> None:
+    def __init__(self, blocks: Blocks, encoder: Encoder) -> None:
         self.blocks = blocks
-        self.ranker = ranker
+        self.encoder = encoder
         self.feature_names = blocks.feature_names
 
     def __len__(self) -> int:
@@ -143,7 +118,7 @@ class EncodedBlocks(Blocks):
 
     def read(self, block: int) -> Iterator[QuerySet]:
         """Yield the queries of a block with vectors."""
-        return map(self.ranker.encoded, self.blocks.read(block))
+        return map(partial(encode_texts, self.encoder), self.blocks.read(block))
 
     def name(self, block: int) -> str:
         """Return where the block is stored."""
@@ -154,17 +129,25 @@ class EncodedBlocks(Blocks):
         return self.blocks.fingerprint()
 
 
+class _EncodesTexts(Protocol):
+    encoder: EncoderSpec | None
+    encoder_: Encoder | None
+
+
+def _encodes_texts(ranker: object) -> TypeGuard[_EncodesTexts]:
+    return capabilities_of(ranker).text
+
+
 def unfitted_encoder(ranker: object) -> Encoder | None:
     """Return the encoder that a ranker would fit, or None if its settings name none."""
-    given = cast(TextRanker, ranker).encoder
-    return None if given is None else make_encoder(given)
+    return make_encoder(ranker.encoder) if _encodes_texts(ranker) and ranker.encoder is not None else None
 
 
 def text_encoder(ranker: object) -> Encoder | None:
     """Return the encoder of a fitted ranker, or None if it does not encode query texts."""
-    return cast(TextRanker, ranker).encoder_ if capabilities_of(ranker).text else None
+    return ranker.encoder_ if _encodes_texts(ranker) else None
 
 
 def with_vectors(ranker: object, queries: QuerySet) -> QuerySet:
     """Return the queries with the vectors that a fitted ranker encodes, or unchanged if it encodes no texts."""
-    return cast(TextRanker, ranker).encoded(queries) if capabilities_of(ranker).text else queries
+    return encode_texts(text_encoder(ranker), queries)

@@ -23,12 +23,14 @@ from starlette.routing import Route
 import kinrank
 from kinrank.serve.http import bodies, responses
 from kinrank.serve.http.auth import Authorizer
-from kinrank.serve.http.endpoints import SESSION_HEADER, Endpoints, check_media_type
+from kinrank.serve.http.endpoints import Endpoints
 from kinrank.serve.http.errors import STATUS, HttpError, error_response, to_http_error
 from kinrank.serve.http.logs import log_event
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.openapi import Operation, openapi_document
+from kinrank.serve.http.requests import HOLD, KEY, SESSION_HEADER, check_media_type
+from kinrank.serve.http.slots import Slots
 from kinrank.serve.keys import KeyRing, Role
 from kinrank.serve.rollouts import SESSION
 from kinrank.serve.search import Searcher
@@ -44,6 +46,7 @@ def create_app(
     metrics: Metrics,
     keys: KeyRing | None = None,
     searcher: Searcher | None = None,
+    local_only: bool = False,
     drain_seconds: float = 5.0,
     on_load: Callable[[], None] = lambda: None,
     on_shutdown: Callable[[], None] = lambda: None,
@@ -60,6 +63,9 @@ def create_app(
         Accepted API keys. None opens query endpoints to everyone and closes admin endpoints.
     searcher
         Search engine for /v1/search and the page; closed with the application.
+    local_only
+        Refuse requests whose ``Host`` is not this machine. Without keys, a page in a browser could otherwise send them
+        under a name that it lets point here.
     drain_seconds
         Seconds to keep serving after SIGTERM, while /readyz tells the load balancer to use another replica.
     on_load
@@ -68,6 +74,7 @@ def create_app(
         Called last.
     """
     endpoints = Endpoints(service, metrics, searcher)
+    slots = Slots(service.settings.in_flight, service.settings.bytes_in_flight)
     operations = _operations(endpoints)
     authorizer = Authorizer(keys)
 
@@ -83,8 +90,7 @@ def create_app(
         log_event("started", models=list(service.slots), version=kinrank.__version__)
         yield
         await asyncio.to_thread(service.close)
-        endpoints.executor.close()
-        endpoints.parser.close()
+        endpoints.close()
         if searcher is not None:
             searcher.close()
         log_event("stopped")
@@ -96,22 +102,23 @@ def create_app(
     # Starlette raises what reaches the handler of Exception again; the middleware logs it.
     handled = [*STATUS, HttpError, HTTPException, Exception]
     routes = [
-        Route(operation.path, _authorized(operation, authorizer, endpoints), methods=[operation.method])
+        Route(operation.path, _authorized(operation, authorizer, endpoints, slots), methods=[operation.method])
         for operation in operations
     ]
     app = RequestMiddleware(
         Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, handle_error), lifespan=lifespan),
         endpoints=frozenset(operation.path for operation in operations),
-        in_flight=service.settings.in_flight,
+        slots=slots,
         is_overloaded=endpoints.is_overloaded,
         metrics=metrics,
+        local_only=local_only,
     )
     endpoints.is_draining = lambda: app.draining
     return app
 
 
 def _operations(endpoints: Endpoints) -> list[Operation]:
-    query, admin, either = (Role.QUERY,), (Role.ADMIN,), (Role.QUERY, Role.ADMIN)
+    query, admin = Role.QUERY, Role.ADMIN
     operations = [
         Operation("POST", "/v1/rank", endpoints.rank, query, bodies.RankBody, responses.RankResponse),
         Operation("POST", "/v1/weights", endpoints.weights, query, bodies.WeightsBody, responses.WeightsResponse),
@@ -124,11 +131,11 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
             "POST", "/v1/judgments/withdraw", endpoints.withdraw, admin, bodies.WithdrawBody, responses.WithdrawResponse
         ),
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
-        Operation("GET", "/v1/model", endpoints.models, either, response=responses.ModelsResponse),
+        Operation("GET", "/v1/model", endpoints.models, query, response=responses.ModelsResponse),
         Operation("GET", "/v1/examples", endpoints.examples, query, response=responses.ExamplesResponse),
         Operation("GET", "/healthz", endpoints.healthz, response=responses.StatusResponse),
         Operation("GET", "/readyz", endpoints.readyz, response=responses.ReadyResponse),
-        Operation("GET", "/metrics", endpoints.metrics, either),
+        Operation("GET", "/metrics", endpoints.metrics, query),
     ]
     document = msgspec.json.encode(openapi_document(operations))
     pages = {name: _assemble(name) for name in ("page", "api")}
@@ -175,17 +182,20 @@ def _page_policy(page: str) -> str:
 
 
 def _authorized(
-    operation: Operation, authorizer: Authorizer, endpoints: Endpoints
+    operation: Operation, authorizer: Authorizer, endpoints: Endpoints, slots: Slots
 ) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
-        if operation.roles:
-            authorizer.authorize(request, operation.roles)
+        if operation.role is None:
+            return await operation.handler(request)
+        key = authorizer.authorize(request, operation.role)
         if operation.body is not None:
             check_media_type(request, packed=operation.body is bodies.RankBody)
         SESSION.set(request.headers.get(SESSION_HEADER))
-        if operation.ranks:
-            await endpoints.wait_for_revision(request)
-        return await operation.handler(request)
+        request.scope[KEY] = key
+        with slots.hold(None if key is None else key.name) as request.scope[HOLD]:
+            if operation.ranks:
+                await endpoints.wait_for_revision(request)
+            return await operation.handler(request)
 
     return handle
 

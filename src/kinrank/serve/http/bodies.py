@@ -148,8 +148,20 @@ class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
     model: ModelName | None = None
 
 
+class _ExplainBodyWithRawRows(ExplainBody):
+    features: RawRows  # type: ignore[assignment]
+
+
 class _RankBodyWithRawRows(RankBody):
     features: RawRows  # type: ignore[assignment]
+
+
+class _JudgedBodyWithRawRows(JudgedBody):
+    features: RawRows | None = None  # type: ignore[assignment]
+
+
+class _JudgmentsBodyWithRawRows(JudgmentsBody):
+    queries: Annotated[list[_JudgedBodyWithRawRows], Meta(min_length=1, max_length=MAX_JUDGED)]  # type: ignore[assignment]
 
 
 class _WeightsBodyWithRawRows(WeightsBody):
@@ -159,12 +171,12 @@ class _WeightsBodyWithRawRows(WeightsBody):
 B = TypeVar("B")
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
     SearchBody: msgspec.json.Decoder(SearchBody),
-    ExplainBody: msgspec.json.Decoder(ExplainBody),
-    JudgmentsBody: msgspec.json.Decoder(JudgmentsBody),
     WithdrawBody: msgspec.json.Decoder(WithdrawBody),
     ReloadBody: msgspec.json.Decoder(ReloadBody),
     # Rows are decoded one by one: another thread can run between two of them, and not within one call of the decoder.
+    ExplainBody: msgspec.json.Decoder(_ExplainBodyWithRawRows),
     RankBody: msgspec.json.Decoder(_RankBodyWithRawRows),
+    JudgmentsBody: msgspec.json.Decoder(_JudgmentsBodyWithRawRows),
     WeightsBody: msgspec.json.Decoder(_WeightsBodyWithRawRows),
 }
 _ROW_DECODER = msgspec.json.Decoder(Row)
@@ -186,7 +198,30 @@ def parse_rank(raw: bytes, *, packed: bool) -> tuple[CandidateSet, tuple[str, st
     if packed:
         return _parse_packed_rank(raw)
     body = parse(raw, RankBody)
-    return to_candidates(body, to_matrix(body.features), to_vector(body.vector)), _pair(body.interleave)
+    return to_candidates(body, to_matrix(body.features, raw), to_vector(body.vector)), _pair(body.interleave)
+
+
+def parse_explain(raw: bytes) -> CandidateSet:
+    """Parse a request for an explanation."""
+    body = parse(raw, ExplainBody)
+    return to_candidates(body, to_matrix(body.features, raw), to_vector(body.vector))
+
+
+def parse_weights(raw: bytes) -> tuple[WeightsBody, CandidateSet | None]:
+    """Parse a request for weights. Return its candidates, too; None if an engine finds them."""
+    body = parse(raw, WeightsBody)
+    if body.ids is None or body.features is None:
+        return body, None
+    return body, to_candidates(body, to_matrix(body.features, raw), to_vector(body.vector))
+
+
+def parse_judgments(raw: bytes) -> tuple[JudgmentsBody, list[JudgedQuery | JudgedBody]]:
+    """Parse a request with judgments. Return its judged queries, too; a body if an engine computes the features."""
+    body = parse(raw, JudgmentsBody)
+    return body, [
+        query if query.features is None and query.text is not None else _to_judged_query(query, raw, number)
+        for number, query in enumerate(body.queries)
+    ]
 
 
 def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None]:
@@ -205,12 +240,12 @@ def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None
     return to_candidates(body, features, _unpack_vector(body.vector)), _pair(body.interleave)
 
 
-def to_matrix(rows: Sequence[list[float | None] | msgspec.Raw]) -> Float32:
-    """Return rows of numbers, parsed or not, as an array; null becomes NaN."""
+def to_matrix(rows: Sequence[Any], raw: bytes, path: str = "$.features") -> Float32:
+    """Return rows of numbers, not parsed yet, as an array; null becomes NaN. They are at a path of a body."""
     matrix = np.empty((len(rows), 0), dtype=np.float32)
-    is_large = sum(memoryview(row).nbytes for row in rows if isinstance(row, msgspec.Raw)) > LARGE_BODY
+    is_large = len(raw) > LARGE_BODY
     for number, given in enumerate(rows):
-        row = _parse_row(given, number) if isinstance(given, msgspec.Raw) else given
+        row = _parse_row(given, f"{path}[{number}]")
         if is_large:  # in a thread of its own: without a pause it would keep the interpreter for 5 ms at a time
             time.sleep(_PAUSE)
         if number == 0:
@@ -224,11 +259,11 @@ def to_matrix(rows: Sequence[list[float | None] | msgspec.Raw]) -> Float32:
     return matrix
 
 
-def _parse_row(raw: msgspec.Raw, number: int) -> list[float | None]:
+def _parse_row(raw: msgspec.Raw, path: str) -> list[float | None]:
     try:
         row: list[float | None] = _ROW_DECODER.decode(raw)
     except _INVALID as error:
-        raise DataError(str(error).replace("`$", f"`$.features[{number}]")) from None
+        raise DataError(str(error).replace("`$", f"`{path}")) from None
     return row
 
 
@@ -246,15 +281,13 @@ def to_candidates(
     return CandidateSet([str(each) for each in body.ids or ()], features, names, vector, body.columns, text)
 
 
-def to_judged_query(body: JudgedBody) -> JudgedQuery:
-    """Return the judged query of a body."""
+def _to_judged_query(body: JudgedBody, raw: bytes, number: int) -> JudgedQuery:
     if len(body.grades) != len(body.ids):
         raise DataError(f"query {body.qid!r} has {len(body.ids)} ids and {len(body.grades)} grades: send one per id")
     if body.features is None:
         raise DataError(f"query {body.qid!r} has no features: send them, or its text if an engine is attached")
-    return JudgedQuery(
-        str(body.qid), to_candidates(body, to_matrix(body.features), to_vector(body.vector)), body.grades
-    )
+    features = to_matrix(body.features, raw, f"$.queries[{number}].features")
+    return JudgedQuery(str(body.qid), to_candidates(body, features, to_vector(body.vector)), body.grades)
 
 
 def to_options(body: WeightsBody | SearchBody) -> SearchOptions:

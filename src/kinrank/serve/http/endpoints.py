@@ -6,21 +6,23 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from kinrank.errors import DataError, StaleReplicaError, UnsupportedByModelError
+from kinrank.engines.search_options import SearchOptions
+from kinrank.errors import DataError, NotStoredError
 from kinrank.serve.http import bodies
 from kinrank.serve.http.errors import HttpError
-from kinrank.serve.http.executor import BoundedExecutor
+from kinrank.serve.http.executor import Lane
 from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import STARTED
+from kinrank.serve.http.requests import HOLD, KEY, MODEL_HEADER, REVISION_HEADER, RequestReader, is_packed, model_of
 from kinrank.serve.http.responses import (
     ExplanationResponse,
     JudgmentsResponse,
@@ -36,16 +38,18 @@ from kinrank.serve.http.responses import (
     to_search_response,
     to_weights_response,
 )
-from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
+from kinrank.serve.keys import Key, Role
+from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
-MODEL_HEADER = "x-kinrank-model"
-REVISION_HEADER = "x-kinrank-revision"
-SESSION_HEADER = "x-kinrank-session"
-_WAITED = "kinrank.waited"
 _RELOAD_SECONDS = 60.0
 _EXPLAIN_SECONDS = 10.0  # for people, not for traffic
+_ENGINE_LATE = partial(HttpError, 503, "engine-down", "the engine did not respond in time: try again")
+_MODEL_LATE = partial(HttpError, 503, "slow-model", "the model is still being loaded: check GET /v1/model")
+_EXPLANATION_LATE = partial(
+    HttpError, 503, "slow-explanation", "the explanation took too long: try again, with fewer candidates"
+)
 T = TypeVar("T")
 
 
@@ -69,9 +73,22 @@ class Endpoints:
         self._searcher = searcher
         self._rankings = dict.fromkeys(service.slots, 0)  # in progress, by model
         service.expected = self._rankings.__getitem__
-        self.executor = BoundedExecutor()
-        self.parser = BoundedExecutor(2)  # an engine or a database that hangs must not hold up the parsing of bodies
+        self._reader = RequestReader(service, metrics)
+        self._engine_lane = Lane("the engine", 16)
+        self._store_lane = Lane("the judgment store", 4)
+        self._insight_lane = Lane("weights and explanations", 4)
+        self._model_lane = Lane("loading models", 2)
         self.is_draining: Callable[[], bool] = lambda: False
+
+    def close(self) -> None:
+        """Start no more work."""
+        for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane):
+            lane.close()
+        self._reader.close()
+
+    async def wait_for_revision(self, request: Request) -> None:
+        """Wait until the model has learned the judgments that the request asks for."""
+        await self._reader.wait_for_revision(request)
 
     def is_overloaded(self, scope: Scope) -> bool:
         """Return whether a ranking that starts now would only wait until its deadline."""
@@ -81,11 +98,11 @@ class Endpoints:
 
     async def rank(self, request: Request) -> Response:
         """Rank candidates by their features. If anything goes wrong, they come back in the order they were sent."""
-        packed = _media_type(request) == bodies.MSGPACK
         with self._counted(request):
-            raw = await self._read_body(request)
-            candidates, models = await self._parse(raw, lambda: bodies.parse_rank(raw, packed=packed))
-            ranking = await self._rank(request, candidates, models, self._expires(request))
+            candidates, models = await self._reader.parse(
+                request, partial(bodies.parse_rank, packed=is_packed(request))
+            )
+            ranking = await self._rank(request, candidates, models, self._reader.expires(request))
         self._service.count(ranking)
         _log_result(ranking)
         response = to_response(RankResponse, ranking)
@@ -95,83 +112,70 @@ class Endpoints:
 
     async def weights(self, request: Request) -> Response:
         """Return the weights of the query's local model, and the engine request that ranks with them."""
-        raw = await self._read_body(request)
-        expires = self._expires(request)
-        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.WeightsBody))
-        model = request.headers.get(MODEL_HEADER)
-        vector = bodies.to_vector(body.vector)
-        late = (
-            QueryWeights(
-                model=self._service.name_of(model), fallback=Fallback.LATE, detail="not learned within the deadline"
-            ),
-            None,
-        )
-        if body.ids is not None and body.features is not None:
-            rows = body.features
-            features = await self._parse(raw, lambda: bodies.to_matrix(rows))
-            candidates = bodies.to_candidates(body, features, vector)
-            found, engine_request = await self._run(
-                lambda: (self._service.weights(candidates, model=model), None),
-                late,
-                max(0.0, expires - time.perf_counter()),
-            )
+        body, candidates = await self._reader.parse(request, bodies.parse_weights)
+        model = model_of(request)
+        engine_request = None
+        if candidates is not None:
+            try:
+                left = self._reader.seconds_left(request)
+                found = await self._insight_lane.run(lambda: self._service.weights(candidates, model=model), left)
+            except TimeoutError:
+                found = QueryWeights(
+                    model=self._service.name_of(model), fallback=Fallback.LATE, detail="not learned within the deadline"
+                )
         else:
             searcher = self._require_engine()
             if body.query is None:
                 raise DataError("send ids and features, or query")
-            text = body.query
-            options = bodies.to_options(body)
-            found, engine_request = await self._run(
+            text, options = body.query, self._permitted(request, searcher, body)
+            found, engine_request = await self._engine_lane.run(
                 lambda: searcher.weights(
-                    text, size=body.size, vector=vector, columns=body.columns, model=model, options=options
+                    text,
+                    size=body.size,
+                    vector=bodies.to_vector(body.vector),
+                    columns=body.columns,
+                    model=model,
+                    options=options,
                 ),
-                late,
                 self._engine_seconds,
+                _ENGINE_LATE,
             )
         self._service.count(found)
         _log_result(found)
         return _json(to_weights_response(found, engine_request))
 
     async def explain(self, request: Request) -> Response:
-        """Return why the candidates are ranked as they are. 409 if the model cannot explain."""
-        raw = await self._read_body(request)
-        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.ExplainBody))
-        model = request.headers.get(MODEL_HEADER)
-
-        def explain() -> QueryExplanation | None:
-            candidates = bodies.to_candidates(body, bodies.to_matrix(body.features), bodies.to_vector(body.vector))
-            return self._service.explain(candidates, model=model)
-
-        why = await self._run(explain, None, _EXPLAIN_SECONDS)
-        if why is None:
-            raise UnsupportedByModelError("there is no explanation: the model has none for these candidates")
+        """Return why the candidates are ranked as they are. 409 if the model cannot explain any ranking."""
+        candidates = await self._reader.parse(request, bodies.parse_explain)
+        model = model_of(request)
+        why = await self._insight_lane.run(
+            lambda: self._service.explain(candidates, model=model), _EXPLAIN_SECONDS, _EXPLANATION_LATE
+        )
         return _json(to_response(ExplanationResponse, why))
 
     async def examples(self, request: Request) -> Response:
         """Return the queries stored with the model, to rank them again."""
-        return _json(to_examples_response(self._service.examples(request.headers.get(MODEL_HEADER))))
+        return _json(to_examples_response(self._service.examples(model_of(request))))
 
     async def search(self, request: Request) -> Response:
         """Return candidates of the engine, ranked."""
-        raw = await self._read_body(request)
-        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.SearchBody))
+        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.SearchBody))
         searcher = self._require_engine()
-        model = request.headers.get(MODEL_HEADER)
-        try:
-            result = await self.executor.run(
-                lambda: searcher.search(
-                    body.query,
-                    window=min(max(body.window, body.start + body.size), bodies.MAX_CANDIDATES),
-                    vector=bodies.to_vector(body.vector),
-                    columns=body.columns,
-                    model=model,
-                    options=bodies.to_options(body),
-                    explain=body.explain,
-                ),
-                self._engine_seconds,
-            )
-        except TimeoutError:
-            raise HttpError(503, "engine-down", "the engine did not respond in time: try again") from None
+        options = self._permitted(request, searcher, body)
+        model = model_of(request)
+        result = await self._engine_lane.run(
+            lambda: searcher.search(
+                body.query,
+                window=min(max(body.window, body.start + body.size), bodies.MAX_CANDIDATES),
+                vector=bodies.to_vector(body.vector),
+                columns=body.columns,
+                model=model,
+                options=options,
+                explain=body.explain,
+            ),
+            self._engine_seconds,
+            _ENGINE_LATE,
+        )
         _log_result(result.ranking)
         response = to_search_response(result, body.start, body.size)
         if body.explain:
@@ -180,25 +184,6 @@ class Endpoints:
             shown = dict.fromkeys(response.ids + response.engine_ids)
             response.titles = {doc_id: searcher.titles[doc_id] for doc_id in shown if doc_id in searcher.titles}
         return _json(response)
-
-    async def wait_for_revision(self, request: Request) -> None:
-        """Wait until the model has learned the judgments that the request asks for; refuse it if that takes long."""
-        wanted = request.headers.get(REVISION_HEADER)
-        if wanted is None:
-            return
-        if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= 18):
-            raise DataError(f"{REVISION_HEADER} must be a revision of the judgments, got {wanted[:100]!r}")
-        start = time.monotonic()
-        while True:
-            try:
-                self._service.check_learned(int(wanted), model=request.headers.get(MODEL_HEADER))
-            except StaleReplicaError:
-                if time.monotonic() > start + self._settings.revision_seconds:
-                    raise
-            else:
-                request.scope[_WAITED] = time.monotonic() - start
-                return
-            await asyncio.sleep(0.01)
 
     # --- operation ------------------------------------------------------------------------------------------------
 
@@ -212,32 +197,29 @@ class Endpoints:
 
     async def reload(self, request: Request) -> Response:
         """Load a model's folder again. If it fails its self-test, the current model stays."""
-        raw = await self._read_body(request)
+        raw = await self._reader.body(request)
         body = bodies.parse(raw, bodies.ReloadBody) if raw else bodies.ReloadBody()
-        served = await self._run(lambda: self._service.reload(body.model), None, _RELOAD_SECONDS)
-        if served is None:
-            raise HttpError(503, "slow-model", "the model is still being loaded: check GET /v1/model")
+        served = await self._model_lane.run(lambda: self._service.reload(body.model), _RELOAD_SECONDS, _MODEL_LATE)
         return _json(ReloadResponse(body.model or self._service.default, served.version))
 
     async def judgments(self, request: Request) -> Response:
         """Store judged queries for the model to learn from. They are durable when the response is sent."""
-        raw = await self._read_body(request)
-        body = await self._parse(raw, lambda: bodies.parse(raw, bodies.JudgmentsBody))
-        # No timeout: after one, the caller would not know whether they are stored.
-        revision = await self.executor.run(
-            lambda: self._service.judge(
-                [self._judged_query(query) for query in body.queries], model=body.model, source=body.source
-            ),
-            None,
-        )
+        body, queries = await self._reader.parse(request, bodies.parse_judgments)
+        unknown = sum(isinstance(query, bodies.JudgedBody) for query in queries)
+        judged = [query for query in queries if isinstance(query, JudgedQuery)]
+        if unknown:
+            judged = await self._engine_lane.run(
+                lambda: [self._judged_query(query) for query in queries], unknown * self._engine_seconds, _ENGINE_LATE
+            )
+        revision = await self._in_store(lambda: self._service.judge(judged, model=body.model, source=body.source))
         return _json(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""
-        body = bodies.parse(await self._read_body(request), bodies.WithdrawBody)
+        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.WithdrawBody))
         qid = None if body.qid is None else str(body.qid)
-        withdrawn, revision = await self.executor.run(
-            lambda: self._service.withdraw(qid=qid, source=body.source, model=body.model), None
+        withdrawn, revision = await self._in_store(
+            lambda: self._service.withdraw(qid=qid, source=body.source, model=body.model)
         )
         return _json(WithdrawResponse(withdrawn), {REVISION_HEADER: str(revision)})
 
@@ -268,21 +250,29 @@ class Endpoints:
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
-    def _judged_query(self, body: bodies.JudgedBody) -> JudgedQuery:
+    async def _in_store(self, change: Callable[[], T]) -> T:
+        """Change judgments. After a timeout the caller does not know if they are stored, but can safely repeat it."""
+        seconds = self._settings.judgment_seconds
+        message = f"the judgment store did not respond within {seconds:g} seconds: try again, that is safe"
+        return await self._store_lane.run(change, seconds, partial(NotStoredError, message))
+
+    def _judged_query(self, body: bodies.JudgedBody | JudgedQuery) -> JudgedQuery:
         """Return a judged query, with the features of the attached engine if it has none."""
-        if body.features is not None or body.text is None:
-            return bodies.to_judged_query(body)
+        if isinstance(body, JudgedQuery):
+            return body
         ids = [str(each) for each in body.ids]
         grades = dict(zip(ids, body.grades, strict=True)) if len(ids) == len(body.grades) else {}
         if len(grades) < len(body.ids):
             raise DataError(f"query {body.qid!r}: send one grade per id, and every id once")
         vector = bodies.to_vector(body.vector)
-        return self._require_engine().judged(str(body.qid), body.text, grades, vector=vector, columns=body.columns)
+        return self._require_engine().judged(
+            str(body.qid), body.text or "", grades, vector=vector, columns=body.columns
+        )
 
     @contextmanager
     def _counted(self, request: Request) -> Iterator[None]:
-        """Count a ranking for its model until it ends or, as with a body that does not arrive, its deadline passes."""
-        name = self._service.name_of(request.headers.get(MODEL_HEADER))
+        """Count a ranking for its model until it ends, its deadline passes, or its body turns out to be slow."""
+        name = self._service.name_of(model_of(request))
         counted = [name]
         self._rankings[name] += 1
 
@@ -290,7 +280,8 @@ class Endpoints:
             if counted:
                 self._rankings[counted.pop()] -= 1
 
-        timer = asyncio.get_running_loop().call_later(self._expires(request) - time.perf_counter(), end)
+        request.scope[HOLD].on_wait = end
+        timer = asyncio.get_running_loop().call_later(self._reader.expires(request) - time.perf_counter(), end)
         try:
             yield
         finally:
@@ -302,7 +293,7 @@ class Endpoints:
     ) -> Ranking:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Ranking | None] = loop.create_future()
-        model = request.headers.get(MODEL_HEADER)
+        model = model_of(request)
 
         def settle(ranking: Ranking | None) -> None:
             if not future.done():
@@ -323,46 +314,21 @@ class Endpoints:
             timer.cancel()
         return self._service.late(candidates, model) if ranking is None else ranking
 
-    async def _run(self, call: Callable[[], Any], late: Any, seconds: float) -> Any:
-        try:
-            return await self.executor.run(call, seconds)
-        except TimeoutError:
-            return late
-
-    async def _parse(self, raw: bytes, parse: Callable[[], T]) -> T:
-        """Parse a body; a large one in another thread, so that other requests do not wait for it."""
-        start = time.perf_counter()
-        parsed = parse() if len(raw) <= bodies.LARGE_BODY else await self.parser.run(parse, None)
-        self._metrics.stage("parse", time.perf_counter() - start)
-        return parsed
-
-    def _expires(self, request: Request) -> float:
-        """Return the end of the deadline, which starts after the wait for a revision."""
-        started: float = request.scope[STARTED]
-        waited: float = request.scope.get(_WAITED, 0.0)
-        return started + waited + self._settings.deadline
-
-    async def _read_body(self, request: Request) -> bytes:
-        limit = self._settings.body_bytes
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._settings.body_seconds):
-                async for chunk in request.stream():
-                    size += len(chunk)
-                    if size > limit:
-                        raise HttpError(413, "too-large", f"a body has at most {limit} bytes: send fewer candidates")
-                    chunks.append(chunk)
-        except TimeoutError:
-            raise HttpError(408, "slow-body", "the body took too long to arrive: send it again") from None
-        except ClientDisconnect:
-            raise HttpError(400, "disconnected", "the client disconnected before the body was complete") from None
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
     def _require_engine(self) -> Searcher:
         if self._searcher is None:
             raise HttpError(409, "no-engine", "no engine is attached: start the service with --engine")
         return self._searcher
+
+    def _permitted(
+        self, request: Request, searcher: Searcher, body: bodies.SearchBody | bodies.WeightsBody
+    ) -> SearchOptions:
+        """Return the options of a search. Raise `ForbiddenFieldError` if its key must not read a field."""
+        options = bodies.to_options(body)
+        options.check()
+        key: Key | None = request.scope[KEY]
+        if key is None or key.role is not Role.ADMIN:
+            searcher.policy.check(options)
+        return options
 
     @property
     def _engine_seconds(self) -> float:
@@ -381,15 +347,3 @@ def _log_result(result: Ranking | QueryWeights) -> None:
 
 def _json(response: msgspec.Struct, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(response), headers=headers, media_type=bodies.JSON)
-
-
-def check_media_type(request: Request, *, packed: bool) -> None:
-    """Raise an `HttpError` unless the body is JSON or, if `packed`, MessagePack. Without a header it is JSON."""
-    kind = _media_type(request)
-    accepted = (bodies.JSON, bodies.MSGPACK) if packed else (bodies.JSON,)
-    if kind not in accepted:
-        raise HttpError(415, "media-type", f"the body must be {' or '.join(accepted)}, got {kind[:100]!r}")
-
-
-def _media_type(request: Request) -> str:
-    return request.headers.get("content-type", bodies.JSON).partition(";")[0].strip().lower()

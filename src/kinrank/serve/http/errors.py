@@ -34,13 +34,17 @@ class HttpError(Exception):
 
 STATUS: dict[type[Exception], tuple[int, str]] = {
     errors.UnknownModelError: (404, "unknown-model"),
+    errors.ForbiddenFieldError: (403, "forbidden-field"),
+    errors.ModelNotLoadedError: (503, "no-model"),
     errors.UnsupportedByModelError: (409, "unable-model"),
     errors.RejectedModelError: (409, "refused-model"),
     errors.NotStoredError: (503, "not-kept"),
     errors.StaleReplicaError: (503, "stale"),
     errors.StoreUnavailableError: (503, "store-down"),
     errors.EngineRefusedError: (502, "engine-refused"),
+    errors.MissingIndexError: (502, "engine-refused"),
     errors.EngineError: (503, "engine-down"),
+    errors.EncoderError: (503, "encoder-error"),
     errors.DataError: (422, "invalid"),
     errors.ParameterError: (422, "invalid"),
 }

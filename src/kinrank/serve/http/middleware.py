@@ -11,8 +11,10 @@ from uuid import uuid4
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kinrank.serve.http.errors import HttpError, error_response
+from kinrank.serve.http.hosts import is_loopback
 from kinrank.serve.http.logs import REQUEST_FIELDS, REQUEST_ID, log_event
 from kinrank.serve.http.metrics import Metrics
+from kinrank.serve.http.slots import Slots
 from kinrank.serve.http.traces import Traces
 
 UNLIMITED = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -22,6 +24,9 @@ STARTED = "kinrank.started"
 """Key of the scope: when the request came in, by `time.perf_counter`. The protocol knows best: a task starts later."""
 
 _UNTRACED = Traces()
+_NOT_LOCAL = (
+    "without keys, the service takes only requests to localhost: start it with --keys, or with --open behind a proxy"
+)
 _OVERLOADED = "too many requests at once: try again in a moment"
 _ID_HEADER = b"x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,64}\Z")
@@ -40,12 +45,14 @@ class RequestMiddleware:
         The application.
     endpoints
         Paths to count separately; all others are counted as ``other``.
-    in_flight
-        Requests that are handled at a time.
+    slots
+        Counts the requests that are handled at a time.
     is_overloaded
         Returns whether a request would only wait until its deadline.
     metrics
         Receives counts, times and errors.
+    local_only
+        Refuse requests whose ``Host`` is not this machine.
     """
 
     def __init__(
@@ -53,17 +60,18 @@ class RequestMiddleware:
         app: ASGIApp,
         *,
         endpoints: frozenset[str],
-        in_flight: int,
+        slots: Slots,
         is_overloaded: Callable[[Scope], bool],
         metrics: Metrics,
+        local_only: bool = False,
     ) -> None:
         self.app = app
         self.draining = False
         self._endpoints = endpoints
-        self._limit = in_flight
+        self._slots = slots
         self._is_overloaded = is_overloaded
         self._metrics = metrics
-        self._in_flight = 0
+        self._local_only = local_only
         rejection = error_response(HttpError(503, "overloaded", _OVERLOADED))
         headers = [*rejection.raw_headers, *_HEADERS, (_ID_HEADER, b"")]
         self._rejection_head = b"\r\n".join(b"%b: %b" % pair for pair in headers)
@@ -96,8 +104,8 @@ class RequestMiddleware:
                     headers.append((b"connection", b"close"))
             await send(message)
 
-        self._in_flight += 1
-        self._metrics.in_flight(self._in_flight)
+        self._slots.in_flight += 1
+        self._metrics.in_flight(self._slots.in_flight)
         with traces.request(scope, endpoint) as outcome:
             try:
                 await self._choose_app(scope, shed=shed)(scope, receive, send_with_headers)
@@ -105,9 +113,9 @@ class RequestMiddleware:
                 # Starlette has sent the 500 and raised the error again.
                 self._metrics.error(endpoint, error)
             finally:
-                fields["in_flight"] = self._in_flight
-                self._in_flight -= 1
-                self._metrics.in_flight(self._in_flight)
+                fields["in_flight"] = self._slots.in_flight
+                self._slots.in_flight -= 1
+                self._metrics.in_flight(self._slots.in_flight)
                 seconds = time.perf_counter() - start
                 self._metrics.request(endpoint, status, seconds)
                 outcome |= {"status": status, "request_id": REQUEST_ID.get(), **fields}
@@ -121,7 +129,7 @@ class RequestMiddleware:
 
     def is_overloaded(self, scope: Scope) -> bool:
         """Return whether to reject a request because of load. The scope needs a path and headers."""
-        return scope["path"] not in UNLIMITED and (self._in_flight >= self._limit or self._is_overloaded(scope))
+        return scope["path"] not in UNLIMITED and (self._slots.is_full or self._is_overloaded(scope))
 
     def reject(self, scope: Scope) -> tuple[bytes, bytes]:
         """Count a request as rejected because of load. Return the headers of its response and the body."""
@@ -134,8 +142,12 @@ class RequestMiddleware:
         if shed:
             self._metrics.shed()
             return error_response(HttpError(503, "overloaded", _OVERLOADED))
-        if not _has_host(scope):
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        # HTTP/1.0 permits none; two are read differently by proxies.
+        if len(hosts) > 1 or (not hosts and str(scope["http_version"]) != "1.0"):
             return error_response(HttpError(400, "host", "a request needs one Host header: send it once"))
+        if self._local_only and hosts and not is_loopback(hosts[0].decode("latin-1")):
+            return error_response(HttpError(421, "host", _NOT_LOCAL))
         return self.app
 
 
@@ -145,9 +157,3 @@ def _request_id(scope: Scope) -> bytes:
             given: bytes = value
             return given
     return uuid4().hex.encode()
-
-
-def _has_host(scope: Scope) -> bool:
-    """Return whether the request names one host. HTTP/1.0 permits none; two are read differently by proxies."""
-    hosts = [name for name, _ in scope["headers"]].count(b"host")
-    return hosts == 1 or (hosts == 0 and str(scope["http_version"]) == "1.0")

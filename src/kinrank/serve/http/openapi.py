@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import kinrank
 from kinrank.serve.http import bodies
-from kinrank.serve.http.endpoints import MODEL_HEADER, REVISION_HEADER, SESSION_HEADER
+from kinrank.serve.http.requests import MODEL_HEADER, REVISION_HEADER, SESSION_HEADER
 from kinrank.serve.http.responses import ErrorResponse
 from kinrank.serve.keys import Role
 
@@ -65,8 +65,8 @@ class Operation:
         When it is called.
     handler : callable
         Handles the request; its docstring describes the operation.
-    roles : tuple of Role
-        Keys that permit it; empty if no key is needed.
+    role : Role, or None
+        The role that permits it; None if no key is needed.
     body : type, or None
         Struct of the request body.
     response : type, or None
@@ -76,7 +76,7 @@ class Operation:
     method: str
     path: str
     handler: Callable[[Request], Awaitable[Response]]
-    roles: tuple[Role, ...] = ()
+    role: Role | None = None
     body: type[Any] | None = None
     response: type[Any] | None = None
 
@@ -103,7 +103,7 @@ class Operation:
             if self.body is bodies.RankBody:
                 content[bodies.MSGPACK] = {"schema": _ref(bodies.PackedRankBody)}
             document["requestBody"] = {"required": self.body is not bodies.ReloadBody, "content": content}
-        if self.roles:
+        if self.role is not None:
             document["security"] = [{"key": []}]
         if self.ranks:
             document["parameters"] = [_MODEL_PARAMETER, _REVISION_PARAMETER, _SESSION_PARAMETER]

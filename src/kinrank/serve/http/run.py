@@ -7,7 +7,6 @@ import os
 import socket
 from dataclasses import dataclass, field
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,14 @@ from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.exporters import start_traces
+from kinrank.serve.http.hosts import is_loopback
 from kinrank.serve.http.logs import JsonLog
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher
+from kinrank.serve.search_policy import SearchPolicy
 from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
@@ -56,10 +57,15 @@ class Options:
         Address of a search engine, and the file that defines its features; see `kinrank.engines.connect`.
     client
         Further arguments of the engine's client: ``api_key``, ``ca_certs``...
+    fields
+        Fields of the documents that query keys may read; see `kinrank.serve.search_policy.SearchPolicy`. By default
+        none if there are keys, and all without keys.
+    filter_clause
+        A filter that all documents must match, whatever a request asks for.
     titles, texts
         Files with lines ``ID<tab>TEXT``: titles of documents and texts of judged queries, shown on the page.
     open_to_all
-        Listen on other than loopback addresses without keys.
+        Without keys, listen on other than loopback addresses, and take requests that name other hosts.
     drain_seconds
         Seconds to keep serving after SIGTERM.
     settings
@@ -77,6 +83,8 @@ class Options:
     engine: str | None = None
     features: str | None = None
     client: dict[str, Any] = field(default_factory=dict)
+    fields: tuple[str, ...] | None = None
+    filter_clause: dict[str, Any] | None = None
     titles: str | None = None
     texts: str | None = None
     open_to_all: bool = False
@@ -84,15 +92,20 @@ class Options:
     settings: Settings = field(default_factory=Settings)
 
     def check(self) -> None:
-        """Raise if the service would be open to other machines by accident, or a model folder does not exist.
+        """Raise if the service would be open by accident, nobody could add judgments, or a model folder is missing.
 
         A model that is there but cannot be used is no reason to exit: the service starts unready, so that a busy
         machine gets the time it needs.
         """
-        if self.keys is None and not self.open_to_all and not _is_loopback(self._listens_on):
+        if self.keys is None and not self.open_to_all and not is_loopback(self._listens_on):
             raise ParameterError(
                 f"{self._listens_on} can be reached from other machines, but there are no keys: create some with "
                 "kinrank key and pass --keys, or pass --open"
+            )
+        if self.judgments is not None and self.keys is None:
+            raise ParameterError(
+                "judgments need a key with role admin, but there are no keys: create one with kinrank key keys ops "
+                "--role admin, and pass --keys keys"
             )
         for folder in self.models.values():
             if not VersionStore.is_at(folder) and not Path(folder).exists():
@@ -153,6 +166,7 @@ def build_app(options: Options) -> RequestMiddleware:
         metrics=metrics,
         keys=keys,
         searcher=searcher,
+        local_only=options.keys is None and not options.open_to_all,
         drain_seconds=options.drain_seconds,
         on_load=freeze_loaded,
         on_shutdown=close,
@@ -182,13 +196,7 @@ def make_searcher(service: Service, options: Options) -> Searcher | None:
         return None
     engine = connect(options.engine, options.features, **options.client)
     titles, texts = ({} if path is None else read_labels(path) for path in (options.titles, options.texts))
-    return Searcher(service, engine, titles=titles, texts=texts)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    fields = options.fields
+    if fields is None and options.keys is not None:
+        fields = ()
+    return Searcher(service, engine, titles=titles, texts=texts, policy=SearchPolicy(fields, options.filter_clause))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kinrank.errors import DataError, NotStoredError, StoreUnavailableError
+from kinrank.errors import DataError, NotStoredError, OtherHistoryError, StoreUnavailableError
 
 Execute = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 """Runs one statement with ``?`` for each argument, and returns its rows."""
@@ -20,6 +21,9 @@ SCHEMA = (
     "CREATE TABLE IF NOT EXISTS kinrank_judgments (model TEXT NOT NULL, query TEXT NOT NULL, source TEXT NOT NULL, "
     "revision BIGINT NOT NULL, record TEXT, PRIMARY KEY (model, query, source))",
     "CREATE INDEX IF NOT EXISTS kinrank_judgments_by_revision ON kinrank_judgments (model, revision)",
+    # Which change a revision was: after restoring a copy, other changes get the same numbers.
+    "CREATE TABLE IF NOT EXISTS kinrank_marks (model TEXT NOT NULL, revision BIGINT NOT NULL, mark TEXT NOT NULL, "
+    "PRIMARY KEY (model, revision))",
 )
 _PAGE = 2_000  # changed rows that are read at a time
 
@@ -53,11 +57,14 @@ class Changes:
         The revision up to which these are all changes.
     revision : int
         The latest revision of the store; read again from `through` on until it is reached.
+    mark : str
+        Identifies the history up to `through`; empty if an earlier version of kinrank wrote it.
     """
 
     queries: dict[str, list[JudgmentRow]]
     through: int
     revision: int
+    mark: str = ""
 
 
 class JudgmentStore(ABC):
@@ -65,7 +72,8 @@ class JudgmentStore(ABC):
 
     Every change of a model's judgments gets the next revision of that model. A change is one transaction that locks
     the model's revision until it is committed, so revisions become visible in order and without gaps: a reader at
-    revision r has seen every change up to r, and no later commit can add one below it.
+    revision r has seen every change up to r, and no later commit can add one below it. Every change also gets a random
+    mark, by which a reader finds out that an older copy of the database was restored.
 
     An object may be used by several threads; one call runs at a time. A lost connection is opened again by the next
     call.
@@ -122,25 +130,28 @@ class JudgmentStore(ABC):
             changed = sum(_put(execute, model, part, revision, merge) for part in parts)
             return revision if changed else _undo_revision(execute, model, revision)
 
-    def read(self, model: str, since: int = 0, limit: int = _PAGE) -> Changes:
-        """Return the changes after a revision, about `limit` of them.
+    def read(self, model: str, since: int = 0, limit: int = _PAGE, *, mark: str = "") -> Changes:
+        """Return the changes after a revision, about `limit` of them. `mark` is that of the revision, if known.
 
         Raises
         ------
         StoreUnavailableError
             The database cannot be reached.
+        OtherHistoryError
+            The store has not reached this revision, or with other changes.
         DataError
-            Withdrawals after this revision were compacted, or the store has not reached it.
+            Withdrawals after this revision were compacted.
         """
         with self._reported(StoreUnavailableError), self._transaction(write=False) as execute:
             revision, compacted = _revision_of(execute, model)
-            if since == revision:
-                return Changes({}, revision, revision)
-            if since > revision:
-                raise DataError(
-                    f"the judgments of {model!r} are at revision {revision}, but {since} were learned before: this is "
-                    "another database, or an older copy of it"
+            known = _mark_of(execute, model, since)
+            if since > revision or (since and mark and known != mark):
+                raise OtherHistoryError(
+                    f"the judgments of {model!r} are at revision {revision}, but others up to {since} were learned "
+                    "before: this is another database, or an older copy of it"
                 )
+            if since == revision:
+                return Changes({}, revision, revision, known)
             if 0 < since < compacted:
                 raise DataError(
                     f"judgments of {model!r} were withdrawn and compacted at revision {compacted}, and this model was "
@@ -157,16 +168,31 @@ class JudgmentStore(ABC):
                 "(SELECT query FROM kinrank_judgments WHERE model = ? AND revision > ? AND revision <= ?)",
                 (model, model, since, through),
             )
+            reached = _mark_of(execute, model, through)
         queries: dict[str, list[JudgmentRow]] = {}
         # Sorted here: to sort by revision, SQLite would walk through all revisions instead of the changed queries.
         for _, *row in sorted(rows, key=lambda row: row[:3]):
             queries.setdefault(row[0], []).append(JudgmentRow(*row))
-        return Changes(queries, through, revision)
+        return Changes(queries, through, revision, reached)
+
+    def pages(self, model: str, since: int = 0, mark: str = "") -> Iterator[Changes]:
+        """Yield all changes after a revision, about 2,000 at a time; see `read`."""
+        while True:
+            changes = self.read(model, since, mark=mark)
+            yield changes
+            since, mark = changes.through, changes.mark
+            if since == changes.revision:
+                return
 
     def revision(self, model: str) -> int:
         """Return the latest revision of a model's judgments."""
+        return self.position(model)[0]
+
+    def position(self, model: str) -> tuple[int, str]:
+        """Return the latest revision of a model's judgments and its mark."""
         with self._reported(StoreUnavailableError), self._transaction(write=False) as execute:
-            return _revision_of(execute, model)[0]
+            revision = _revision_of(execute, model)[0]
+            return revision, _mark_of(execute, model, revision)
 
     def delete(self, model: str, *, query: str | None = None, source: str | None = None) -> tuple[int, int]:
         """Withdraw the judgments of a query, of a source, or of a query by a source.
@@ -222,16 +248,24 @@ def _revision_of(execute: Execute, model: str) -> tuple[int, int]:
     return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
 
 
+def _mark_of(execute: Execute, model: str, revision: int) -> str:
+    found = execute("SELECT mark FROM kinrank_marks WHERE model = ? AND revision = ?", (model, revision))
+    return str(found[0][0]) if found else ""
+
+
 def _next_revision(execute: Execute, model: str) -> int:
     """Count up the revision. Its row stays locked until the transaction ends, so changes commit in this order."""
     execute("INSERT INTO kinrank_revisions VALUES (?, 0, 0) ON CONFLICT (model) DO NOTHING", (model,))
     counted = execute(
         "UPDATE kinrank_revisions SET revision = revision + 1 WHERE model = ? RETURNING revision", (model,)
     )
-    return int(counted[0][0])
+    revision = int(counted[0][0])
+    execute("INSERT INTO kinrank_marks VALUES (?, ?, ?)", (model, revision, secrets.token_hex(4)))
+    return revision
 
 
 def _undo_revision(execute: Execute, model: str, revision: int) -> int:
+    execute("DELETE FROM kinrank_marks WHERE model = ? AND revision = ?", (model, revision))
     execute("UPDATE kinrank_revisions SET revision = ? WHERE model = ?", (revision - 1, model))
     return revision - 1
 

@@ -18,7 +18,7 @@ _SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
 
 
 class PostgresStore(JudgmentStore):
-    """Judgments in tables ``kinrank_judgments`` and ``kinrank_revisions`` of a PostgreSQL database.
+    """Judgments in tables ``kinrank_judgments``, ``kinrank_revisions`` and ``kinrank_marks`` of a PostgreSQL database.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class PostgresStore(JudgmentStore):
                 # Two replicas that start at once must not create the tables at once.
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
                 # Tables that an administrator has created need no right to create any.
-                [(exists,)] = connection.execute("SELECT to_regclass('kinrank_judgments') IS NOT NULL").fetchall()
+                [(exists,)] = connection.execute("SELECT to_regclass('kinrank_marks') IS NOT NULL").fetchall()
                 for statement in () if exists else SCHEMA:
                     connection.execute(statement)
             self._connection, self._pid = connection, os.getpid()

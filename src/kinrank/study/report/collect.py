@@ -16,8 +16,7 @@ from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
 from kinrank.study.answer import Answer
 from kinrank.study.comparison import Comparison
-from kinrank.study.ladder import answer_of, climb, missing_trees, rung_of, rungs_of
-from kinrank.study.leaks import find_leaks
+from kinrank.study.ladder import climb, missing_trees, rung_of, rungs_of
 from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report
 from kinrank.study.report.ingredients import ingredient_shares
 from kinrank.study.report.kinds import groups_by_column
@@ -25,6 +24,7 @@ from kinrank.study.report.names import query_names
 from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
 from kinrank.study.report.origin import made_now
 from kinrank.study.report.timing import time_rankers
+from kinrank.study.study import Study
 
 STEPS = 5
 """Number of calls of `advance` in `collect`."""
@@ -99,9 +99,10 @@ def collect(
         comparison, chosen, validation, seed, names=own_names, groups=groups, judged_names=names
     )
     advance(1)
-    leak_check = _leak_check(comparison, chosen, judged)
+    study = _study(comparison, judged)
+    leak_check = _leak_check(comparison, chosen, study)
     advance(1)
-    answer = _answer(comparison, chosen, judged if ladder else None)
+    answer = _answer(comparison, chosen, study, ladder=ladder)
     advance(1)
     ingredients = ingredient_shares(comparison[chosen].ranker, sample(queries, _TIMED, seed))
     advance(1)
@@ -124,18 +125,18 @@ def collect(
     )
 
 
-def _answer(comparison: Comparison, subject: str, judged: QuerySet | None) -> Answer | None:
+def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool) -> Answer | None:
     """Return what the ladder says about the subject."""
-    measure, ranker = comparison.measures[0], comparison[subject].ranker
+    ranker = comparison[subject].ranker
     rungs, note = rungs_of(comparison.entrants, subject), ""
     if ranker is None or rung_of(ranker) not in ("local", "kin"):
         return None
     if rung_of(ranker) == "local":
         rungs = {rung: entrant for rung, entrant in rungs.items() if rung not in ("kin", "without")}
-    elif judged is not None:
-        rungs = climb(ranker, judged, comparison.queries, measure, known=rungs)
-        note = missing_trees(judged)
-    return answer_of(rungs, measure, note=note)
+    elif study.folds and ladder:
+        rungs = climb(ranker, study, measured=rungs)
+        note = missing_trees(study.folds[0].train)
+    return study.answer(rungs, note=note)
 
 
 def _analyze_neighbors(
@@ -161,24 +162,30 @@ def _analyze_neighbors(
     return None
 
 
-def _leak_check(comparison: Comparison, subject: str, judged: QuerySet | None) -> LeakCheck | None:
+def _study(comparison: Comparison, judged: QuerySet | None) -> Study:
+    """Return the test queries, checked against the training queries if they are known; the page shows leaks."""
+    if judged is None:
+        return Study.of_test(comparison.queries, comparison.measures, leaks="warn")
+    return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn")
+
+
+def _leak_check(comparison: Comparison, subject: str, study: Study) -> LeakCheck | None:
     """Check test queries against the training queries, and against what each entrant was fitted on."""
     queries = comparison.queries
     by_entrant = {each.name: each.learned_from(queries) for each in comparison.entrants}
-    recorded = [known for known in by_entrant.values() if known is not None]
-    if judged is None and not recorded:
+    recorded = [trained_on for trained_on in by_entrant.values() if trained_on is not None]
+    if not study.folds and not recorded:
         return None
     seen, near = np.zeros((2, len(queries)), dtype=np.bool_)
-    if judged is not None:
-        leaks = find_leaks(judged, queries)
+    for leaks in study.reports:
         seen[leaks.seen_queries], near[leaks.near_queries] = True, True
     seen = np.any([seen, *recorded], axis=0)
     near &= ~seen
-    # Entrants fitted for the comparison were fitted on `judged`, even if they do not store query ids.
-    checked = {each.name for each in comparison.entrants if judged is not None and each.fit_seconds is not None}
+    # Entrants fitted for the comparison were fitted on the training queries, even if they do not store query ids.
+    checked = {each.name for each in comparison.entrants if study.folds and each.fit_seconds is not None}
     return LeakCheck(
         seen=int(seen.sum()),
-        near=None if judged is None else int(near.sum()),
+        near=None if not study.folds else int(near.sum()),
         seen_by=tuple(name for name, known in by_entrant.items() if known is not None and known.any()),
         unchecked=tuple(name for name, known in by_entrant.items() if known is None and name not in checked),
         others=_gain_without(np.flatnonzero(seen | near), comparison, subject),

@@ -210,9 +210,13 @@ class Report:
 
     @property
     def claim(self) -> Claim:
-        """The difference of the subject from the baseline, corrected for all tests of the report."""
+        """The difference of the subject from the baseline: as in the answer if it is one of its claims."""
         difference = self.difference
-        return Claim(difference.name, difference.against, difference.paired, difference.p_holm)
+        answered = () if self.answer is None else (self.answer.gain, self.answer.own)
+        for claim in answered:
+            if claim is not None and (claim.name, claim.against) == (difference.name, difference.against):
+                return claim
+        return Claim(difference.name, difference.against, difference.paired)
 
     @property
     def measure(self) -> Measure:

@@ -32,7 +32,7 @@ def metric_table(report: Report) -> list[dict[str, Any]]:
                 "name": entrant.name,
                 "mean": f"{entrant.evaluation[measure]:.4f}",
                 "subject": entrant.name == report.subject,
-                **dict.fromkeys(("change", "interval", "p", "record"), ""),
+                **dict.fromkeys(("change", "interval", "p", "holm", "record"), ""),
             }
             if entrant is not comparison.baseline:
                 difference = comparison.difference(entrant.name, measure)
@@ -40,12 +40,17 @@ def metric_table(report: Report) -> list[dict[str, Any]]:
                 row |= {
                     "change": format_number(paired.mean_difference, "+.4f"),
                     "interval": between(*paired.interval),
-                    "p": p_value(difference.p_holm).removeprefix("p = ").removeprefix("p "),
+                    "p": _number_of(paired.p),
+                    "holm": _number_of(difference.p_holm),
                     "record": " / ".join(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses)),
                 }
             rows.append(row)
         tables.append({"measure": str(measure), "conventions": conventions(measure), "rows": rows})
     return tables
+
+
+def _number_of(p: float) -> str:
+    return p_value(p).removeprefix("p = ").removeprefix("p ")
 
 
 def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:

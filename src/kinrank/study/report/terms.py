@@ -8,9 +8,9 @@ TERMS = {
     "baseline": "What the others are compared with: the ranker that was named first.",
     "change": "The mean over all queries of the new value minus that of the baseline. Positive is better.",
     "interval": "If the test were repeated with other queries of the same kind, 95 of 100 such intervals would contain "
-    "the true change. An interval that contains zero shows no difference.",
-    "p": "How probable a change at least this large would be if there were no difference. Corrected for the number of "
-    "comparisons (Holm); below 0.05 counts as significant.",
+    "the true change. An interval that contains zero leaves open whether there is a difference.",
+    "p": "How probable a change at least this large would be if there were no difference, for this pair alone.",
+    "holm": "The same, corrected for the number of tests of the table; up to 0.05 counts as significant.",
     "record": "Queries that the ranker ranks better than the baseline, equally well, and worse.",
     "time": "The median time from features to scores, for one query at a time.",
     "p95": "95 of 100 queries are ranked faster than this.",

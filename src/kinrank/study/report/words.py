@@ -25,15 +25,16 @@ def headline(report: Report) -> str:
 
 def evidence(report: Report) -> str:
     """Return the evidence for the result in one sentence."""
-    difference, measure = report.difference, report.measure
-    low, high = difference.paired.interval
-    tests = len(report.comparison.differences)
-    corrected = f", Holm-corrected for {tests} tests" if tests > 1 else ""
+    claim, measure = report.claim, report.measure
+    paired = claim.paired
+    corrected = (
+        "" if claim.p_holm is None else f"; {p_value(claim.p_holm)} after Holm's correction for {claim.n_claims} claims"
+    )
     before, after = report.comparison.baseline.evaluation[measure], report.subject_entrant.evaluation[measure]
     return (
         f"{measure} is {before:.4f} with {report.comparison.baseline.name} and {after:.4f} with {report.subject}, "
-        f"measured on {difference.paired.n:,} test queries: {difference.paired.confidence:.0%} interval "
-        f"{between(low, high)}, {p_value(difference.p_holm)} (paired t-test{corrected})."
+        f"measured on {paired.n:,} test queries: {paired.confidence:.0%} interval {between(*paired.interval)}, "
+        f"{p_value(paired.p)} (paired t-test{corrected})."
     )
 
 

@@ -37,14 +37,12 @@ def write_report(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> from kinrank.datasets import make_two_camps
-    >>> from kinrank.measure import NDCG
-    >>> from kinrank.study.comparison import compare
-    >>> from kinrank.study.entrants import evaluate_entrant
+    >>> from kinrank.study.study import Study
     >>> camps = make_two_camps(n_queries=90, seed=0)
-    >>> train, test = camps[:60], camps[60:]
-    >>> both = [evaluate_entrant(name, test, [NDCG @ 10], train=train) for name in ("single", "knn(n_neighbors=10)")]
+    >>> study = Study.split(camps[:60], camps[60:])
+    >>> comparison = study.compare([study.enter(name) for name in ("single", "knn(n_neighbors=10)")])
     >>> with TemporaryDirectory() as folder:
-    ...     report = write_report(f"{folder}/report.html", compare(test, both), judged=train)
+    ...     report = write_report(f"{folder}/report.html", comparison, judged=camps[:60])
     >>> report.difference.paired.losses
     0
     """

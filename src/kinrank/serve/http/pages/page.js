@@ -102,8 +102,9 @@ function weights(why) {
 const REASONS = {
   "late": "Ranking took too long", "no-model": "No model is loaded", "novel-query": "No similar query was judged",
   "not-finite": "A feature value is missing", "unknown-feature": "The model does not have these features",
-  "no-vector": "A feature needs a vector, and the query has none", "encoder": "The text could not be encoded",
+  "no-vector": "A feature needs a vector, and the query has none", "encoder-error": "The text could not be encoded",
   "engine-down": "The engine could not compute features", "model-error": "The model failed",
+  "unfaithful-weights": "No linear weights come close to the ranking",
 };
 
 function fallback(found) {

@@ -1,18 +1,17 @@
-"""``kinrank weights``: print the weights of each query, or a search engine request that applies them."""
+"""``kinrank explain --weights``: print weights of each query for an engine, or the requests that apply them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.inputs import load_model, read_queries, select_queries
-from kinrank.data.source import FORMATS
+from kinrank.cli.inputs import read_queries, select_queries
 from kinrank.engines.targets import TARGETS
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
@@ -30,43 +29,20 @@ if TYPE_CHECKING:
 QUERIES_AT_ONCE = 256
 
 
-def _target_names(incomplete: str) -> list[str]:
-    return [name for name in TARGETS if name.startswith(incomplete)]
-
-
-def weights(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder written by kinrank train.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Queries with candidates: {FORMATS}.")],
-    query: Annotated[
-        list[str] | None,
-        typer.Option(metavar="QID", help="Id of a query to print; repeatable.", show_default="all queries"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json/--no-json", help="Print JSON, one line per query.")] = False,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", autocompletion=_target_names, help=f"Print requests for an engine: {', '.join(TARGETS)}."
-        ),
-    ] = None,
-    clauses: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON file with the clause of each feature; {{column}} is replaced by a query column, {{doc_id}} by "
-            "the candidates.",
-        ),
-    ] = None,
-    inverted: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FEATURE", help="Feature whose clause scores a constant minus the feature; repeatable."),
-    ] = None,
+def print_engine_weights(
+    ranker: Ranker,
+    data: str,
+    query: list[str] | None,
+    as_json: bool,
+    target: str | None,
+    clauses: str | None,
+    inverted: list[str],
 ) -> None:
-    """Print the weights of each query, or a search engine request that applies them."""
+    """Print the weights of each query for a search engine, or the requests that apply them."""
     from kinrank.rankers.capabilities import has_weights
 
     wanted = None if target is None else _make_target(target)
     given = None if clauses is None else _read_clauses(clauses)
-    ranker = load_model(model)
     queries = select_queries(_read(data, ranker), query, data)
     if not has_weights(ranker):
         raise ParameterError(f"{type(ranker).__name__} has no linear weights: kinrank train --list shows which have")
@@ -74,7 +50,7 @@ def weights(
     if wanted is None:
         _print_weights(queries.feature_names, rows, as_json)
     else:
-        make = _Requests(wanted, given, inverted or [], ranker.normalization)
+        make = _Requests(wanted, given, inverted, ranker.normalization)
         _print_requests(make, rows, single=bool(query) and len(queries) == 1)
 
 
@@ -112,19 +88,19 @@ def _rows(ranker: Weighted, queries: QuerySet) -> Iterator[Row]:
     """Yield each query with its weights by feature name, and their fidelity if the ranker is not linear."""
     with console.progress("computing weights", len(queries)) as advance:
         for first in range(0, len(queries), QUERIES_AT_ONCE):
-            some = queries[first : first + QUERIES_AT_ONCE]
-            found = ranker.weights_with_fidelity(some)
-            fidelity = [None] * len(some) if found.fidelity is None else found.fidelity.tolist()
-            for one, row, tau in zip(some, found.weights.tolist(), fidelity, strict=True):
-                yield one, dict(zip(some.feature_names, row, strict=True)), tau
-            advance(len(some))
+            batch = queries[first : first + QUERIES_AT_ONCE]
+            linear = ranker.weights_with_fidelity(batch)
+            fidelity = [None] * len(batch) if linear.fidelity is None else linear.fidelity.tolist()
+            for query, row, tau in zip(batch, linear.weights.tolist(), fidelity, strict=True):
+                yield query, dict(zip(batch.feature_names, row, strict=True)), tau
+            advance(len(batch))
 
 
 def _print_weights(feature_names: tuple[str, ...], rows: Iterator[Row], as_json: bool) -> None:
     if as_json:
-        for one, row, fidelity in rows:
+        for query, row, fidelity in rows:
             how_faithful = {} if fidelity is None else {"fidelity": fidelity}
-            typer.echo(json.dumps({"qid": one.qid[0].item(), **how_faithful, "weights": row}))
+            typer.echo(json.dumps({"qid": query.qid[0].item(), **how_faithful, "weights": row}))
         return
     lines = list(rows)
     exact = all(fidelity is None for _, _, fidelity in lines)
@@ -132,9 +108,9 @@ def _print_weights(feature_names: tuple[str, ...], rows: Iterator[Row], as_json:
     table.add_column("query")
     for heading in (*feature_names, *(() if exact else ("fidelity",))):
         table.add_column(heading, justify="right")
-    for one, row, fidelity in lines:
+    for query, row, fidelity in lines:
         cells = [f"{weight:.4g}" for weight in row.values()]
-        table.add_row(str(one.qid[0].item()), *cells, *(() if exact else (f"{fidelity:.2f}",)))
+        table.add_row(str(query.qid[0].item()), *cells, *(() if exact else (f"{fidelity:.2f}",)))
     console.print_result(table)
 
 
@@ -156,8 +132,10 @@ class _Requests:
         settings: dict[str, Any] = {"inverted": self.inverted, "ranges": ranges, "normalization": self.normalization}
         if self.clauses is None:
             return self.target.request(weights, **settings)
-        known = {name: values[0] for name, values in query.query_columns.items()}
-        filled = fill_placeholders(self.clauses, known if query.doc_id is None else {**known, "doc_id": query.doc_id})
+        columns = {name: values[0] for name, values in query.query_columns.items()}
+        filled = fill_placeholders(
+            self.clauses, columns if query.doc_id is None else {**columns, "doc_id": query.doc_id}
+        )
         # A feature with weight 0 needs no clause.
         needed = {name: weight for name, weight in weights.items() if name in filled or weight != 0}
         return self.target.request(needed, filled, **settings)
@@ -169,16 +147,16 @@ def _print_requests(make: _Requests, rows: Iterator[Row], *, single: bool) -> No
         raise ParameterError(f"{version} stores one model for many queries: choose one query with --query QID")
     refused: list[DataError] = []
     answered = 0
-    for one, row, _ in rows:
+    for query, row, _ in rows:
         try:
-            request = make(one, row)
+            request = make(query, row)
         except DataError as error:
             if single:
                 raise
             refused.append(error)
             continue
         answered += 1
-        qid = one.qid[0].item()
+        qid = query.qid[0].item()
         typer.echo(json.dumps(request, indent=2) if single else json.dumps({"qid": qid, "request": request}))
     if refused and not answered:
         raise refused[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +12,7 @@ from kinrank.clicks.counts import DAYS, ClickCounts, Numbers
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.posterior import Attractiveness, estimate_attractiveness
 from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import normalize_text
 from kinrank.errors import DataError
 
 _BINS = (1, 10, 100, 1_000, 10_000)
@@ -30,7 +30,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ClickQuality:
     """What the report shows next to the curve; None if the log cannot answer.
 
     Attributes
@@ -51,9 +51,9 @@ class Evidence:
     agreement: tuple[dict[str, float], int] | None
 
 
-def collect_evidence(
+def measure_quality(
     counts: ClickCounts, examination: Examination, found: Attractiveness, human: QuerySet | None = None
-) -> Evidence:
+) -> ClickQuality:
     """Measure how far the judgments can be trusted.
 
     Parameters
@@ -63,7 +63,7 @@ def collect_evidence(
     human
         Judgments by people, whose query texts and document ids are those of the log.
     """
-    return Evidence(
+    return ClickQuality(
         coverage=_coverage(counts, found),
         stability=_stability(counts, examination, found.prior_strength),
         perplexity=_perplexity(counts, examination, found.prior_strength),
@@ -130,7 +130,7 @@ def _agreement(counts: ClickCounts, found: Attractiveness, human: QuerySet) -> t
     documents = [] if human.doc_id is None else human.doc_id.astype(np.str_).tolist()
     query_of_row = human.query_of_row
     grade_of = {
-        (_normalized(texts[query_of_row[row]]), document): float(grade)
+        (normalize_text(texts[query_of_row[row]]), document): float(grade)
         for row, (document, grade) in enumerate(zip(documents, human.grades.tolist(), strict=True))
     }
     keys = zip(counts.query.to_pylist(), counts.document.to_pylist(), strict=True)
@@ -141,11 +141,6 @@ def _agreement(counts: ClickCounts, found: Attractiveness, human: QuerySet) -> t
     scores = {"corrected": found.mean, "click rate": rate, "mean rank": -rank}
     right, pairs = _concordant(counts.query_codes[judged], grade[judged], [each[judged] for each in scores.values()])
     return (dict(zip(scores, (right / pairs).tolist(), strict=True)), pairs) if pairs else None
-
-
-def _normalized(text: str) -> str:
-    """Return a text as `read_clicks` compares it: without regard to case, spaces and Unicode form."""
-    return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
 def _concordant(query: Int64, grade: Float64, scores: list[Float64]) -> tuple[Float64, int]:

@@ -37,7 +37,7 @@ def queries(workdir: Path) -> QuerySet:
 
 
 def test_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, workdir: Path):
-    done = kinrank("weights", "knn", "test")
+    done = kinrank("explain", "--weights", "knn", "test")
     assert (done.exit_code, done.stderr) == (0, "")
     heading, *lines = done.stdout.splitlines()
     assert heading.split() == ["query", "f1", "f2"]
@@ -47,8 +47,8 @@ def test_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, workdi
 
 
 def test_json_has_one_line_per_query(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kinrank.cli.weights.QUERIES_AT_ONCE", 3)
-    lines = [json.loads(line) for line in kinrank("weights", "knn", "test", "--json").stdout.splitlines()]
+    monkeypatch.setattr("kinrank.cli.engine_weights.QUERIES_AT_ONCE", 3)
+    lines = [json.loads(line) for line in kinrank("explain", "knn", "test", "--json").stdout.splitlines()]
     assert [line["qid"] for line in lines] == camps[40:].qid.tolist()
     weights = [[line["weights"]["f1"], line["weights"]["f2"]] for line in lines]
     np.testing.assert_array_equal(weights, library.load("knn").weights(camps[40:]))
@@ -57,22 +57,22 @@ def test_json_has_one_line_per_query(kinrank, camps: QuerySet, workdir: Path, mo
 def test_weights_of_a_ranker_that_is_not_linear_have_a_fidelity(kinrank, camps: QuerySet, workdir: Path):
     library.KinRanker(5, trees=LambdaMART(n_trees=5, n_leaves=3, n_threads=1)).fit(camps[:40]).save("kin")
     expected = library.load("kin").weights_with_fidelity(camps[40:])
-    lines = [json.loads(line) for line in kinrank("weights", "kin", "test", "--json").stdout.splitlines()]
+    lines = [json.loads(line) for line in kinrank("explain", "--weights", "kin", "test", "--json").stdout.splitlines()]
     np.testing.assert_array_equal([line["fidelity"] for line in lines], expected.fidelity)
-    heading, *lines = kinrank("weights", "kin", "test").stdout.splitlines()
+    heading, *lines = kinrank("explain", "--weights", "kin", "test").stdout.splitlines()
     assert heading.split() == ["query", "f1", "f2", "fidelity"]
     assert lines[0].split()[-1] == f"{expected.fidelity[0]:.2f}"
 
 
 def test_query_option_selects_one_query(kinrank, camps: QuerySet, workdir: Path):
     qid = camps[40:].qid[7].item()
-    (line,) = kinrank("weights", "knn", "test", "--query", qid, "--json").stdout.splitlines()
+    (line,) = kinrank("explain", "--weights", "knn", "test", "--query", qid, "--json").stdout.splitlines()
     assert json.loads(line)["qid"] == qid
 
 
 def test_requests_contain_the_weights_and_the_text_of_each_query(kinrank, queries: QuerySet):
     options = ["--target", "opensearch-hybrid(size=7)", "--clauses", "clauses.json", "--inverted", "f2"]
-    done = kinrank("weights", "signed", "queries.parquet", *options)
+    done = kinrank("explain", "--weights", "signed", "queries.parquet", *options)
     assert done.exit_code == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     target, weights = TARGETS.make("opensearch-hybrid(size=7)"), library.load("signed").weights(queries)
@@ -93,7 +93,9 @@ def test_queries_without_a_request_are_counted_in_a_warning(kinrank, camps: Quer
     # Half of the queries prefer a low f1: with nonnegative weights all their weights are 0.
     library.KnnRanker(n_neighbors=5, learner=RankRLS(nonnegative=True)).fit(camps[:40]).save("signed")
     Path("clauses.json").write_text(json.dumps(CLAUSES).replace("{{text}}", "heat").replace("{{doc_id}}", "d1"))
-    done = kinrank("weights", "signed", "test", "--target", "opensearch-hybrid", "--clauses", "clauses.json")
+    done = kinrank(
+        "explain", "--weights", "signed", "test", "--target", "opensearch-hybrid", "--clauses", "clauses.json"
+    )
     answered = (library.load("signed").weights(camps[40:]).max(axis=1) > 0).sum()
     assert 0 < answered < 20
     assert len(done.stdout.splitlines()) == answered
@@ -102,10 +104,12 @@ def test_queries_without_a_request_are_counted_in_a_warning(kinrank, camps: Quer
 
 def test_request_of_one_query_is_printed_on_its_own(kinrank, queries: QuerySet):
     qid = queries.qid[0].item()
-    done = kinrank("weights", "signed", "queries.parquet", "--target", "vespa", "--query", qid)
+    done = kinrank("explain", "--weights", "signed", "queries.parquet", "--target", "vespa", "--query", qid)
     request = json.loads(done.stdout)
     assert json.loads(request["input.query(weights)"]).keys() == {"f1", "f2"}
-    done = kinrank("weights", "signed", "queries.parquet", "--target", "solr-ltr(name='kin')", "--query", qid)
+    done = kinrank(
+        "explain", "--weights", "signed", "queries.parquet", "--target", "solr-ltr(name='kin')", "--query", qid
+    )
     assert json.loads(done.stdout)["name"] == "kin"
 
 
@@ -133,13 +137,13 @@ def test_wrong_input_is_an_error(kinrank, queries: QuerySet, words: list[str], p
     Path("bad.json").write_text("{")
     Path("list.json").write_text("[]")
     Path("column.json").write_text(json.dumps({"f1": "{{color}}", "f2": {}}))
-    done = kinrank("weights", "signed", "queries.parquet", *words)
+    done = kinrank("explain", "--weights", "signed", "queries.parquet", *words)
     assert done.exit_code == 2
     assert problem in done.stderr
 
 
 def test_tree_model_is_an_error(kinrank, camps: QuerySet, workdir: Path):
     library.SingleRanker("lambdamart").fit(camps[:40]).save("trees")
-    done = kinrank("weights", "trees", "test")
+    done = kinrank("explain", "--weights", "trees", "test")
     assert done.exit_code == 2
     assert "SingleRanker has no linear weights" in done.stderr

@@ -1,0 +1,175 @@
+"""ChoiceRanker on a simulated month of traffic: learned from three weeks of clicks, asked in the fourth.
+
+Users click on the lists of a collection's queries, in the order of BM25 over all fields with some noise. Everything is
+learned from the clicks of the first three weeks: LightGBM (LambdaMART) and KinRanker from corrected clicks, the order
+by each query's own clicks, and `ChoiceRanker` around both rankers. NDCG@10 with the true grades: the mean over queries,
+weighted by the lists of the fourth week, and by the impressions of the first three weeks. Fitted rankers are kept in
+the folder ``KINRANK_KEPT``, if it is set, so that the benchmark can be resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.clicks_rank import ENGINE, MEASURE, judged_by_clicks
+from benchmarks.common import judged_text, log_progress, msrd
+from kinrank import ChoiceRanker, QuerySet, load
+from kinrank.clicks.choices import write_evidence
+from kinrank.clicks.examination import estimate_examination
+from kinrank.clicks.judgments import judgment_table
+from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.read import open_clicks
+from kinrank.data.evidence import Evidence
+from kinrank.data.id_hashes import hash_ids
+from kinrank.data.texts import TEXT
+from kinrank.datasets import simulate_clicks
+from kinrank.rankers import Ranker
+
+OPTIONS = {
+    "collection": ["msrd", "mwmbl"],
+    "user": ["position", "cascade", "trust"],
+    "seed": ["1", "2", "3"],
+    "around": ["both", "LightGBM", "KinRanker"],
+}
+WRAPPED = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
+BINS = (0, 50, 100, 200, 500)
+_WEEKS = pa.scalar(1_790_000_000 + 21 * 86_400, pa.timestamp("s", tz="UTC"))
+
+
+class Month(NamedTuple):
+    """A simulated month.
+
+    Attributes
+    ----------
+    judged
+        The queries with grades and weights from the clicks of three weeks.
+    evidence
+        Looks and choices of the three weeks.
+    own
+        The attractiveness of each document by the query's own clicks; NaN without any.
+    impressions
+        Impressions of each query in the three weeks.
+    traffic
+        Lists of each query in the fourth week.
+    """
+
+    judged: QuerySet
+    evidence: Evidence
+    own: np.ndarray
+    impressions: np.ndarray
+    traffic: np.ndarray
+
+
+class KeptParts(ChoiceRanker):
+    """A `ChoiceRanker` that keeps fitted rankers in a folder."""
+
+    def _fit_wrapped(self, queries: QuerySet) -> Ranker:
+        kept = os.environ.get("KINRANK_KEPT")
+        if kept is None:
+            return super()._fit_wrapped(queries)
+        assert queries.sample_weight is not None
+        what = [str(self.ranker).encode(), hash_ids(queries.qid).tobytes(), queries.grades.tobytes()]
+        model = Path(kept) / hashlib.sha256(b"".join([*what, queries.sample_weight.tobytes()])).hexdigest()[:16]
+        if not model.exists():
+            super()._fit_wrapped(queries).save(model)
+        return load(model)
+
+
+def simulated_month(queries: QuerySet, user: str, seed: int) -> Month:
+    """Return a month of clicks on judged queries; query texts are the ids of queries."""
+    plain = queries.replace(query_columns={})
+    log = simulate_clicks(plain, queries.X[:, queries.feature_names.index(ENGINE)], n_lists=10, user=user, seed=seed)
+    early = log.filter(pc.less(log["time"], _WEEKS))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "log.parquet"
+        pq.write_table(early, file)
+        with open_clicks([file]) as opened:
+            counts = opened.counts()
+            examination = estimate_examination(counts)
+            evidence = write_evidence(opened, examination, Path(folder) / "evidence")
+        evidence = Evidence({name: values.copy() for name, values in evidence.get_state().items()})
+    table = judgment_table(counts, estimate_attractiveness(counts, examination))
+    names = queries.qid.astype(str)
+    places = {name: place for place, name in enumerate(names.tolist())}
+    firsts = log.filter(pc.and_(pc.greater_equal(log["time"], _WEEKS), pc.equal(log["rank"], 1)))
+    assert queries.doc_id is not None
+    keys = zip(names[queries.query_of_row].tolist(), queries.doc_id.astype(str).tolist(), strict=True)
+    known = zip(table["qid"].to_pylist(), table["doc_id"].to_pylist(), strict=True)
+    own = dict(zip(known, table["info.attractiveness"].to_pylist(), strict=True))
+    return Month(
+        judged_by_clicks(queries, table),
+        evidence,
+        np.array([own.get(key, np.nan) for key in keys]),
+        _counted(early["query"], places),
+        _counted(firsts["query"], places),
+    )
+
+
+def _counted(texts: pa.ChunkedArray, places: dict[str, int]) -> np.ndarray:
+    numbers = np.zeros(len(places), dtype=np.int64)
+    for row in pc.value_counts(texts).to_pylist():
+        numbers[places[row["values"]]] = row["counts"]
+    return numbers
+
+
+def summarized(quality: np.ndarray, month: Month) -> dict[str, float]:
+    """Return the mean over queries, weighted by traffic, and by impressions."""
+    rows = {"mean": quality.mean(), "by traffic": np.average(quality, weights=month.traffic)}
+    for low, high in zip(BINS, (*BINS[1:], np.inf), strict=True):
+        part = (month.impressions >= low) & (month.impressions < high)
+        label = f"{low} or more" if np.isinf(high) else f"{low} to {high - 1:.0f}"
+        if part.any():
+            rows[label] = quality[part].mean()
+    return {name: round(float(value), 4) for name, value in rows.items()}
+
+
+def run(collection: str = "msrd", user: str = "position", seed: str = "1", around: str = "both") -> dict[str, Any]:
+    """Measure all orders."""
+    queries = msrd()["train"] if collection == "msrd" else judged_text("mwmbl")[0]
+    if collection == "mwmbl":
+        queries = queries.replace(doc_id=np.arange(queries.n_rows).astype(str))
+    month = simulated_month(queries, user, int(seed))
+    engine = queries.X[:, queries.feature_names.index(ENGINE)].astype(np.float64)
+    unseen = -1 + 1e-6 * (engine - engine.max())  # below every attractiveness, in the engine's order
+    scores = {"engine": engine, "own clicks": np.where(np.isnan(month.own), unseen, month.own)}
+    settings, sets = {}, (queries, month.judged)
+    # In the log the text of a query is its id. Both collections have vectors, so that nothing else reads the text.
+    asked, judged = (each.replace(query_columns={**each.query_columns, TEXT: each.qid.astype(str)}) for each in sets)
+    for name, spec in WRAPPED.items():
+        if around not in ("both", name):
+            continue
+        ranker = KeptParts(spec, month.evidence).fit(judged)
+        scores[name] = ranker.ranker_.predict(asked)
+        scores[f"choices around {name}"] = ranker.predict(asked)
+        settings[name] = {
+            key: None if value is None else round(value, 3) for key, value in vars(ranker.posterior_).items()
+        }
+        log_progress(f"{name}: {settings[name]}")
+    quality = {name: MEASURE.per_query(values, queries.grades, queries.offsets) for name, values in scores.items()}
+    new = month.impressions == 0
+    figures = {name: summarized(values, month) for name, values in quality.items()}
+    for name, row in figures.items():
+        log_progress(f"{name:24} {row}")
+    return {
+        "collection": collection,
+        "user": user,
+        "seed": int(seed),
+        "queries": len(queries),
+        "impressions": int(month.impressions.sum()),
+        "lists of the fourth week": int(month.traffic.sum()),
+        "NDCG@10": figures,
+        "queries without impressions": {
+            "queries": int(new.sum()),
+            **{name: round(float(values[new].mean()), 4) for name, values in quality.items()},
+        },
+        "settings": settings,
+    }

@@ -1,0 +1,29 @@
+"""``kinrank demo``: a movie search in the browser that shows what kinrank does."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kinrank.cli import console
+from kinrank.registry import import_extra
+
+
+def demo(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on, at 127.0.0.1.")] = 8000,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+) -> None:
+    """Search 2,500 movies in the browser: the engine's order, LightGBM and kinrank side by side."""
+    uvicorn = import_extra("uvicorn", "demo")
+    with console.progress("loading movies and models"):
+        from kinrank.demo.demo import Demo
+        from kinrank.demo.http.app import create_app
+
+        app = create_app(Demo())
+    address = f"http://127.0.0.1:{port}"
+    typer.echo(address)
+    console.info("Press Ctrl+C to stop.")
+    if browser:
+        typer.launch(address)  # before the server starts: its socket is there before a browser has started
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")

@@ -1,0 +1,348 @@
+"""Evidence: how often people looked at a document of a query, and how often they chose it, by day.
+
+A folder of evidence has one *cell* for each query, document and day: its looks (impressions, each as likely as its rank
+is examined) and its choices (clicks). Queries and documents are hashes of their texts. Cells are sorted, so that two
+folders are merged in one pass, and the cells of a query's candidates are found by bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinrank import folder
+from kinrank.arrays import Float64, State
+from kinrank.data.evidence_kernel import add_totals, hash_texts, merge_cells
+from kinrank.data.folder_format import GrowingArray
+from kinrank.data.id_hashes import IdHashes
+from kinrank.data.queryset import QuerySet
+from kinrank.data.textfile import PathLike
+from kinrank.data.texts import TEXT, normalize_text
+from kinrank.errors import DataError, ParameterError
+
+KIND = "evidence"
+NO_DAY, JUDGED = -1, -2
+"""The days of evidence that does not age: of logs without times, and of human judgments."""
+JUDGMENT_LOOKS = 1_000.0
+"""How many looks a human grade counts as by default: enough to outweigh what people chose."""
+_CELLS = ("document", "day", "looks", "choices")
+_NAMES = ("query", "offsets", *_CELLS)
+_TYPES = dict(zip(_NAMES, (np.uint64, np.int64, np.uint64, np.int32, np.float32, np.float32), strict=True))
+
+
+class Totals(NamedTuple):
+    """The looks and choices of each candidate."""
+
+    looks: Float64
+    choices: Float64
+
+
+class Evidence:
+    """Looks and choices by query, document and day.
+
+    Build one with `from_cells` or `of_judgments`, or from a click log with `kinrank.clicks.write_evidence`; `open`
+    reads a folder.
+
+    Parameters
+    ----------
+    arrays
+        The sorted arrays of a folder: query (hashes), offsets (query ``i`` owns cells ``offsets[i]:offsets[i + 1]``),
+        and document, day, looks and choices of each cell.
+    meta
+        What the folder says about its source.
+
+    Examples
+    --------
+    >>> evidence = Evidence.from_cells(["alien", "alien"], ["d7", "d9"], [3, 1], [2, 0], day=[0, 0])
+    >>> asked = {"qid": [1, 1], "doc_id": ["d9", "d7"], "query_columns": {"text": ["Alien"]}}
+    >>> evidence.totals(QuerySet.from_arrays([[1.0], [2.0]], **asked)).looks.tolist()
+    [1.0, 3.0]
+    """
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any] | None = None) -> None:
+        # Plain arrays: a compiled function takes far longer to recognize a subclass.
+        self._arrays = tuple(np.asarray(arrays[name], dtype=_TYPES[name]) for name in _NAMES)
+        self.meta = meta or {}
+
+    @classmethod
+    def from_cells(
+        cls, query: ArrayLike, document: ArrayLike, looks: ArrayLike, choices: ArrayLike, day: ArrayLike = NO_DAY
+    ) -> Evidence:
+        """Build from one value per cell, in any order. Equal cells add up.
+
+        Parameters
+        ----------
+        query, document
+            The texts of queries and the ids of documents.
+        looks, choices
+            How often people looked at the document, and how often they chose it.
+        day
+            Days since 1970; `NO_DAY` for evidence that does not age.
+        """
+        return cls.from_hashes(query_keys(np.asarray(query)), hash_texts(np.asarray(document)), looks, choices, day)
+
+    @classmethod
+    def from_hashes(
+        cls, query: IdHashes, document: IdHashes, looks: ArrayLike, choices: ArrayLike, day: ArrayLike = NO_DAY
+    ) -> Evidence:
+        """Build from cells whose queries and documents are hashes; see `from_cells`."""
+        days = np.broadcast_to(np.asarray(day, dtype=np.int32), query.shape)
+        order = np.lexsort((days, document, query))
+        keys = query[order], document[order], days[order]
+        first = np.r_[True, np.any([part[1:] != part[:-1] for part in keys], axis=0)][: len(query)]
+        starts = np.flatnonzero(first)
+        sums = [
+            np.add.reduceat(np.asarray(values, dtype=np.float64)[order], starts) if len(starts) else np.empty(0)
+            for values in (looks, choices)
+        ]
+        own, counts = np.unique(keys[0][starts], return_counts=True)
+        offsets = np.r_[0, np.cumsum(counts)]
+        cells = own, offsets, keys[1][starts], keys[2][starts], *sums
+        return cls(dict(zip(_NAMES, cells, strict=True)))
+
+    @classmethod
+    def of_judgments(cls, queries: QuerySet, looks: float = JUDGMENT_LOOKS, *, best: float | None = None) -> Evidence:
+        """Take human grades as evidence, which does not age.
+
+        Parameters
+        ----------
+        queries
+            Judged queries with texts and document ids. Rows without a grade are no evidence.
+        looks
+            How many looks a grade counts as.
+        best
+            The grade at which every look is a choice; a lower one counts as its share. None: the highest grade.
+
+        Examples
+        --------
+        >>> asked = {"qid": [1, 1], "doc_id": ["d7", "d9"], "query_columns": {"text": ["alien"]}}
+        >>> queries = QuerySet.from_arrays([[1.0], [2.0]], [3, 0], **asked)
+        >>> Evidence.of_judgments(queries, 50).totals(queries).choices.tolist()
+        [50.0, 0.0]
+        """
+        if not looks > 0:
+            raise ParameterError(f"looks must be above 0, got {looks}")
+        queried = keys_of(queries)
+        if queries.doc_id is None or queried is None:
+            what = "texts: pass them as the query column text" if queried is None else "document ids: pass doc_id="
+            raise DataError(f"the judged queries have no {what}")
+        rows = np.flatnonzero(queries.judged)
+        grades = queries.grades[rows].astype(np.float64)
+        top = float(grades.max(initial=0.0)) if best is None else best
+        share = np.clip(grades / top, 0.0, 1.0) if top > 0 else np.zeros(len(rows))
+        keys, documents = queried[queries.query_of_row[rows]], hash_texts(queries.doc_id[rows])
+        return cls.from_hashes(keys, documents, np.full(len(rows), looks), looks * share, JUDGED)
+
+    @classmethod
+    def open(cls, path: PathLike, *, verify: bool = False) -> Evidence:
+        """Open a folder. It is memory-mapped: values are read when they are used.
+
+        Parameters
+        ----------
+        path
+            The folder.
+        verify
+            Also compare every file with its SHA-256, which reads all of it.
+        """
+        meta, arrays = folder.read(path, KIND, verify=verify)
+        return cls(arrays, meta)
+
+    def save(self, path: PathLike) -> None:
+        """Write to a folder that `open` memory-maps."""
+        folder.write(path, KIND, self.meta | {"days": self.days}, self.get_state())
+
+    def get_state(self) -> State:
+        """Return the arrays by name."""
+        return dict(zip(_NAMES, self._arrays, strict=True))
+
+    @property
+    def n_queries(self) -> int:
+        """The number of queries."""
+        return len(self._arrays[0])
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells: documents of a query on one day."""
+        return len(self._arrays[2])
+
+    @cached_property
+    def days(self) -> tuple[int, int] | None:
+        """The first and the last day, in days since 1970; None if no evidence has a day."""
+        if "days" in self.meta:  # so that opening a large folder reads nothing
+            return None if self.meta["days"] is None else (self.meta["days"][0], self.meta["days"][1])
+        return _first_and_last(self._arrays[3])
+
+    def __repr__(self) -> str:
+        return f"Evidence({self.n_queries:,} queries, {self.n_cells:,} cells)"
+
+    def totals(
+        self, queries: QuerySet, *, half_life: float | None = None, days: tuple[int, int] | None = None
+    ) -> Totals:
+        """Return the looks and choices of each candidate; 0 without evidence.
+
+        Parameters
+        ----------
+        queries
+            Queries with texts and document ids. Without them there is no evidence.
+        half_life
+            Days after which evidence counts half, before the last day. None: it does not age.
+        days
+            Count the evidence of these days only, from the first to the last, and none without a day.
+        """
+        total = np.zeros((2, queries.n_rows))
+        keys = keys_of(queries)
+        if queries.doc_id is not None and keys is not None and self.n_cells:
+            first, weight = self._day_weights(half_life, days)
+            documents = hash_texts(queries.doc_id)
+            add_totals(*self._arrays, keys, queries.offsets, documents, first, weight, total)
+        return Totals(*total)
+
+    def _day_weights(self, half_life: float | None, days: tuple[int, int] | None) -> tuple[int, Float64]:
+        """Return the first day that counts, and the weight of each day from it; the last weight is for `NO_DAY`."""
+        if half_life is not None and not half_life > 0:
+            raise ParameterError(f"half_life must be above 0, got {half_life}")
+        known = self._known_weights.get((half_life, days))
+        if known is None:
+            first, last = days or self.days or (0, -1)
+            weight = np.ones(last - first + 2)
+            if half_life is not None:
+                weight[:-1] = 0.5 ** (np.arange(last - first, -1, -1) / half_life)
+            if days is not None:
+                weight[-1] = 0.0
+            known = self._known_weights[half_life, days] = first, weight
+        return known
+
+    @cached_property
+    def _known_weights(self) -> dict[tuple[float | None, tuple[int, int] | None], tuple[int, Float64]]:
+        return {}
+
+    def merged(self, other: Evidence) -> Evidence:
+        """Return the sum of both, in memory.
+
+        Examples
+        --------
+        >>> one = Evidence.from_cells(["alien"], ["d7"], [3], [2])
+        >>> one.merged(one), one.merged(one).get_state()["looks"].tolist()
+        (Evidence(1 queries, 1 cells), [6.0])
+        """
+        merged = self._merge(other, lambda name, size: np.empty(size, dtype=_TYPES[name]))
+        return Evidence(merged, _merged_meta(self, other))
+
+    def with_judgments(self, judgments: Evidence) -> Evidence:
+        """Return this evidence with the judgments of `of_judgments` in place of the judgments that it has."""
+        query, offsets, *cells = self._arrays
+        kept = cells[1] != JUDGED
+        rows = np.repeat(query, np.diff(offsets))[kept]
+        document, day, looks, choices = (values[kept] for values in cells)
+        return Evidence(Evidence.from_hashes(rows, document, looks, choices, day).get_state(), self.meta).merged(
+            judgments
+        )
+
+    def save_merged(self, other: Evidence, path: PathLike) -> None:
+        """Write the sum of both to a folder; neither needs to fit in memory."""
+        with folder.atomic_folder(path, KIND) as staging:
+
+            def allocate(name: str, size: int) -> NDArray[Any]:
+                file = staging / folder.file_name(name)
+                if not size:  # cannot be mapped
+                    np.save(file, np.empty(0, dtype=_TYPES[name]))
+                    return np.empty(0, dtype=_TYPES[name])
+                return np.lib.format.open_memmap(file, mode="w+", dtype=_TYPES[name], shape=(size,))
+
+            for array in self._merge(other, allocate).values():
+                if isinstance(array, np.memmap):
+                    array.flush()
+            folder.write_manifest(staging, KIND, _merged_meta(self, other), list(_NAMES))
+
+    def _merge(self, other: Evidence, allocate: Callable[[str, int], NDArray[Any]]) -> State:
+        nothing = tuple(np.empty(0, dtype=_TYPES[name]) for name in _NAMES)
+        n_cells, n_queries = merge_cells(self._arrays, other._arrays, nothing)
+        sizes = {"query": n_queries, "offsets": n_queries + 1}
+        out = {name: allocate(name, sizes.get(name, n_cells)) for name in _NAMES}
+        if n_queries:
+            merge_cells(self._arrays, other._arrays, tuple(np.asarray(array) for array in out.values()))
+        else:
+            out["offsets"][:] = 0
+        return out
+
+
+def write_sorted_cells(path: PathLike, batches: Iterable[Sequence[NDArray[Any]]], meta: dict[str, Any]) -> Evidence:
+    """Write a folder from a stream of cells, and open it.
+
+    Parameters
+    ----------
+    path
+        The folder. An existing folder of evidence is replaced; anything else raises.
+    batches
+        The arrays query (hashes), document (hashes), day, looks and choices of each batch, sorted by the first three
+        over all batches. Equal cells must be adjacent in one batch or at the borders of two; they add up.
+    meta
+        What to say about the source.
+    """
+    days: tuple[int, int] | None = None
+    previous: np.uint64 | None = None
+    with folder.atomic_folder(path, KIND) as staging:
+        with ExitStack() as stack:
+            files = {name: stack.enter_context(GrowingArray(staging, name)) for name in _NAMES}
+            for name, file in files.items():
+                file.append(np.empty(0, dtype=_TYPES[name]))
+            for query, *cells in _summed(batches):
+                new = np.flatnonzero(np.r_[query[0] != previous, query[1:] != query[:-1]])
+                previous = query[-1]
+                files["query"].append(query[new])
+                files["offsets"].append(new + files["day"].length)
+                for name, values in zip(_CELLS, cells, strict=True):
+                    files[name].append(values.astype(_TYPES[name]))
+                days = _span(days, _first_and_last(cells[1]))
+            files["offsets"].append(np.array([files["day"].length]))
+        folder.write_manifest(staging, KIND, meta | {"days": days}, list(_NAMES))
+    return Evidence.open(path)
+
+
+def _summed(batches: Iterable[Sequence[NDArray[Any]]]) -> Iterator[list[NDArray[Any]]]:
+    """Yield batches of sorted cells with equal ones added up; the last cell waits for the next batch."""
+    waiting: list[NDArray[Any]] | None = None
+    for batch in batches:
+        if not len(batch[0]):
+            continue
+        joined = list(batch) if waiting is None else [np.r_[a, b] for a, b in zip(waiting, batch, strict=True)]
+        starts = np.flatnonzero(np.r_[True, np.any([part[1:] != part[:-1] for part in joined[:3]], axis=0)])
+        sums = [np.add.reduceat(part, starts) for part in joined[3:]]
+        cells = [part[starts] for part in joined[:3]] + sums
+        waiting = [part[-1:] for part in cells]
+        if len(starts) > 1:
+            yield [part[:-1] for part in cells]
+    if waiting is not None:
+        yield waiting
+
+
+def _first_and_last(day: NDArray[Any]) -> tuple[int, int] | None:
+    dated = day[day >= 0]
+    return (int(dated.min()), int(dated.max())) if len(dated) else None
+
+
+def _span(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    if a is None or b is None:
+        return a or b
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _merged_meta(one: Evidence, other: Evidence) -> dict[str, Any]:
+    logs = [*one.meta.get("logs", []), *other.meta.get("logs", [])]
+    return one.meta | other.meta | {"days": _span(one.days, other.days), "logs": logs}
+
+
+def query_keys(texts: NDArray[Any]) -> IdHashes:
+    """Return the hash of each query text, without regard to case, spaces and Unicode form."""
+    return hash_texts(np.array([normalize_text(str(text)) for text in texts.tolist()], dtype=np.str_))
+
+
+def keys_of(queries: QuerySet) -> IdHashes | None:
+    """Return the hash of the text of each query; None without texts."""
+    texts = queries.query_columns.get(TEXT)
+    return None if texts is None else query_keys(texts)

@@ -1,0 +1,162 @@
+"""Compiled parts of `kinrank.data.evidence`: hash texts, find the candidates of queries, merge sorted cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.data.id_hashes import IdHashes
+
+_OFFSET, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # of FNV-1a
+_MIX_1, _MIX_2, _SHIFT = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53), np.uint64(33)
+
+
+def hash_texts(texts: NDArray[Any]) -> IdHashes:
+    """Return a 64-bit hash of each id as text; 100 ids take about two microseconds.
+
+    Examples
+    --------
+    >>> bool((hash_texts(np.array([301, 7])) == hash_texts(np.array(["301", "7"]))).all())
+    True
+    """
+    if texts.dtype.kind != "U":
+        texts = texts.astype(np.str_)
+    width = texts.dtype.itemsize // 4
+    if not width or not len(texts):
+        return np.full(len(texts), _finished(_OFFSET), dtype=np.uint64)
+    hashes: IdHashes = _hash_rows(np.ascontiguousarray(texts).view(np.uint32).reshape(len(texts), width))
+    return hashes
+
+
+def hash_arrow(texts: Any) -> IdHashes:
+    """Return the hashes of an Arrow array of strings without nulls, as `hash_texts` does."""
+    import pyarrow as pa
+
+    texts = texts.cast(pa.large_string())
+    _, offsets, data = texts.buffers()
+    starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    letters = np.empty(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
+    hashes: IdHashes = _hash_utf8(starts, letters)
+    return hashes
+
+
+@numba.njit(cache=True, nogil=True)
+def _finished(value):  # type: ignore[no-untyped-def]
+    value ^= value >> _SHIFT
+    value *= _MIX_1
+    value ^= value >> _SHIFT
+    value *= _MIX_2
+    return value ^ (value >> _SHIFT)
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash_rows(letters):  # type: ignore[no-untyped-def]
+    n, width = letters.shape
+    found = np.empty(n, dtype=np.uint64)
+    for i in range(n):
+        length = width
+        while length > 0 and letters[i, length - 1] == 0:  # NumPy pads with zeros
+            length -= 1
+        value = _OFFSET
+        for j in range(length):
+            value = (value ^ np.uint64(letters[i, j])) * _PRIME
+        found[i] = _finished(value)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _hash_utf8(starts, data):  # type: ignore[no-untyped-def]
+    n = len(starts) - 1
+    found = np.empty(n, dtype=np.uint64)
+    for i in range(n):
+        value = _OFFSET
+        place = starts[i]
+        while place < starts[i + 1]:
+            byte = np.uint64(data[place])
+            size = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            letter = byte if size == 1 else byte & np.uint64(0xFF >> (size + 1))
+            for following in range(1, size):
+                letter = (letter << np.uint64(6)) | np.uint64(data[place + following] & 0x3F)
+            value = (value ^ letter) * _PRIME
+            place += size
+        found[i] = _finished(value)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def lower_bound(values, target, low, high):  # type: ignore[no-untyped-def]
+    """Return the first position between two that does not hold a lower value than the target."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < target:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(cache=True, nogil=True)
+def add_totals(query, offsets, document, day, looks, choices, keys, rows, documents, first_day, weight, total):  # type: ignore[no-untyped-def]
+    """Add the weighted looks and choices of the candidates of each query to the two rows of `total`.
+
+    The weight of a day is ``weight[day - first_day]``; days outside count 0, and the last weight is for cells without
+    a day.
+    """
+    for i in range(len(keys)):
+        place = lower_bound(query, keys[i], 0, len(query))
+        if place == len(query) or query[place] != keys[i]:
+            continue
+        start, stop = offsets[place], offsets[place + 1]
+        for row in range(rows[i], rows[i + 1]):
+            cell = lower_bound(document, documents[row], start, stop)
+            while cell < stop and document[cell] == documents[row]:
+                number = day[cell] - first_day
+                if day[cell] < 0:
+                    number = len(weight) - 1
+                if 0 <= number < len(weight):
+                    total[0, row] += weight[number] * looks[cell]
+                    total[1, row] += weight[number] * choices[cell]
+                cell += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def merge_cells(a, b, out):  # type: ignore[no-untyped-def]
+    """Merge two sorted sets of cells, adding up equal ones; return the numbers of cells and of queries.
+
+    `a` and `b` are tuples of the arrays query, offsets, document, day, looks and choices, `out` of the same for the
+    result. With an empty `out`, only count.
+    """
+    write = len(out[0]) > 0
+    n_cells, n_queries, i, j = 0, 0, 0, 0
+    while i < len(a[0]) or j < len(b[0]):
+        first = j == len(b[0]) or (i < len(a[0]) and a[0][i] <= b[0][j])
+        second = i == len(a[0]) or (j < len(b[0]) and b[0][j] <= a[0][i])
+        key = a[0][i] if first else b[0][j]
+        x, x_end = (a[1][i], a[1][i + 1]) if first else (0, 0)
+        y, y_end = (b[1][j], b[1][j + 1]) if second else (0, 0)
+        if write:
+            out[0][n_queries] = key
+            out[1][n_queries] = n_cells
+        while x < x_end or y < y_end:
+            left = y == y_end
+            right = x == x_end
+            if not left and not right:
+                left = a[2][x] < b[2][y] or (a[2][x] == b[2][y] and a[3][x] <= b[3][y])
+                right = b[2][y] < a[2][x] or (a[2][x] == b[2][y] and b[3][y] <= a[3][x])
+            if write:
+                out[2][n_cells] = a[2][x] if left else b[2][y]
+                out[3][n_cells] = a[3][x] if left else b[3][y]
+                out[4][n_cells] = (a[4][x] if left else 0.0) + (b[4][y] if right else 0.0)
+                out[5][n_cells] = (a[5][x] if left else 0.0) + (b[5][y] if right else 0.0)
+            x += left
+            y += right
+            n_cells += 1
+        i += first
+        j += second
+        n_queries += 1
+    if write:
+        out[1][n_queries] = n_cells
+    return n_cells, n_queries

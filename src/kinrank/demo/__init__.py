@@ -1,0 +1,1 @@
+"""A movie search in the browser that shows what kinrank does: ``kinrank demo``."""

@@ -1,0 +1,99 @@
+"""The demo without its transport: search, choose, and see how the order moves."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from kinrank.data.evidence import Evidence
+from kinrank.data.queryset import QuerySet
+from kinrank.demo.movies import data_file, load_demo_movies
+from kinrank.demo.search import MovieSearch
+from kinrank.demo.shown import choice_reasons, feature_reasons, order_by, shown_hits, weights_in_words
+from kinrank.errors import DataError
+from kinrank.rankers.base import load
+from kinrank.rankers.choices.ranker import ChoiceRanker
+from kinrank.rankers.kin.ranker import KinRanker
+
+LONGEST_QUERY = 200
+_NEIGHBORS = 6
+
+
+class Demo:
+    """Searches the bundled movies and ranks the hits in three ways.
+
+    *Engine* is the order of BM25 with hand-tuned boosts, *LightGBM* one tuned model for all queries, *kinrank* a
+    `KinRanker` inside a `ChoiceRanker`. Both models have learned from the same judged queries. What the user chooses
+    is evidence for the last one.
+
+    Examples
+    --------
+    >>> demo = Demo()
+    >>> [hit["title"] for hit in demo.search("matrix reloaded")["lists"]["kinrank"][:2]]
+    ['The Matrix Reloaded', 'The Matrix']
+    """
+
+    def __init__(self) -> None:
+        self._search = MovieSearch(load_demo_movies())
+        ranker = load(data_file("kinrank"))
+        assert isinstance(ranker, ChoiceRanker)  # scripts/make_demo.py wrote both
+        assert isinstance(ranker.ranker_, KinRanker)
+        self._ranker, self._kin = ranker, ranker.ranker_
+        self._trees = load(data_file("lightgbm"))
+        self._lock = threading.Lock()  # one search at a time: the demo has one user
+        self.examples: dict[str, Any] = json.loads(data_file("examples.json").read_text())
+
+    def search(self, text: str) -> dict[str, Any]:
+        """Return the hits of a query in the three orders, its kin, and the reasons, as JSON values."""
+        with self._lock:
+            start = time.perf_counter()
+            hits = self._hits(text)
+            ranked: dict[str, Any] = {"lists": {}, "kin": [], "why": ""} if hits is None else self._rank(hits)
+            return {"query": text, **ranked, "milliseconds": 1000 * (time.perf_counter() - start)}
+
+    def choose(self, text: str, movie: str) -> dict[str, Any]:
+        """Count a choice for a query, and return what `search` finds now.
+
+        The user is taken to have looked at every movie down to the chosen one, at the one of rank k with probability
+        1/k, as the click logs of simulated users have it.
+        """
+        with self._lock:
+            hits = self._hits(text)
+            if hits is None or hits.doc_id is None or movie not in hits.doc_id:
+                raise DataError(f"movie {movie!r} is no hit of {text!r}: choose one that the search shows")
+            shown = hits.doc_id[order_by(self._ranker.predict(hits))]
+            rank = int(np.flatnonzero(shown == movie)[0]) + 1
+            looked = Evidence.from_cells([text] * rank, shown[:rank], 1 / np.arange(1, rank + 1), shown[:rank] == movie)
+            known = self._ranker.evidence_
+            self._ranker.evidence_ = looked if known is None else known.merged(looked)
+        return self.search(text)
+
+    def forget(self) -> None:
+        """Forget all choices."""
+        with self._lock:
+            self._ranker.evidence_ = None
+
+    def _hits(self, text: str) -> QuerySet | None:
+        if len(text) > LONGEST_QUERY:
+            raise DataError(f"the query has {len(text)} characters: write at most {LONGEST_QUERY}")
+        return self._search.hits(text)
+
+    def _rank(self, hits: QuerySet) -> dict[str, Any]:
+        explained = self._ranker.explain(hits)[0]
+        effects = explained.effects
+        reasons = feature_reasons(hits, self._kin.weights_with_fidelity(hits).weights[0]) | choice_reasons(explained)
+        engine = -np.arange(hits.n_rows, dtype=np.float64)
+        movies = self._search.movies
+        return {
+            "lists": {
+                "engine": shown_hits(hits, engine, movies),
+                "lightgbm": shown_hits(hits, self._trees.predict(hits), movies),
+                "kinrank": shown_hits(hits, -explained.rank.astype(np.float64), movies, reasons),
+            },
+            "kin": [qid for qid in explained.neighbors.tolist() if qid != hits.qid[0].item()][:_NEIGHBORS],
+            "why": "" if effects is None else weights_in_words(hits.feature_names, *effects),
+        }

@@ -1,0 +1,111 @@
+"use strict";
+const $ = (id) => document.getElementById(id);
+const LISTS = ["engine", "lightgbm", "kinrank"];
+let searched = "";
+let examples = { helps: [], hurts: [] };
+const chosen = new Set();
+
+// Data is always set as text, never as markup.
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function chip(text, label) {
+  const item = element("li", "");
+  const button = element("button", "choice", label ?? text);
+  button.type = "button";
+  button.addEventListener("click", () => search(text));
+  item.append(button);
+  return item;
+}
+
+async function ask(path, body) {
+  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const response = await fetch(path, options);
+  const answer = await response.json();
+  if (!response.ok) throw new Error(answer.error);
+  return answer;
+}
+
+async function search(text) {
+  $("query").value = text;
+  $("note").textContent = "Searching…";
+  try {
+    show(await ask(`/search?q=${encodeURIComponent(text)}`));
+  } catch (error) {
+    $("note").textContent = error.message;
+  }
+}
+
+function show(found) {
+  searched = found.query;
+  const any = Object.keys(found.lists).length > 0;
+  $("lists").hidden = $("kin-card").hidden = !any;
+  $("note").textContent = any
+    ? `Searched and ranked three times in ${Math.ceil(found.milliseconds)} ms.`
+    : "No movie matches. Try a title, an actor or a plot.";
+  $("kin").replaceChildren(...found.kin.map((text) => chip(text)));
+  $("why").textContent = found.why;
+  for (const name of LISTS) $(name).replaceChildren(...(found.lists[name] ?? []).map((hit, place) => row(hit, place)));
+}
+
+function row(hit, place) {
+  const item = element("li", "");
+  const button = element("button", "hit");
+  button.type = "button";
+  button.dataset.id = hit.id;
+  button.title = hit.about;
+  if (chosen.has(`${searched}\n${hit.id}`)) button.classList.add("chosen");
+  const title = element("span", "title", `${hit.title} `);
+  title.append(element("small", "", String(hit.year)));
+  const direction = hit.moved > 0 ? "up" : hit.moved < 0 ? "down" : "";
+  const move = hit.moved ? `${hit.moved > 0 ? "▲" : "▼"} ${Math.abs(hit.moved)}` : "";
+  button.append(element("span", "place", String(place + 1)), title, element("span", `move ${direction}`, move));
+  button.append(element("span", "people", hit.people));
+  if (hit.why) button.append(element("span", "reason", hit.why));
+  button.addEventListener("click", () => choose(hit));
+  button.addEventListener("mouseenter", () => light(hit.id));
+  button.addEventListener("mouseleave", () => light(null));
+  item.append(button);
+  return item;
+}
+
+function light(id) {
+  for (const hit of document.querySelectorAll(".hit")) hit.classList.toggle("lit", hit.dataset.id === id);
+}
+
+async function choose(hit) {
+  chosen.add(`${searched}\n${hit.id}`);
+  $("forget").hidden = false;
+  show(await ask("/choose", { query: searched, movie: hit.id }));
+  $("note").textContent = `You chose ${hit.title}. Choose it again, or search for something similar.`;
+}
+
+function listExamples(kind) {
+  for (const button of document.querySelectorAll("[data-kind]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.kind === kind));
+  }
+  $("examples").replaceChildren(...examples[kind].map((text) => chip(text)));
+}
+
+$("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  search($("query").value.trim());
+});
+for (const button of document.querySelectorAll("[data-kind]")) {
+  button.addEventListener("click", () => listExamples(button.dataset.kind));
+}
+$("forget").addEventListener("click", async () => {
+  await ask("/forget", {});
+  chosen.clear();
+  $("forget").hidden = true;
+  if (searched) search(searched);
+});
+ask("/examples").then((found) => {
+  examples = found;
+  listExamples("helps");
+  search(examples.helps[0]);
+});

@@ -1,0 +1,111 @@
+"""A small search engine for the demo: SQLite's full-text search, with the features of every hit."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+
+import numpy as np
+
+from kinrank.arrays import Float32
+from kinrank.data.queryset import QuerySet
+from kinrank.demo.movies import TEXT_FIELDS, Movie
+
+HITS = 50
+BOOSTS = {"title": 4.0, "overview": 1.0, "genres": 1.0, "director": 2.0, "actors": 2.0, "characters": 1.0}
+"""Hand-tuned boosts of the fields, as search teams have them: they give the engine's order."""
+FEATURES = (
+    *(f"bm25_{field}" for field in TEXT_FIELDS),
+    *("engine_score", "title_in_query", "query_in_title", "same_year", "year"),
+    *("log_votes", "rating", "log_popularity", "title_words"),
+)
+_STOP_WORDS = frozenset("a an and at by for from in is it of on or the to with".split())  # noqa: SIM905
+_WORD = re.compile(r"\w+")
+
+
+class MovieSearch:
+    """Searches movies by BM25 of their text fields.
+
+    Parameters
+    ----------
+    movies
+        The movies to index.
+
+    Examples
+    --------
+    >>> movie = Movie("1", "Alien", "A crew in space.", "Horror", "Ridley Scott", "", "", 1979, 100, 8.1, 50.0)
+    >>> hits = MovieSearch([movie]).hits("alien 1979")
+    >>> hits.doc_id.tolist(), hits.X[:, FEATURES.index("same_year")].tolist()
+    (['1'], [1.0])
+    """
+
+    def __init__(self, movies: Sequence[Movie]) -> None:
+        self.movies = {movie.id: movie for movie in movies}
+        self._by_row = list(movies)
+        self._titles = [set(words(movie.title)) for movie in movies]
+        self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        self._database.execute(
+            f"CREATE VIRTUAL TABLE movies USING fts5({', '.join(TEXT_FIELDS)}, tokenize='porter unicode61')"
+        )
+        rows = [[row, *(getattr(movie, field) for field in TEXT_FIELDS)] for row, movie in enumerate(movies)]
+        places = ", ".join("?" * (len(TEXT_FIELDS) + 1))
+        self._database.executemany(f"INSERT INTO movies (rowid, {', '.join(TEXT_FIELDS)}) VALUES ({places})", rows)
+        by_field = ", ".join(
+            f"-bm25(movies, {', '.join(str(float(each == field)) for each in TEXT_FIELDS)})" for field in TEXT_FIELDS
+        )
+        boosts = ", ".join(str(BOOSTS[field]) for field in TEXT_FIELDS)
+        self._statement = (
+            f"SELECT rowid, {by_field}, -bm25(movies, {boosts}) AS score FROM movies "
+            f"WHERE movies MATCH ? ORDER BY score DESC, rowid LIMIT {HITS}"
+        )
+
+    def hits(self, text: str, qid: str | None = None) -> QuerySet | None:
+        """Return the best hits of a query in the engine's order, with their features; None without a hit."""
+        found = self._found(text)
+        if not found:
+            return None
+        X = np.array([self._features(text, row, scores) for row, *scores in found], dtype=np.float32)
+        ids = [self._by_row[row].id for row, *_ in found]
+        return QuerySet.from_arrays(
+            X,
+            group=[len(found)],
+            doc_id=np.array(ids, dtype=np.str_),
+            feature_names=FEATURES,
+            query_columns={"text": [text]},
+        ).replace(qid=np.array([text if qid is None else qid]))
+
+    def _found(self, text: str) -> list[tuple[int, *tuple[float, ...]]]:
+        wanted = words(text)
+        if not wanted:
+            return []
+        # Quoted, so that no word is taken for an operator of the query language.
+        return self._database.execute(self._statement, [" OR ".join(f'"{word}"' for word in wanted)]).fetchall()
+
+    def _features(self, text: str, row: int, scores: Sequence[float]) -> Float32:
+        movie, title, wanted = self._by_row[row], self._titles[row], set(words(text))
+        shared = len(title & wanted)
+        features = (
+            *scores,
+            shared / max(len(title), 1),
+            shared / max(len(wanted), 1),
+            float(str(movie.year) in wanted),
+            movie.year,
+            np.log1p(movie.votes),
+            movie.rating,
+            np.log1p(movie.popularity),
+            len(title),
+        )
+        return np.array(features, dtype=np.float32)
+
+
+def words(text: str) -> list[str]:
+    """Return the distinct lower-case words of a text without stop words, or all if there are no others.
+
+    Examples
+    --------
+    >>> words("The Lord of the Rings"), words("It")
+    (['lord', 'rings'], ['it'])
+    """
+    every = list(dict.fromkeys(_WORD.findall(text.lower())))
+    return [word for word in every if word not in _STOP_WORDS] or every

@@ -1,0 +1,137 @@
+"""Why a `ChoiceRanker` ranks the documents of a query as it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.arrays import Float64, Int64
+from kinrank.data.evidence import Totals
+from kinrank.data.queryset import QuerySet
+from kinrank.rankers.local.explanation import Explanation
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceExplanation(Explanation):
+    """What people chose for a query, and what the wrapped ranker would do without it.
+
+    Attributes
+    ----------
+    doc_id : array, or None
+        The documents, if they have ids.
+    looks, choices : float64 arrays of shape (documents,)
+        How often people looked at each document for this query, and how often they chose it.
+    rank, rank_without : int64 arrays of shape (documents,)
+        The rank of each document, from 1, and that without evidence.
+    similar : list of dict
+        For each document, the looks and choices for similar queries by their names.
+    wrapped : Explanation, or None
+        The explanation of the wrapped ranker, if it has one.
+    """
+
+    doc_id: NDArray[Any] | None
+    looks: Float64
+    choices: Float64
+    rank: Int64
+    rank_without: Int64
+    similar: list[dict[str, tuple[float, float]]]
+    wrapped: Explanation | None
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each ingredient of the wrapped ranker in its scores."""
+        return {} if self.wrapped is None else self.wrapped.shares
+
+    def __str__(self) -> str:
+        order = np.argsort(self.rank)[:_SHOWN]
+        lines = [line for row in order.tolist() if (line := self._line(row))]
+        known = [f"query {self.qid}: what people chose", *lines] if lines else []
+        first = f"query {self.qid}: no evidence of what people chose, so the wrapped ranker's order"
+        return "\n".join([*(known or [first]), *([] if self.wrapped is None else [str(self.wrapped)])])
+
+    def _line(self, row: int) -> str:
+        found = [_counted(self.choices[row], self.looks[row], "for this query")] if self.looks[row] > 0 else []
+        found += [_counted(chosen, seen, f"for *{name}*") for name, (seen, chosen) in self.similar[row].items()]
+        if not found:
+            return ""
+        name = f"document {row + 1}" if self.doc_id is None else str(self.doc_id[row])
+        moved = self.rank_without[row] != self.rank[row]
+        without = f"; without that it would be {_ordinal(self.rank_without[row])}" if moved else ""
+        return f"  {_ordinal(self.rank[row])}: {name}, chosen {', '.join(found)}{without}"
+
+
+def _counted(choices: float, looks: float, where: str) -> str:
+    times, seen = max(round(choices), 0), round(looks)
+    return f"{times} {'time' if times == 1 else 'times'} in {seen} {'look' if seen == 1 else 'looks'} {where}"
+
+
+def _ordinal(number: int) -> str:
+    """Return a rank in words.
+
+    Examples
+    --------
+    >>> [_ordinal(number) for number in (1, 2, 3, 4, 11, 21, 112)]
+    ['1st', '2nd', '3rd', '4th', '11th', '21st', '112th']
+    """
+    if number % 100 in (11, 12, 13) or number % 10 not in (1, 2, 3):
+        return f"{number}th"
+    return f"{number}{('1st', '2nd', '3rd')[number % 10 - 1][1:]}"
+
+
+def explain_choices(
+    queries: QuerySet,
+    without: Float64,
+    scores: Float64,
+    own: Totals,
+    similar: Sequence[list[dict[str, tuple[float, float]]]],
+    wrapped: Sequence[Explanation | None],
+) -> list[ChoiceExplanation]:
+    """Explain queries, given their scores without and with evidence and the explanations of the wrapped ranker."""
+    explained = []
+    for position, inner in enumerate(wrapped):
+        rows = slice(queries.offsets[position], queries.offsets[position + 1])
+        known = _nothing_known(queries.qid[position].item(), queries.feature_names)
+        if inner is not None:
+            known = {field.name: getattr(inner, field.name) for field in fields(Explanation)}
+        explained.append(
+            ChoiceExplanation(
+                **known,
+                doc_id=None if queries.doc_id is None else queries.doc_id[rows],
+                looks=own.looks[rows],
+                choices=own.choices[rows],
+                rank=_ranks(scores[rows]),
+                rank_without=_ranks(without[rows]),
+                similar=list(similar[position]) or [{} for _ in range(rows.stop - rows.start)],
+                wrapped=inner,
+            )
+        )
+    return explained
+
+
+def _ranks(scores: Float64) -> Int64:
+    """Return the rank of each document, from 1; ties stay in order."""
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return ranks
+
+
+def _nothing_known(qid: Any, feature_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of `Explanation` for a query whose ranker does not explain."""
+    none = np.empty(0)
+    return {
+        "qid": qid,
+        "neighbors": np.empty(0, dtype=np.str_),
+        "distances": none,
+        "counts": none,
+        "unusual": 0.0,
+        "feature_names": feature_names,
+        "weights": None,
+        "global_weights": None,
+        "spread": np.zeros(len(feature_names)),
+    }

@@ -1,0 +1,145 @@
+"""Learn from evidence how a ranker's scores and people's choices are combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kinrank.arrays import Float64, Int64
+from kinrank.data.evidence import Evidence, Totals
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import DataError
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.choices.calibration import Calibration
+from kinrank.rankers.choices.kin import KinEvidence
+from kinrank.rankers.choices.posterior import LaterClicks, Posterior, choose_posterior, surely_better
+
+_LATE = 0.8  # share of the days after which clicks are held out
+_MANY_QUERIES = 2_000  # from which one held-out fold calibrates as well as all of them
+_DISCOUNTS = (0.03, 0.1, 0.3, 1.0)
+_WIDTHS = (0.3, 0.5, 0.7, 1.0)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """How scores and choices are combined.
+
+    Attributes
+    ----------
+    calibration
+        From scores to probabilities.
+    posterior
+        How much both count.
+    kin
+        The evidence of similar queries; None if it does not help, or was not tried.
+    """
+
+    calibration: Calibration
+    posterior: Posterior
+    kin: KinEvidence | None = None
+
+    def remarks(self, *, similar: bool) -> list[str]:
+        """Return what was chosen, in sentences; `similar` says whether similar queries were tried."""
+        found = self.posterior
+        ages = "does not age" if found.half_life is None else f"halves in {found.half_life:g} days"
+        remarks = [f"a prediction counts as {found.strength:g} looks; evidence {ages}"]
+        if found.discount:
+            remarks.append(f"a look for a similar query counts as {found.discount:g} looks, or less")
+        elif similar:
+            remarks.append("what people chose for similar queries does not help on this log: discount 0")
+        return remarks
+
+
+def scores_of(ranker: Any, queries: QuerySet) -> Float64:
+    """Return the scores of a ranker, or of any model that predicts rows."""
+    return np.asarray(ranker.predict(queries if isinstance(ranker, Ranker) else queries.X), dtype=np.float64)
+
+
+def held_out_scores(
+    fit: Callable[[QuerySet], Ranker], queries: QuerySet, scores: Float64, n_folds: int, seed: int
+) -> tuple[Int64, Float64]:
+    """Return the positions of queries, and their scores by rankers that have not seen them.
+
+    With too few queries to hold any out, these are all queries and the given scores.
+    """
+    everything = np.arange(len(queries))
+    if len(queries) < 2 * n_folds:
+        return everything, scores
+    fold = np.random.default_rng(seed).permutation(len(queries)) % n_folds
+    used = range(n_folds if len(queries) < _MANY_QUERIES else 1)
+    try:
+        unseen = [scores_of(fit(queries[fold != number]), queries[fold == number]) for number in used]
+    except DataError:  # too few queries with different grades
+        return everything, scores
+    return np.concatenate([np.flatnonzero(fold == number) for number in used]), np.concatenate(unseen)
+
+
+def from_grades(queries: QuerySet, scores: Float64, best: float) -> Combination:
+    """Calibrate on grades if there is no evidence: judgments that are added later need only a common scale."""
+    share = np.maximum(queries.grades.astype(np.float64), 0.0) / best
+    calibration = Calibration().fit(scores, queries.offsets, Totals(np.ones(queries.n_rows), share))
+    return Combination(calibration, Posterior(rate=calibration.rate_))
+
+
+def from_evidence(
+    evidence: Evidence, queries: QuerySet, scores: Float64, places: Int64, unseen: Float64, *, similar: bool
+) -> Combination:
+    """Calibrate on evidence, and choose on the clicks of the last fifth of the days how much it counts.
+
+    Parameters
+    ----------
+    evidence
+        What people chose.
+    queries, scores
+        The queries, and the scores of the ranker for them.
+    places, unseen
+        The positions of some of these queries, and their scores by a ranker that has not seen them.
+    similar
+        Whether to try the evidence of similar queries.
+    """
+    held_out = queries[places]
+    calibration = Calibration().fit(unseen, held_out.offsets, evidence.totals(held_out))
+    start = Posterior(rate=calibration.rate_)
+    if evidence.days is None:
+        return Combination(calibration, start)
+    first, last = evidence.days
+    border = first + int(_LATE * (last - first + 1))
+    days = first, border - 1
+    early = evidence.totals(held_out, days=days)
+    if border > last or early.choices.sum() <= 0:
+        return Combination(calibration, start)
+    on_early = Calibration().fit(unseen, held_out.offsets, early)
+    late = evidence.totals(held_out, days=(border, last))
+    rows = np.flatnonzero(late.looks > 0)
+    clicks = LaterClicks(
+        on_early.predict(unseen, held_out.offsets)[rows],
+        held_out.query_of_row[rows],
+        lambda half_life: _take(evidence.totals(held_out, half_life=half_life, days=days), rows),
+        _take(late, rows),
+    )
+    posterior = choose_posterior(clicks, calibration.rate_, border - first)
+    if not similar or not clicks.enough or len(queries) < 3:
+        return Combination(calibration, posterior)
+    kin = KinEvidence().fit(queries)
+    seen = evidence.totals(queries, half_life=posterior.half_life, days=days)
+    kin.remember(queries, seen, on_early.predict(scores, queries.offsets))
+    neighbors = kin.neighbors(held_out, places)
+    tried = {posterior: clicks.likelihood(posterior)}
+    for width in _WIDTHS:
+        found = _take(kin.totals(held_out, neighbors, width), rows)
+        for discount in _DISCOUNTS:
+            other = replace(posterior, discount=discount, width=width)
+            tried[other] = clicks.likelihood(other, found)
+    best = max(tried, key=lambda each: float(tried[each].sum()))
+    if not surely_better(tried[best], tried[posterior]):
+        return Combination(calibration, posterior)
+    seen = evidence.totals(queries, half_life=posterior.half_life)
+    kin.remember(queries, seen, calibration.predict(scores, queries.offsets))
+    return Combination(calibration, best, kin)
+
+
+def _take(totals: Totals, rows: Int64) -> Totals:
+    return Totals(totals.looks[rows], totals.choices[rows])

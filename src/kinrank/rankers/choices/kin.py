@@ -1,0 +1,173 @@
+"""What people chose for similar queries, beyond what the ranker predicts there."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.evidence import Totals
+from kinrank.data.evidence_kernel import hash_texts, lower_bound
+from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import TEXT
+from kinrank.data.vectors import VECTORS
+from kinrank.describe import Describer
+from kinrank.describe.encoders import Encoder, make_encoder
+from kinrank.neighbors import NeighborIndex, make_index, restore_index
+from kinrank.store import nest, unnest
+
+_NEIGHBORS = 50
+_COMPONENTS = 64
+_LEAST_WEIGHT = 1e-3  # of a similar query
+_ENCODER = "ngrams"
+
+
+class KinEvidence:
+    """The looks and residuals of known queries, found by the description of a query.
+
+    A residual is the number of choices beyond those predicted, C - L p. Similar queries so add only what the features
+    do not say already. The weight of a known query decreases with its distance.
+
+    Attributes
+    ----------
+    names_ : array of str
+        The text of each known query, or its id.
+    scale_ : float
+        The usual distance of a known query to the nearest other one.
+    encoder_ : Encoder or None
+        Encodes the texts of queries; None if they come with vectors, or have no texts.
+    """
+
+    encoder_: Encoder | None
+
+    def fit(self, queries: QuerySet) -> Self:
+        """Describe known queries: by their vectors or texts if there are any, else by summaries of their candidates."""
+        self.encoder_ = None
+        if TEXT in queries.query_columns and VECTORS not in queries.query_columns:
+            self.encoder_ = make_encoder(_ENCODER).fit(queries.query_columns[TEXT].tolist())
+        queries = self._encoded(queries)
+        blocks = "text" if VECTORS in queries.query_columns else "summaries"
+        self.describer_ = Describer(blocks).fit(queries)
+        dim = self.describer_.transform(queries[:1]).shape[1]
+        if dim > _COMPONENTS and len(queries) > _COMPONENTS:
+            self.describer_ = Describer(blocks, n_components=_COMPONENTS).fit(queries)
+        points = self.describer_.transform(queries)
+        self.index_: NeighborIndex = make_index("auto", *points.shape).fit(points)
+        self.names_: NDArray[Any] = queries.query_columns.get(TEXT, queries.qid).astype(np.str_)
+        nearest = self.index_.query(points, min(2, len(points)))[0][:, -1]
+        self.scale_ = float(np.median(nearest[nearest > 0])) if nearest.any() else 1.0
+        return self
+
+    def _encoded(self, queries: QuerySet) -> QuerySet:
+        if self.encoder_ is None:
+            return queries
+        vectors = self.encoder_.encode(queries.query_columns[TEXT].tolist())
+        return queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
+
+    def remember(self, queries: QuerySet, seen: Totals, predicted: Float64) -> Self:
+        """Keep the looks and residuals of the queries of `fit`.
+
+        Parameters
+        ----------
+        queries
+            The queries of `fit`, with document ids.
+        seen
+            Looks and choices of their candidates.
+        predicted
+            The predicted probability of a choice of each.
+        """
+        assert queries.doc_id is not None
+        rows = np.flatnonzero(seen.looks > 0)
+        documents = hash_texts(queries.doc_id[rows])
+        order = np.lexsort((documents, queries.query_of_row[rows]))
+        rows = rows[order]
+        counts = np.bincount(queries.query_of_row[rows], minlength=len(queries))
+        residuals = seen.choices[rows] - seen.looks[rows] * predicted[rows]
+        self._cells = np.r_[0, np.cumsum(counts)], documents[order], seen.looks[rows], residuals
+        self._choices = seen.choices[rows]
+        return self
+
+    def neighbors(self, queries: QuerySet, without: Int64 | None = None) -> tuple[Float64, Int64]:
+        """Return the distances, in usual ones, and positions of the nearest known queries, nearest first.
+
+        Parameters
+        ----------
+        queries
+            The queries.
+        without
+            The position of each query among the known ones, to leave it out.
+        """
+        k = min(_NEIGHBORS + (without is not None), len(self.names_))
+        points: Float32 = self.describer_.transform(self._encoded(queries))
+        distances, places = self.index_.query(points, k)
+        if without is not None:
+            distances = np.where(places == without[:, None], np.inf, distances)
+        return distances / self.scale_, places
+
+    def totals(self, queries: QuerySet, neighbors: tuple[Float64, Int64], width: float) -> Totals:
+        """Return the weighted looks and residuals of the candidates for similar queries."""
+        total = np.zeros((2, queries.n_rows))
+        if queries.doc_id is not None:
+            distances, places = neighbors
+            weights = np.exp(-0.5 * (distances / width) ** 2)
+            _add_kin(*self._cells, places, weights, queries.offsets, hash_texts(queries.doc_id), total)
+        return Totals(*total)
+
+    def named(self, query: QuerySet, width: float, most: int = 2) -> list[dict[str, tuple[float, float]]]:
+        """Return the looks and choices of each candidate of one query for the most similar queries, by their names."""
+        distances, places = self.neighbors(query)
+        found: list[dict[str, tuple[float, float]]] = [{} for _ in range(query.n_rows)]
+        if query.doc_id is None:
+            return found
+        offsets, document, looks, _ = self._cells
+        documents = hash_texts(query.doc_id)
+        for distance, place in zip(distances[0].tolist(), places[0].tolist(), strict=True):
+            if np.exp(-0.5 * (distance / width) ** 2) < _LEAST_WEIGHT:
+                break
+            own = slice(offsets[place], offsets[place + 1])
+            for row in np.flatnonzero(np.isin(documents, document[own])).tolist():
+                cell = own.start + int(np.searchsorted(document[own], documents[row]))
+                if len(found[row]) < most:
+                    found[row][str(self.names_[place])] = float(looks[cell]), float(self._choices[cell])
+        return found
+
+    def get_state(self) -> State:
+        """Return everything learned."""
+        cells = dict(zip(("offsets", "document", "looks", "residuals"), self._cells, strict=True))
+        described = {"names": self.names_, "scale": np.array(self.scale_), "choices": self._choices}
+        encoder = {} if self.encoder_ is None else {"encoder": self.encoder_.get_state()}
+        parts = nest(describer=self.describer_.get_state(), index=self.index_.get_state(), **encoder)
+        return parts | cells | described
+
+    def set_state(self, state: State) -> Self:
+        """Restore everything learned."""
+        encoder = unnest(state, "encoder")
+        self.encoder_ = make_encoder(_ENCODER).set_state(encoder) if encoder else None
+        describer = unnest(state, "describer")
+        self.describer_ = Describer("text" if "text" in describer["blocks"] else "summaries").set_state(describer)
+        self.index_ = restore_index("auto", unnest(state, "index"))
+        self.names_, self.scale_ = state["names"], float(state["scale"])
+        self._choices = state["choices"]
+        offsets, document, looks, residuals = (
+            np.asarray(state[name]) for name in ("offsets", "document", "looks", "residuals")
+        )
+        self._cells = offsets, document, looks, residuals
+        return self
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_kin(offsets, document, looks, residuals, places, weights, rows, documents, total):  # type: ignore[no-untyped-def]
+    for i in range(len(places)):
+        for j in range(places.shape[1]):
+            weight = weights[i, j]
+            if weight < _LEAST_WEIGHT:
+                continue
+            start, stop = offsets[places[i, j]], offsets[places[i, j] + 1]
+            for row in range(rows[i], rows[i + 1]):
+                cell = lower_bound(document, documents[row], start, stop)
+                if cell < stop and document[cell] == documents[row]:
+                    total[0, row] += weight * looks[cell]
+                    total[1, row] += weight * residuals[cell]

@@ -1,0 +1,82 @@
+"""Judgments that a fitted `ChoiceRanker` has learned since: evidence that counts at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinrank.arrays import Float64, State
+from kinrank.data.evidence import Evidence, keys_of
+from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.id_hashes import IdHashes
+from kinrank.data.queryset import QuerySet
+
+
+class LiveJudgments:
+    """Judged queries by id, as evidence.
+
+    Parameters
+    ----------
+    qid
+        The ids of the queries.
+    owner
+        The id of the query of each judgment.
+    query, document
+        Hashes of the query and of the document of each judgment.
+    looks, choices
+        What each judgment counts as.
+    """
+
+    def __init__(
+        self,
+        qid: NDArray[Any],
+        owner: NDArray[Any],
+        query: IdHashes,
+        document: IdHashes,
+        looks: Float64,
+        choices: Float64,
+    ) -> None:
+        self.qid = qid
+        self._owner = owner
+        self._cells = query, document, looks, choices
+        self.evidence = Evidence.from_hashes(*self._cells)
+
+    @classmethod
+    def none(cls, qid: NDArray[Any]) -> LiveJudgments:
+        """Return no judgments, for ids of the type of these."""
+        hashes, numbers = np.empty(0, dtype=np.uint64), np.empty(0)
+        return cls(qid[:0], qid[:0], hashes, hashes, numbers, numbers)
+
+    def added(self, queries: QuerySet, looks: float, best: float) -> LiveJudgments:
+        """Return these judgments and those of further queries; see `Evidence.of_judgments`.
+
+        Without texts and document ids they say nothing.
+        """
+        keys = keys_of(queries)
+        if keys is None or queries.doc_id is None:
+            return LiveJudgments(np.concatenate([self.qid, queries.qid]), self._owner, *self._cells)
+        rows = np.flatnonzero(queries.judged)
+        owner = queries.query_of_row[rows]
+        share = np.clip(queries.grades[rows].astype(np.float64) / best, 0.0, 1.0)
+        before = self._cells
+        return LiveJudgments(
+            np.concatenate([self.qid, queries.qid]),
+            np.concatenate([self._owner, queries.qid[owner]]),
+            np.concatenate([before[0], keys[owner]]),
+            np.concatenate([before[1], hash_texts(queries.doc_id[rows])]),
+            np.concatenate([before[2], np.full(len(rows), looks)]),
+            np.concatenate([before[3], looks * share]),
+        )
+
+    def without(self, qid: ArrayLike) -> LiveJudgments:
+        """Return these judgments without those of some queries."""
+        kept, rows = (~np.isin(ids, np.asarray(qid)) for ids in (self.qid, self._owner))
+        query, document, looks, choices = self._cells
+        return LiveJudgments(self.qid[kept], self._owner[rows], query[rows], document[rows], looks[rows], choices[rows])
+
+    def get_state(self) -> State:
+        """Return the arguments of the constructor by name."""
+        names = ("query", "document", "looks", "choices")
+        return {"qid": self.qid, "owner": self._owner, **dict(zip(names, self._cells, strict=True))}

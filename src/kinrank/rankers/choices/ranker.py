@@ -1,0 +1,350 @@
+"""`ChoiceRanker`: what people chose for a query, combined with what a ranker predicts for it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, ClassVar, Self, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from kinrank.arrays import Float64, State
+from kinrank.data.evidence import JUDGMENT_LOOKS, Evidence, Totals
+from kinrank.data.id_hashes import hash_ids
+from kinrank.data.queryset import QuerySet
+from kinrank.errors import DataError, ParameterError, StoreError
+from kinrank.rankers.base import Prediction, Ranker
+from kinrank.rankers.capabilities import Capabilities, can_explain, capabilities_of
+from kinrank.rankers.choices.calibration import Calibration
+from kinrank.rankers.choices.explanation import ChoiceExplanation, explain_choices
+from kinrank.rankers.choices.fitting import Combination, from_evidence, from_grades, held_out_scores, scores_of
+from kinrank.rankers.choices.kin import KinEvidence
+from kinrank.rankers.choices.live import LiveJudgments
+from kinrank.rankers.choices.posterior import Posterior
+from kinrank.rankers.intake import QueryArrays, takes_arrays
+from kinrank.rankers.registry import RANKERS
+from kinrank.store import ModelRecord, nest, unnest
+
+
+class ChoiceRanker(Ranker):
+    """Rank by what people chose for this query, on top of any ranker.
+
+    The score of a document is the expected rate of its choices: the prediction of the wrapped ranker, moved towards
+    the rate at which people chose the document for this query, the more the more often they looked:
+
+        α = p + (C - L p + g R) / (κ + L + g N)
+
+    p is the wrapped ranker's score as a probability, calibrated on queries that it has not seen. How many looks κ it
+    counts as, and how fast evidence ages, is chosen on the clicks of the last fifth of the days. So is g, what N looks
+    for similar queries count, where people chose the document R times more than predicted; often 0. A query without
+    evidence keeps the scores of the wrapped ranker. Evidence is found by the text of the query and the ids of
+    documents; queries without them have none.
+
+    Parameters
+    ----------
+    ranker : str or Ranker
+        The wrapped ranker, such as ``"kin"`` or ``"single(learner=lambdamart)"``. A model that you trained with
+        LightGBM or XGBoost is ``"single(learner=lambdamart(model=FILE))"``.
+    evidence : str, path or Evidence, optional
+        What people looked at and chose: a folder that ``kinrank clicks --evidence`` writes, which is opened again when
+        the model is loaded, or an `Evidence`, which is saved with the model. None: only judgments that are added
+        later count.
+    prefit : bool
+        Whether `ranker` is fitted already, on other queries than those of `fit`, and only needs to be calibrated. Any
+        object with ``predict(X)`` will do; to be saved, it must be a `Ranker`.
+    similar : bool
+        Whether to try what people chose for similar queries.
+    judgment_looks : float
+        How many looks a judgment counts as that `add` learns.
+    n_folds : int
+        Folds of the queries for the calibration. From 2,000 queries, only one fold is held out.
+    seed : int
+        Seed for the folds.
+
+    Attributes
+    ----------
+    ranker_ : Ranker
+        The wrapped ranker, fitted on all queries.
+    evidence_ : Evidence or None
+        The evidence.
+    combined_ : Combination
+        The calibration of scores, and the evidence of similar queries.
+    posterior_ : Posterior
+        κ, the half-life, and the discount of similar queries.
+    qid_ : array
+        The judged queries: those of `fit`, then those that `add` has learned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kinrank.data.evidence import Evidence
+    >>> names = {"qid": [1, 1, 2, 2], "doc_id": ["d1", "d2", "d1", "d2"], "query_columns": {"text": ["alien", "heat"]}}
+    >>> queries = QuerySet.from_arrays([[3.0], [1.0], [2.0], [0.0]], [1, 0, 1, 0], **names)
+    >>> evidence = Evidence.from_cells(["alien", "alien"], ["d1", "d2"], looks=[40, 40], choices=[5, 31])
+    >>> ranker = ChoiceRanker("single", evidence).fit(queries)
+    >>> np.argsort(-ranker.predict(queries[0])).tolist(), np.argsort(-ranker.predict(queries[1])).tolist()
+    ([1, 0], [0, 1])
+    """
+
+    _capabilities: ClassVar[Capabilities] = Capabilities(explains=True, adds=True, forgets=True, replaces=True)
+
+    def __init__(
+        self,
+        ranker: str | Ranker | Any = "kin",
+        evidence: str | os.PathLike[str] | Evidence | None = None,
+        *,
+        prefit: bool = False,
+        similar: bool = True,
+        judgment_looks: float = JUDGMENT_LOOKS,
+        n_folds: int = 4,
+        seed: int = 0,
+    ) -> None:
+        self.ranker = ranker
+        self.evidence = evidence
+        self.prefit = prefit
+        self.similar = similar
+        self.judgment_looks = judgment_looks
+        self.n_folds = n_folds
+        self.seed = seed
+
+    @property
+    def posterior_(self) -> Posterior:
+        """How much predictions and evidence count."""
+        return self.combined_.posterior
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this ranker can do: explain and learn judgments by itself, the rest if the wrapped ranker can."""
+        wrapped = capabilities_of(self._unfitted())
+        kept = {name: getattr(wrapped, name) for name in ("novelty", "vectors", "text", "missing")}
+        return replace(self._capabilities, **kept)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        wrapped = self._unfitted()
+        tags.input_tags.allow_nan = isinstance(wrapped, Ranker) and wrapped.__sklearn_tags__().input_tags.allow_nan
+        return tags
+
+    def _unfitted(self) -> Any:
+        return RANKERS.make(self.ranker) if isinstance(self.ranker, str) else self.ranker
+
+    def _new(self) -> Ranker:
+        return clone(self._unfitted())  # type: ignore[no-any-return]
+
+    # --- fitting --------------------------------------------------------------------------------------------------
+
+    def _fit(self, queries: QuerySet) -> None:
+        self._check_settings()
+        self.evidence_ = _opened(self.evidence)
+        self.ranker_ = self.ranker if self.prefit else self._fit_wrapped(queries)
+        self.best_grade_ = max(float(queries.grades.max()), 1.0)
+        self.fitted_ = queries.qid
+        self.live_ = LiveJudgments.none(queries.qid)
+        self.combined_ = self._combine(queries)
+
+    def _fit_wrapped(self, queries: QuerySet) -> Ranker:
+        return self._new().fit(queries)
+
+    def _check_settings(self) -> None:
+        if not (isinstance(self.n_folds, int) and self.n_folds > 1):
+            raise ParameterError(f"n_folds must be a whole number from 2, got {self.n_folds!r}")
+        if not self.judgment_looks > 0:
+            raise ParameterError(f"judgment_looks must be above 0, got {self.judgment_looks}")
+        if self.prefit and isinstance(self.ranker, str):
+            raise ParameterError(f"prefit=True needs a fitted ranker, got the name {self.ranker!r}")
+        if not self.prefit and not isinstance(self._unfitted(), Ranker):
+            raise ParameterError(
+                f"ranker must be a name or a Ranker, got {type(self.ranker).__name__}: pass prefit=True if it is fitted"
+            )
+
+    def _combine(self, queries: QuerySet) -> Combination:
+        """Learn what the scores mean, and choose how much they count, from the evidence of these queries."""
+        scores = scores_of(self.ranker_, queries)
+        if self.evidence_ is None or self.evidence_.totals(queries).choices.sum() <= 0:
+            return from_grades(queries, scores, self.best_grade_)
+        places, unseen = np.arange(len(queries)), scores
+        if not self.prefit:
+            places, unseen = held_out_scores(self._fit_wrapped, queries, scores, self.n_folds, self.seed)
+        return from_evidence(self.evidence_, queries, scores, places, unseen, similar=self.similar)
+
+    def remarks(self) -> list[str]:
+        """Return what fitting found out that is worth printing after training."""
+        remarks = self.ranker_.remarks() if isinstance(self.ranker_, Ranker) else []
+        if self.evidence_ is None:
+            return [*remarks, "no evidence of choices: pass evidence=, a folder of kinrank clicks --evidence"]
+        return remarks + self.combined_.remarks(similar=self.similar)
+
+    # --- ranking --------------------------------------------------------------------------------------------------
+
+    def _predict(self, queries: QuerySet) -> Float64:
+        return self._with_choices(queries, scores_of(self.ranker_, queries))
+
+    def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
+        if not isinstance(self.ranker_, Ranker):
+            return Prediction(self._predict(queries))
+        found = self.ranker_.predict_with_novelty(queries)
+        return Prediction(self._with_choices(queries, found.scores), found.novelty)
+
+    def _with_choices(self, queries: QuerySet, scores: Float64) -> Float64:
+        """Return the expected rates of choices of queries with evidence, and the given scores of the others."""
+        own, kin = self._totals(queries), self._kin_totals(queries)
+        touched = np.flatnonzero(own.looks if kin is None else own.looks + kin.looks)
+        if not len(touched):
+            return scores
+        known = np.zeros(len(queries), dtype=np.bool_)
+        known[np.searchsorted(queries.offsets, touched, side="right") - 1] = True
+        p = self.combined_.calibration.predict(scores, queries.offsets)
+        mean = self.posterior_.mean(p, own, kin)
+        return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
+
+    def _kin_totals(self, queries: QuerySet) -> Totals | None:
+        kin = self.combined_.kin
+        if kin is None or queries.doc_id is None:
+            return None
+        return kin.totals(queries, kin.neighbors(queries), self.posterior_.width)
+
+    def _totals(self, queries: QuerySet) -> Totals:
+        """Return the looks and choices of the candidates, judgments among them."""
+        parts = [] if self.evidence_ is None else [self.evidence_.totals(queries, half_life=self.posterior_.half_life)]
+        if len(self.live_.qid):
+            parts.append(self.live_.evidence.totals(queries))
+        if not parts:
+            return Totals(np.zeros(queries.n_rows), np.zeros(queries.n_rows))
+        return parts[0] if len(parts) == 1 else Totals(*(a + b for a, b in zip(*parts, strict=True)))
+
+    @takes_arrays
+    def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[ChoiceExplanation]:
+        """Explain the ranking of each query: what people chose, and the order without that."""
+        queries = self._queries(X, **arrays)
+        scores = scores_of(self.ranker_, queries)
+        moved = self._with_choices(queries, scores)
+        inner = self.ranker_.explain(queries) if can_explain(self.ranker_) else [None] * len(queries)
+        kin, width = self.combined_.kin, self.posterior_.width
+        similar = [[] for _ in queries] if kin is None else [kin.named(query, width) for query in queries]
+        return explain_choices(queries, scores, moved, self._totals(queries), similar, inner)
+
+    # --- learning from single judgments ---------------------------------------------------------------------------
+
+    @property
+    def qid_(self) -> NDArray[Any]:
+        """The judged queries: those of `fit`, then those that were added."""
+        return np.concatenate([self.fitted_, self.live_.qid])
+
+    @property
+    def n_judged_(self) -> int:
+        """The number of judged queries."""
+        return len(self.fitted_) + len(self.live_.qid)
+
+    @property
+    def n_unseen_(self) -> int:
+        """The number of added queries that the wrapped ranker learns from only with the next fit."""
+        return len(self.live_.qid)
+
+    def prepare_to_learn(self) -> Self:
+        """Return self: the first `add` is as fast as others."""
+        return self
+
+    def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
+        """Return which of these ids are those of judged queries."""
+        check_is_fitted(self)
+        return np.isin(np.asarray(qid), self.qid_)
+
+    def check_learnable(self, queries: QuerySet) -> None:
+        """Raise `DataError` if `add` could not learn these queries."""
+        self.check_features(queries.feature_names)
+        if not queries.judged.any():
+            raise DataError("these queries have no grade: pass y=, at least one grade for each query")
+
+    def add(self, X: QuerySet) -> Self:
+        """Take the judgments of further queries as evidence; it counts at once, for these queries.
+
+        Parameters
+        ----------
+        X
+            Judged queries with texts and document ids. Their own ids must be new.
+        """
+        queries = self._queries(X)
+        self.check_learnable(queries)
+        known = self.has_judged(queries.qid)
+        if known.any():
+            raise DataError(f"query {queries.qid[known][0].item()!r} is judged already: remove it first")
+        self.live_ = self.live_.added(queries, self.judgment_looks, self.best_grade_)
+        if self.learned_from_ is not None:
+            self.learned_from_ = np.union1d(self.learned_from_, hash_ids(queries.qid))
+        return self
+
+    def remove(self, qid: ArrayLike) -> Self:
+        """Forget the judgments of queries. What the wrapped ranker learned from them stays until the next fit."""
+        unknown = ~self.has_judged(qid)
+        if unknown.any():
+            raise DataError(f"query {np.atleast_1d(np.asarray(qid))[unknown][0].item()!r} is not a judged query")
+        self.live_ = self.live_.without(qid)
+        self.fitted_ = self.fitted_[~np.isin(self.fitted_, np.asarray(qid))]
+        if self.learned_from_ is not None:
+            self.learned_from_ = np.setdiff1d(self.learned_from_, hash_ids(np.atleast_1d(np.asarray(qid))))
+        return self
+
+    # --- saving ---------------------------------------------------------------------------------------------------
+
+    def storable_params(self) -> dict[str, Any]:
+        """Return the parameters as a model folder can hold them; evidence in memory is among the arrays."""
+        params = super().storable_params()
+        if isinstance(self.ranker, str) and self.ranker not in RANKERS:  # with settings, so that loading checks them
+            params["ranker"] = self._unfitted()
+        evidence = params["evidence"]
+        params["evidence"] = None if evidence is None or isinstance(evidence, Evidence) else os.fspath(evidence)
+        return params
+
+    @classmethod
+    def from_record(cls, record: ModelRecord, **changed: Any) -> Self:
+        """Return the fitted ranker that `save` wrote, with some parameters changed."""
+        wrapped = record.params["ranker"]
+        if isinstance(wrapped, str) and wrapped not in RANKERS:
+            raise StoreError(f"the model wraps {wrapped!r}, which is not the name of a ranker: write the model again")
+        return super().from_record(record, **changed)
+
+    def get_state(self) -> State:
+        """Return everything learned."""
+        if not isinstance(self.ranker_, Ranker):
+            raise StoreError(
+                f"a model of type {type(self.ranker_).__name__} cannot be saved: save it as a file of LightGBM or "
+                "XGBoost, and wrap 'single(learner=lambdamart(model=FILE))'"
+            )
+        in_memory = self.evidence is None or isinstance(self.evidence, Evidence)  # or loaded with the model
+        evidence = {"evidence": self.evidence_.get_state()} if self.evidence_ is not None and in_memory else {}
+        return nest(
+            ranker=self.ranker_.get_state(),
+            calibration=self.combined_.calibration.get_state(),
+            kin={} if self.combined_.kin is None else self.combined_.kin.get_state(),
+            live=self.live_.get_state(),
+            **evidence,
+        ) | {
+            "posterior": self.posterior_.to_array(),
+            "best_grade": np.array(self.best_grade_),
+            "fitted": self.fitted_,
+        }
+
+    def set_state(self, state: State) -> Self:
+        """Restore everything learned."""
+        self.ranker_ = self._new()
+        self.ranker_.feature_names_, self.ranker_.n_features_in_ = self.feature_names_, self.n_features_in_
+        self.ranker_.set_state(unnest(state, "ranker"))
+        kin = unnest(state, "kin")
+        self.combined_ = Combination(
+            Calibration().set_state(unnest(state, "calibration")),
+            Posterior.from_array(state["posterior"]),
+            KinEvidence().set_state(kin) if kin else None,
+        )
+        self.best_grade_, self.fitted_ = float(state["best_grade"]), state["fitted"]
+        self.live_ = LiveJudgments(**unnest(state, "live"))
+        stored = unnest(state, "evidence")
+        self.evidence_ = Evidence(stored) if stored else _opened(self.evidence)
+        return self
+
+
+def _opened(evidence: str | os.PathLike[str] | Evidence | None) -> Evidence | None:
+    return evidence if evidence is None or isinstance(evidence, Evidence) else Evidence.open(evidence)

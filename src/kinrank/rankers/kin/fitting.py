@@ -1,0 +1,162 @@
+"""Fit the parts of a `KinRanker`: cross-fitting, the bag of trees, the shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kinrank.arrays import Float64, Int64
+from kinrank.data.queryset import QuerySet
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.parallel import Executor, Serial, TaskCost
+from kinrank.progress import report_progress
+from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.kin.blend import best_shares, standardized_columns
+from kinrank.rankers.kin.crossfit import FittedWithout, SubtractedFold
+from kinrank.rankers.kin.model import INGREDIENTS, KinModel
+from kinrank.rankers.kin.sample import KeptQueries, QueriesInMemory, only_judgments, spread_over, sums_of_folds
+from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
+from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, Without
+from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.local.held_out import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
+from kinrank.rankers.local.intermediate import Memory, Store
+
+_MOST_REPEATS = 3
+_NEIGHBORS_IN_CELLS = (*NEIGHBORS, 1_600, 3_200, 6_400, 12_800)  # k grows with the data; cells make that affordable
+
+
+def _report(kind: str, done: int, total: int, _: TaskCost) -> None:
+    """Report the progress of a fit that nobody follows task by task."""
+    report_progress({"tables": "local scores", "trees": "tree models"}[kind], done, total)
+
+
+@dataclass(frozen=True, eq=False)
+class KinFitting:
+    """Fits the parts of a `KinRanker` to judged queries, with vectors if their texts are encoded.
+
+    Attributes
+    ----------
+    settings
+        The settings of the ranker.
+    store
+        Keeps what trees see and the trees themselves, so that an interrupted job resumes.
+    executor
+        Runs the tasks: one per block of queries, then one per tree model.
+    progress
+        Called after each task.
+    train_member
+        Trains one tree model; by default, each is a task of the executor.
+    """
+
+    settings: KinSettings
+    store: Store = field(default_factory=Memory)
+    executor: Executor = field(default_factory=Serial)
+    progress: Progress = _report
+    train_member: MemberTraining | None = None
+
+    def fit(self, queries: QuerySet) -> KinModel:
+        """Fit to queries in memory."""
+        if self.settings.n_cells is not None:
+            cells = cell_part(self.settings).fit(queries)
+            return self.fit_to_cells(cells, QueriesInMemory(tree_sample(self.settings, len(queries)).of(queries)))
+        kept = QueriesInMemory(queries)
+        folds = self.assign_folds(queries)
+        without = FittedWithout(knn_part(self.settings, NEIGHBORS[0]), kept, folds)
+        k = self._choose_neighbors(without, queries, folds[:1], _fewest_others(folds, len(queries)))
+        without = replace(without, settings=knn_part(self.settings, k))
+        return self._fit_trees(knn_part(self.settings, k).fit(queries), kept, queries, folds, without)
+
+    def fit_to_cells(self, cells: CellRanker, kept: KeptQueries) -> KinModel:
+        """Fit everything else, given the sums over cells of all judged queries.
+
+        Parameters
+        ----------
+        cells
+            The part that learns from cells, with the sums of all judged queries.
+        kept
+            The judged queries that trees learn from.
+        """
+        judged = only_judgments(kept, self.settings.group_column)
+        folds = self.assign_folds(judged)
+        alike = cell_part(self.settings)
+        without: Without
+        if cells.describer_.needs_targets:  # it has learned from grades, those of the held-out queries among them
+            without, n_queries = FittedWithout(alike, kept, folds), len(judged)
+        else:
+            without = SubtractedFold(cells, sums_of_folds(cells.plan_, kept, folds))
+            n_queries = int(cells.training_set_.counts.sum())
+        positions = spread_over(len(judged), ENOUGH)
+        k = self._choose_neighbors(
+            without,
+            kept.take(positions),
+            [fold[positions] for fold in folds[:1]],
+            _fewest_others(folds, n_queries),
+            _NEIGHBORS_IN_CELLS,
+        )
+        for part in (alike, cells):
+            part.set_params(n_neighbors=k)
+        return self._fit_trees(cells, kept, judged, folds, without)
+
+    def assign_folds(self, queries: QuerySet) -> list[Int64]:
+        """Return the fold of each query in each repeat of the cross-fitting; no repeat if there are too few queries."""
+        settings, repeats = self.settings, self.settings.n_repeats
+        if repeats == "auto":
+            repeats = int(np.clip(-(-ENOUGH // max(len(queries), 1)), 1, _MOST_REPEATS))
+        seeds = range(settings.seed, settings.seed + repeats)
+        folds = (assign_folds(queries, settings.n_members, settings.group_column, seed) for seed in seeds)
+        return [fold for fold in folds if fold is not None]
+
+    def _choose_neighbors(
+        self, without: Without, queries: QuerySet, folds: list[Int64], n_seen: int, tried: Sequence[int] = NEIGHBORS
+    ) -> int:
+        """Return k, chosen on held-out queries if it is not set."""
+        if self.settings.n_neighbors != "auto":
+            return int(self.settings.n_neighbors)
+        if not folds or not self.settings.local:
+            return NEIGHBORS[0]
+        return best_n_neighbors(lambda held_out: without(0, held_out), queries, folds[0], n_seen, tried)
+
+    def _fit_trees(
+        self,
+        local: KnnRanker | CellRanker,
+        kept: KeptQueries,
+        judged: QuerySet,
+        folds: list[Int64],
+        without: Without,
+    ) -> KinModel:
+        """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats."""
+        if not folds:
+            return KinModel.of(self.settings, local, [], dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True)), {})
+        settings: LambdaMART = tree_settings(self.settings).set_params(seed=self.settings.seed)
+        training = BagTraining(
+            rows=kept,
+            folds=[kept.split(fold) for fold in folds],
+            without=without,
+            local=self.settings.local,
+            settings=settings,
+            n_members=self.settings.n_members,
+            store=self.store,
+        )
+        bag = training.run(self.executor, self.progress, self.train_member)
+        shares, record = self._decide(judged, standardized_columns(bag.parts, judged))
+        # Averaging reduces overfitting, so a bag can use more trees than one of its members alone.
+        n_trees = min(2 * bag.n_trees, bag.n_grown)
+        members = [model.keep_trees(n_trees) for model in bag.members]
+        return KinModel.of(self.settings, local, members, shares, record)
+
+    def _decide(self, queries: QuerySet, parts: Float64) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the shares by the standardized out-of-fold scores of each ingredient, and the quality of each."""
+        quality = dict(zip(INGREDIENTS, (quality_of(part, queries) for part in parts.T), strict=True))
+        linear = ["local", "global"] if self.settings.local else ["global"]
+        # The first is kept alone, unless a blend is better. With too few rows to split, the trees tie all candidates.
+        blendable = ["trees", *linear] if parts[:, 0].any() else list(reversed(linear))
+        shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)
+        share_of = dict.fromkeys(INGREDIENTS, 0.0) | dict(zip(blendable, shares.tolist(), strict=True))
+        return share_of, {**quality, "blend": blended}
+
+
+def _fewest_others(folds: list[Int64], n_queries: int) -> int:
+    """Return how many queries are left at least if a fold is held out."""
+    return n_queries - int(np.bincount(folds[0]).max()) if folds else n_queries

@@ -1,0 +1,124 @@
+"""The settings of a `KinRanker`, their checks, and the parts that they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kinrank.data.queryset import QuerySet
+from kinrank.describe import Describer
+from kinrank.describe.spec import Spec
+from kinrank.errors import ParameterError
+from kinrank.learn import make_learner
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.learn.prepare import Missing, Scale
+from kinrank.learn.rankrls import RankRLS
+from kinrank.rankers.cells.ranker import CellRanker
+from kinrank.rankers.kin.sample import TreeSample
+from kinrank.rankers.knn.ranker import KnnRanker
+
+MOST_CELLS = 4_096
+"""Number of cells from 40,960 queries on, if it is not set."""
+
+
+class KinSettings(Protocol):
+    """The settings of a `KinRanker`."""
+
+    n_neighbors: int | Literal["auto"]
+    n_cells: int | None
+    local: bool
+    n_members: int
+    n_repeats: int | Literal["auto"]
+    trees: str | LambdaMART | None
+    tree_queries: int | None
+    describe: Spec | Describer
+    reference: str | int | None
+    group_column: str | None
+    scale: Scale
+    missing: Missing
+    nonnegative: bool
+    lower_is_better: Sequence[str] | None
+    seed: int
+
+
+def check_settings(settings: KinSettings, queries: QuerySet) -> None:
+    """Raise on settings that make no sense for these queries."""
+    weight_signs(settings, queries.feature_names)  # raises if a feature is unknown
+    tree_settings(settings)  # raises if they are none
+    if settings.n_neighbors != "auto" and not _whole_from(1, settings.n_neighbors):
+        raise ParameterError(f"n_neighbors must be 'auto' or a whole number from 1, got {settings.n_neighbors!r}")
+    if not _whole_from(2, settings.n_members):
+        raise ParameterError(f"n_members must be a whole number from 2, got {settings.n_members!r}")
+    if settings.n_repeats != "auto" and not _whole_from(1, settings.n_repeats):
+        raise ParameterError(f"n_repeats must be 'auto' or a whole number from 1, got {settings.n_repeats!r}")
+    for name, count in (("n_cells", settings.n_cells), ("tree_queries", settings.tree_queries)):
+        if count is not None and not _whole_from(1, count):
+            raise ParameterError(f"{name} must be a whole number from 1, or None, got {count!r}")
+    if settings.tree_queries is not None and settings.n_cells is None:
+        raise ParameterError("tree_queries needs n_cells: only sums over cells are cross-fitted by subtraction")
+    if settings.group_column is not None and settings.group_column not in queries.query_columns:
+        columns = sorted(queries.query_columns)
+        raise ParameterError(f"group_column {settings.group_column!r} is not a query column: there are {columns}")
+
+
+def _whole_from(least: int, value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def weight_signs(settings: KinSettings, feature_names: Sequence[str]) -> NDArray[np.int8] | None:
+    """Return the required sign of each weight."""
+    return RankRLS(nonnegative=settings.nonnegative, lower_is_better=settings.lower_is_better).signs(feature_names)
+
+
+def knn_part(settings: KinSettings, n_neighbors: int) -> KnnRanker:
+    """Return the local part that keeps every judged query, not fitted."""
+    return KnnRanker(
+        n_neighbors,
+        describe=settings.describe,
+        encoder=None,  # queries come with their vectors
+        reference=settings.reference,
+        scale=settings.scale,
+        missing=settings.missing,
+    )
+
+
+def cell_part(settings: KinSettings) -> CellRanker:
+    """Return the local part that learns from sums over cells, not fitted."""
+    return CellRanker(
+        n_cells=settings.n_cells or MOST_CELLS,
+        describe=settings.describe,
+        reference=settings.reference,
+        scale=settings.scale,
+        missing=settings.missing,
+    )
+
+
+def local_part(settings: KinSettings, n_neighbors: int) -> KnnRanker | CellRanker:
+    """Return the local part with k neighbors, not fitted."""
+    if settings.n_cells is None:
+        return knn_part(settings, n_neighbors)
+    cells: CellRanker = cell_part(settings).set_params(n_neighbors=n_neighbors)
+    return cells
+
+
+def tree_settings(settings: KinSettings) -> LambdaMART:
+    """Return the settings of the tree models."""
+    if settings.trees is not None:
+        trees = make_learner(settings.trees)
+        if not isinstance(trees, LambdaMART):
+            raise ParameterError(f"trees must be a LambdaMART, got {settings.trees!r}")
+        return trees
+    params = {"feature_fraction": 0.5}
+    return LambdaMART(
+        n_trees=300, n_leaves=15, learning_rate=0.05, min_rows_in_leaf=50, params=params, seed=settings.seed
+    )
+
+
+def tree_sample(settings: KinSettings, n_queries: int) -> TreeSample:
+    """Return how to choose the queries that trees learn from, out of about `n_queries`."""
+    share = 1.0 if settings.tree_queries is None else settings.tree_queries / max(n_queries, 1)
+    return TreeSample(min(share, 1.0), settings.group_column)

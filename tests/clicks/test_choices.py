@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb  # noqa: F401 - skips this file if it is not installed
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+import pytest
+
+from kinrank import QuerySet
+from kinrank.clicks.choices import stored_examination, write_evidence
+from kinrank.clicks.examination import Examination, estimate_examination
+from kinrank.clicks.read import open_clicks
+from kinrank.data.evidence import Evidence
+from kinrank.datasets import make_two_camps, simulate_clicks
+from kinrank.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def queries() -> QuerySet:
+    camps = make_two_camps(n_queries=60, n_docs=8)
+    return camps.replace(doc_id=camps.doc_id.astype(str), query_columns={"text": camps.qid.astype(str)})
+
+
+@pytest.fixture(scope="module")
+def log(queries: QuerySet) -> pa.Table:
+    return simulate_clicks(queries, queries.X[:, 0], n_lists=20, tail=0.5, depth=4)
+
+
+def write(table: pa.Table, folder: Path, name: str = "log", model: str = "swaps", into: str = "evidence") -> Evidence:
+    file = folder / f"{name}.parquet"
+    pq.write_table(table, file)
+    with open_clicks([file]) as opened:
+        examination = estimate_examination(opened.counts(cascade=model == "cascade"), model)
+        return write_evidence(opened, examination, folder / into, [file])
+
+
+def expected(table: pa.Table, queries: QuerySet, slope: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """Sum looks and choices row by row."""
+    of = {
+        key: row
+        for row, key in enumerate(zip(queries.qid[queries.query_of_row].astype(str), queries.doc_id, strict=True))
+    }
+    total = np.zeros((2, queries.n_rows))
+    for impression in table.to_pylist():
+        row, rank = of[impression["query"], impression["document"]], impression["rank"]
+        total[:, row] += slope[rank], impression["clicked"] - offset[rank]
+    return total
+
+
+@pytest.mark.parametrize("model", ["swaps", "trust", "none"])
+def test_looks_and_choices_are_sums_over_the_log(model: str, log: pa.Table, queries: QuerySet, tmp_path: Path):
+    evidence = write(log, tmp_path, model=model)
+    slope, offset = (np.r_[0, values] for values in evidence_model(evidence))
+    np.testing.assert_allclose(evidence.totals(queries), expected(log, queries, slope, offset), rtol=1e-5, atol=1e-4)
+    assert evidence.days == (20_717, 20_745)
+
+
+def evidence_model(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
+    stored = evidence.meta["examination"]
+    assert stored["ranks"] == [1, 2, 3, 4]
+    return np.array(stored["slope"]), np.array(stored["offset"])
+
+
+def test_cascade_users_look_until_their_last_click(log: pa.Table, queries: QuerySet, tmp_path: Path):
+    evidence = write(log, tmp_path, model="cascade")
+    lists: dict[tuple[str, int], list[dict]] = {}
+    for row in log.to_pylist():
+        lists.setdefault((row["query"], row["session"]), []).append(row)
+    looks = 0
+    for rows in lists.values():
+        clicked = [row["rank"] for row in rows if row["clicked"]]
+        looks += max(clicked) if clicked else len(rows)
+    assert evidence.totals(queries).looks.sum() == looks
+
+
+def test_days_are_added_one_by_one(log: pa.Table, queries: QuerySet, tmp_path: Path):
+    whole = write(log, tmp_path, "whole", "none", "whole")
+    early = pa.compute.less(log["time"], pa.scalar(1_790_000_000 + 14 * 86_400, pa.timestamp("s", tz="UTC")))
+    write(log.filter(early), tmp_path, "first", "none")
+    added = write(log.filter(pa.compute.invert(early)), tmp_path, "second", "none")
+    for name, values in whole.get_state().items():
+        np.testing.assert_allclose(added.get_state()[name], values, rtol=1e-6)
+    assert added.days == whole.days
+    with pytest.raises(DataError, match=r"second\.parquet: the evidence has this log already"):
+        write(log.filter(pa.compute.invert(early)), tmp_path, "second", "none")
+
+
+def test_spellings_of_a_query_are_one_query(tmp_path: Path):
+    (tmp_path / "log.csv").write_text(
+        "query,session,document,rank,clicked\n"
+        "Toy Story,s1,d1,1,1\n toy  story,s2,d1,1,0\nİstanbul,s3,d1,1,1\n,s4,d1,1,1\n"
+    )
+    with open_clicks([tmp_path / "log.csv"]) as opened:
+        evidence = write_evidence(opened, estimate_examination(opened.counts(), "none"), tmp_path / "evidence")
+    assert evidence.n_queries == 2
+    columns = {"text": ["toy STORY", "İstanbul"]}
+    asked = QuerySet.from_arrays([[0.0], [0.0]], qid=[1, 2], doc_id=["d1", "d1"], query_columns=columns)
+    assert evidence.totals(asked).looks.tolist() == [2, 1]
+    assert evidence.days is None
+
+
+def test_examination_of_an_earlier_log_is_kept(log: pa.Table, tmp_path: Path):
+    assert stored_examination(tmp_path / "evidence") is None
+    write(log, tmp_path)
+    stored = stored_examination(tmp_path / "evidence")
+    assert isinstance(stored, Examination)
+    assert stored.model == "swaps"
+    assert stored.slope[0] == 1

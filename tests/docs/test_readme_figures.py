@@ -1,0 +1,87 @@
+"""Every number of README's results is that of a committed measurement, with its command, commit and date."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SOURCES = json.loads((ROOT / "docs" / "readme-figures.json").read_text(encoding="utf-8"))
+SECTION = README[README.index("## What to expect") : README.index("## How it differs")]
+NUMBER = re.compile(r"(?<![\w.])([+-]?\.\d+|\d+(?:\.\d+)?e-\d+)")
+COLUMNS = ("judged queries", "linear", "LightGBM", "bag", "KinRanker", "over the best library", "over the bag")
+ENTRIES = [*SOURCES["table"].values(), *SOURCES["text"]]
+
+
+def shown_rows() -> dict[str, list[tuple[str, str]]]:
+    """Return the cells of each row of the table with their headings."""
+    lines = [line for line in SECTION.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    heading = cells[0][1:]
+    return {row[0]: list(zip(heading, row[1:], strict=True)) for row in cells[2:]}
+
+
+def number(cell: str) -> float:
+    """Return the first number of a cell."""
+    return float(re.search(r"[+-]?[\d,]*\.?\d+(?:e-\d+)?", cell.replace("*", ""))[0].replace(",", ""))
+
+
+def test_table_shows_the_measured_rows():
+    assert list(shown_rows()) == list(SOURCES["table"])
+
+
+@pytest.mark.parametrize("name", list(SOURCES["table"]))
+def test_row_shows_what_was_measured(name: str):
+    cells, measured = shown_rows()[name], SOURCES["table"][name]
+    found = {heading: number(cell) for heading, cell in cells if heading != "p"}
+    assert found == {heading: measured[heading] for heading in COLUMNS}
+    assert [number(cell) for heading, cell in cells if heading == "p"] == [measured["p"], measured["p against the bag"]]
+    assert f"({measured['best library']})" in dict(cells)["over the best library"]
+
+
+def test_bold_marks_the_best_of_each_row():
+    for name, cells in shown_rows().items():
+        qualities = {heading: cell for heading, cell in cells if heading in ("linear", "LightGBM", "bag", "KinRanker")}
+        best = max(qualities, key=lambda heading: number(qualities[heading]))
+        assert [heading for heading, cell in qualities.items() if "**" in cell] == [best], name
+
+
+def test_every_other_number_of_the_section_has_a_source():
+    prose = "\n".join(line for line in SECTION.splitlines() if not line.startswith("|"))
+    known = {abs(figure) for entry in SOURCES["text"] for figure in entry["figures"]}
+    found = [float(match) for match in NUMBER.findall(prose)]
+    assert found
+    assert {abs(value) for value in found} <= known
+    alone = re.findall(r"\((\.\d+) alone\)", SECTION)
+    assert {float(value) for value in alone} <= known
+
+
+def test_no_source_is_left_over():
+    shown = {abs(float(match)) for match in NUMBER.findall(SECTION)}
+    assert {abs(figure) for entry in SOURCES["text"] for figure in entry["figures"]} <= shown
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry["command"] for entry in ENTRIES])
+def test_source_names_command_commit_and_date(entry: dict[str, Any]):
+    assert re.fullmatch(r"[0-9a-f]{7}", entry["commit"])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", entry["date"])
+    words = entry["command"].split()
+    assert words[:2] == ["python", "-m"]
+    module = {"benchmarks": ROOT / "benchmarks" / f"{words[3]}.py", "reproduction": ROOT / "reproduction"}[words[2]]
+    assert module.exists()
+
+
+@pytest.mark.parametrize("name", list(SOURCES["table"]))
+def test_figures_are_those_of_the_page_on_quality(name: str):
+    page = (ROOT / "docs" / "kin.md").read_text(encoding="utf-8")
+    page = page[page.index("## Quality") :]
+    measured = SOURCES["table"][name]
+    for key in ("linear", "LightGBM", "bag", "KinRanker"):
+        assert f"{measured[key]:.4f}".lstrip("0") in page, (name, key)
+    for key in ("over the best library", "over the bag"):
+        assert f"{measured[key]:+.4f}".replace("0.", ".") in page, (name, key)

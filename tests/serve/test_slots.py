@@ -1,0 +1,98 @@
+"""Requests that wait, are large or come from one key leave room for others."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kinrank.serve.http.errors import HttpError
+from kinrank.serve.http.slots import Slots
+from tests.serve.asgi import Client, Response
+from tests.serve.conftest import PATIENT
+from tests.serve.servers import one_thread, serving
+
+UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
+HEAD = {"type": "http.request", "body": b"{", "more_body": True}
+
+
+async def later(client: Client, seconds: float) -> Response:
+    await asyncio.sleep(seconds)
+    return await client.request("POST", "/v1/rank", json.dumps(UP).encode())
+
+
+def test_slow_bodies_turn_nobody_else_away(make_client: Callable[..., Client]):
+    client = make_client(settings=replace(PATIENT, body_seconds=1.5))
+    slow = [client.request_messages("POST", "/v1/rank", [HEAD]) for _ in range(140)]
+    answers = client.gather(*slow, *(later(client, 0.3 + number / 100) for number in range(50)))
+    assert Counter(answer.status for answer in answers[140:]) == {200: 50}
+    assert {answer.status for answer in answers[:140]} == {408, 503}
+
+
+def test_waiting_for_a_revision_turns_nobody_else_away(make_client: Callable[..., Client]):
+    client = make_client(settings=replace(PATIENT, revision_seconds=1.5))
+    raw = json.dumps(UP).encode()
+    waiting = [client.request("POST", "/v1/rank", raw, x_kinrank_revision="999999") for _ in range(140)]
+    answers = client.gather(*waiting, *(later(client, 0.3 + number / 100) for number in range(50)))
+    assert Counter(answer.status for answer in answers[140:]) == {200: 50}
+    assert {answer.code for answer in answers[:140]} <= {"stale", "overloaded"}
+
+
+def test_one_key_leaves_slots_for_others():
+    slots = Slots(limit=8, max_bytes=100)
+    held = [slots.hold("web") for _ in range(6)]
+    for each in held:
+        each.__enter__()
+    with pytest.raises(HttpError, match="too many requests with the key 'web'"), slots.hold("web"):
+        pass
+    with slots.hold("ops") as other, slots.hold(None):
+        other.take(60)
+        with pytest.raises(HttpError, match="too many bytes"):
+            other.take(60)
+    for each in held:
+        each.__exit__(None, None, None)
+    assert (slots.bytes, slots.in_flight, sum(slots.by_key.values())) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_large_bodies_do_not_exhaust_memory(models: Path, tmp_path: Path):
+    rows = [[0.123456789] * 2_000] * 160
+    raw = json.dumps({"ids": [str(number) for number in range(len(rows))], "features": rows}).encode()
+    assert 3e6 < len(raw) < 8e6
+    statuses: Counter[int] = Counter()
+
+    def attack(port: int) -> None:
+        for _ in range(2):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            try:
+                connection.request("POST", "/v1/explain", raw, {"Content-Type": "application/json"})
+                statuses[connection.getresponse().status] += 1
+            except OSError:  # rejected while the body was being sent
+                statuses[0] += 1
+            finally:
+                connection.close()
+
+    with serving(tmp_path / "log", str(models / "knn"), "--drain", "0.1", env=one_thread()) as server:
+        idle = megabytes(server.process.pid)
+        threads = [threading.Thread(target=attack, args=(server.port,)) for _ in range(60)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert server.request("GET", "/healthz")[0] == 200
+        assert sum(statuses.values()) == 120
+        assert statuses[422] > 0  # the model has other features
+        assert megabytes(server.process.pid) < 2 * idle + 300
+
+
+def megabytes(pid: int) -> float:
+    """Return the most memory that a process has held."""
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
