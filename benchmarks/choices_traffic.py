@@ -96,7 +96,7 @@ def simulated_month(queries: QuerySet, user: str, seed: int) -> Month:
             counts = opened.counts()
             examination = estimate_examination(counts)
             evidence = write_evidence(opened, examination, Path(folder) / "evidence")
-        evidence = Evidence({name: values.copy() for name, values in evidence.get_state().items()})
+        evidence = Evidence({name: values.copy() for name, values in evidence.get_state().items()}, evidence.meta)
     table = judgment_table(counts, estimate_attractiveness(counts, examination))
     names = queries.qid.astype(str)
     places = {name: place for place, name in enumerate(names.tolist())}

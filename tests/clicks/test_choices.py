@@ -108,4 +108,5 @@ def test_examination_of_an_earlier_log_is_kept(log: pa.Table, tmp_path: Path):
     stored = stored_examination(tmp_path / "evidence")
     assert isinstance(stored, Examination)
     assert stored.model == "swaps"
+    assert stored.fits == Evidence.open(tmp_path / "evidence").meta["examination"]["fits"]
     assert stored.slope[0] == 1

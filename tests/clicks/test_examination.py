@@ -36,10 +36,12 @@ def test_a_frozen_ranking_is_refused(simulate: Simulate):
 def test_a_model_that_does_not_fit_is_flagged(simulate: Simulate, user: str):
     found = estimate_examination(simulate(user=user, n_lists=200), "swaps")
     assert "The position-based model does not fit" in found.warnings[0]
+    assert not found.fits
 
 
 def test_trust_bias_is_corrected(simulate: Simulate):
     found = estimate_examination(simulate(user="trust", n_lists=250), "trust")
+    assert found.fits
     # Agarwal et al.: P(click at k) = (1 / k) (plus_k α + minus_k (1 - α)), here relative to the first rank
     rank = found.ranks
     plus, minus = 1 - (rank + 1) / 100, 0.65 / rank

@@ -298,3 +298,35 @@ def test_similar_queries_count_nothing_if_they_do_not_help(fitted: ChoiceRanker)
     assert fitted.posterior_.discount == 0
     assert fitted.combined_.kin is None
     assert "does not help on this log: discount 0" in fitted.remarks()[-1]
+
+
+def test_own_evidence_is_not_also_that_of_a_similar_query(families: QuerySet):
+    evidence = watched(families.replace(qid=families.query_columns["text"]), 3)
+    ranker = ChoiceRanker("single", evidence).fit(families)
+    kin, query = ranker.combined_.kin, families[7]
+    assert kin is not None
+    distances, places = kin.neighbors(query)
+    assert not np.isfinite(distances[places == 7]).any()
+    others = families[np.arange(len(families)) != 7]
+    looks = kin.totals(query, (distances, places), 1e6).looks
+    nearest = [families.query_columns["text"][place] for place in places[0] if place != 7]
+    part = others[np.isin(others.query_columns["text"], nearest)]
+    seen = evidence.totals(part).looks
+    expected = [seen[part.doc_id == document].sum() for document in query.doc_id]
+    assert looks == pytest.approx(expected)
+    assert f"for *{query.query_columns['text'][0]}*" not in str(ranker.explain(query)[0])
+
+
+def test_similar_queries_are_not_tried_if_the_model_of_examination_does_not_fit(families: QuerySet):
+    evidence = watched(families.replace(qid=families.query_columns["text"]), 3)
+    biased = Evidence(evidence.get_state(), {"examination": {"fits": False}})
+    ranker = ChoiceRanker("single", biased).fit(families)
+    assert ranker.combined_.kin is None
+    assert "similar queries do not count" in ranker.remarks()[-1]
+
+
+def test_a_fitted_ranker_is_calibrated_on_queries_that_it_has_not_seen(queries: QuerySet, evidence: Evidence):
+    ranker = SingleRanker().fit(queries[:40])
+    both = ChoiceRanker(ranker, evidence, prefit=True, similar=False).fit(queries[:80])
+    unseen = ChoiceRanker(ranker, evidence, prefit=True, similar=False).fit(queries[40:80])
+    assert np.array_equal(both.predict(queries), unseen.predict(queries))

@@ -92,7 +92,8 @@ def stored_examination(path: PathLike) -> Examination | None:
         return None
     slope, offset = np.array(stored["slope"]), np.array(stored["offset"])
     verdict = "Examination of ranks as in the log that was added before."
-    return Examination(stored["model"], np.array(stored["ranks"]), slope, offset, slope, slope, verdict)
+    fits = stored.get("fits", True)
+    return Examination(stored["model"], np.array(stored["ranks"]), slope, offset, slope, slope, verdict, fits=fits)
 
 
 def _cells(log: ClickLog, examination: Examination) -> Iterator[list[NDArray[Any]]]:
@@ -170,6 +171,7 @@ def _check_new(before: Evidence, prints: Sequence[str], files: Sequence[PathLike
 def _as_json(examination: Examination) -> dict[str, Any]:
     return {
         "model": examination.model,
+        "fits": examination.fits,
         "ranks": examination.ranks.tolist(),
         "slope": examination.slope.tolist(),
         "offset": examination.offset.tolist(),

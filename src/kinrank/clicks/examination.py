@@ -52,6 +52,8 @@ class Examination:
         Whether the log identifies the examination of ranks, in one sentence.
     warnings
         Signs that the model does not fit the log.
+    fits
+        False if the log shows that the model does not fit it.
     drawn
         Slopes and offsets of a bootstrap over queries, of shape (draws, 2, ranks): how uncertain the model is. None if
         it estimates nothing.
@@ -65,6 +67,7 @@ class Examination:
     high: Float64
     verdict: str
     warnings: tuple[str, ...] = ()
+    fits: bool = True
     drawn: Float64 | None = None
 
     def at(self, rank: NDArray[np.integer]) -> tuple[Float64, Float64]:
@@ -114,6 +117,7 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
     drawn = bootstrap(won)
     both = np.stack([drawn, np.zeros_like(drawn)], axis=1)
     affine = regress_on_first_rank(counts, known, group, n_groups)
+    warnings, fits = _misfit(affine)
     found = Examination(
         model=model,
         ranks=known + 1,
@@ -122,7 +126,8 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
         low=slope * np.exp(ndtri(0.025) * deviation),
         high=slope * np.exp(ndtri(0.975) * deviation),
         verdict=verdict,
-        warnings=_misfit(affine),
+        warnings=warnings,
+        fits=fits,
         drawn=both,
     )
     if model == "swaps":
@@ -146,6 +151,7 @@ def estimate_examination(counts: ClickCounts, model: str = "swaps") -> Examinati
         low=affine.slope - 1.96 * affine.slope_error,
         high=affine.slope + 1.96 * affine.slope_error,
         warnings=(),
+        fits=True,
         drawn=affine.drawn,
     )
 
@@ -178,18 +184,19 @@ def _verdict(counts: ClickCounts, known: Int64) -> str:
     return text
 
 
-def _misfit(fit: AffineFit | None) -> tuple[str, ...]:
-    """Test the offsets of the affine model, which are 0 if the position-based model fits."""
+def _misfit(fit: AffineFit | None) -> tuple[tuple[str, ...], bool]:
+    """Test whether the offsets of the affine model are 0; return warnings, and False if the model does not fit."""
     if fit is None or fit.strength[1:].max() < MIN_STRENGTH:
-        return ("The log has too few clicks, or only one day, to test whether a position-based model fits.",)
+        return ("The log has too few clicks, or only one day, to test whether a position-based model fits.",), True
     strong = fit.strength[1:] >= MIN_STRENGTH  # the first rank is the reference
     offset, error = fit.offset[1:][strong], fit.offset_error[1:][strong]
     z = np.divide(offset, error, out=np.zeros(len(offset)), where=error > 0)
     if len(z) * float(chi2.sf(np.max(z**2, initial=0), 1)) < _MISFIT:
         worst = int(np.argmax(np.abs(z)))
-        return (
+        text = (
             "The position-based model does not fit: a document that nobody clicks at the first rank would have a "
             f"click rate of {offset[worst]:+.3f} at a later one. Users may trust high ranks (model trust) or stop "
-            "after a click (model cascade).",
+            "after a click (model cascade)."
         )
-    return ()
+        return (text,), False
+    return (), True

@@ -41,13 +41,15 @@ class Combination:
     posterior: Posterior
     kin: KinEvidence | None = None
 
-    def remarks(self, *, similar: bool) -> list[str]:
-        """Return what was chosen, in sentences; `similar` says whether similar queries were tried."""
+    def remarks(self, *, similar: bool, fits: bool = True) -> list[str]:
+        """Return what was chosen, in sentences; `similar` says whether similar queries were to be tried."""
         found = self.posterior
         ages = "does not age" if found.half_life is None else f"halves in {found.half_life:g} days"
         remarks = [f"a prediction counts as {found.strength:g} looks; evidence {ages}"]
         if found.discount:
             remarks.append(f"a look for a similar query counts as {found.discount:g} looks, or less")
+        elif similar and not fits:
+            remarks.append("similar queries do not count: they share the bias of clicks that no model of ranks fits")
         elif similar:
             remarks.append("what people chose for similar queries does not help on this log: discount 0")
         return remarks
@@ -56,6 +58,52 @@ class Combination:
 def scores_of(ranker: Any, queries: QuerySet) -> Float64:
     """Return the scores of a ranker, or of any model that predicts rows."""
     return np.asarray(ranker.predict(queries if isinstance(ranker, Ranker) else queries.X), dtype=np.float64)
+
+
+def combine(
+    ranker: Any,
+    queries: QuerySet,
+    evidence: Evidence | None,
+    *,
+    best: float,
+    fit: Callable[[QuerySet], Ranker] | None,
+    similar: bool,
+    n_folds: int,
+    seed: int,
+) -> Combination:
+    """Learn what the scores mean, and choose how much they count, from the evidence of queries.
+
+    Parameters
+    ----------
+    ranker
+        The fitted ranker.
+    queries, evidence
+        The queries, and what people chose.
+    best
+        The best grade.
+    fit
+        Fits such a ranker, to score queries that it has not seen; None: the ranker has not seen some of the queries.
+    similar
+        Whether to try the evidence of similar queries.
+    n_folds, seed
+        Folds of the queries, and their seed.
+    """
+    scores = scores_of(ranker, queries)
+    if evidence is None or evidence.totals(queries).choices.sum() <= 0:
+        return from_grades(queries, scores, best)
+    if fit is None:
+        places, unseen = scores_of_unseen(ranker, queries, scores)
+    else:
+        places, unseen = held_out_scores(fit, queries, scores, n_folds, seed)
+    return from_evidence(evidence, queries, scores, places, unseen, similar=similar)
+
+
+def scores_of_unseen(ranker: Any, queries: QuerySet, scores: Float64) -> tuple[Int64, Float64]:
+    """Return the positions and the scores of the queries that a ranker has not learned from; all if that is unknown."""
+    learned = ranker.learned_from(queries) if isinstance(ranker, Ranker) else None
+    if learned is None or learned.all():
+        return np.arange(len(queries)), scores
+    return np.flatnonzero(~learned), scores[~learned[queries.query_of_row]]
 
 
 def held_out_scores(
@@ -98,7 +146,8 @@ def from_evidence(
     places, unseen
         The positions of some of these queries, and their scores by a ranker that has not seen them.
     similar
-        Whether to try the evidence of similar queries.
+        Whether to try the evidence of similar queries. It is not tried if the evidence was collected with a model of
+        examination that does not fit: later clicks have the same bias, and would choose it.
     """
     held_out = queries[places]
     calibration = Calibration().fit(unseen, held_out.offsets, evidence.totals(held_out))
@@ -121,12 +170,12 @@ def from_evidence(
         _take(late, rows),
     )
     posterior = choose_posterior(clicks, calibration.rate_, border - first)
-    if not similar or not clicks.enough or len(queries) < 3:
+    if not (similar and fits(evidence)) or not clicks.enough or len(queries) < 3:
         return Combination(calibration, posterior)
     kin = KinEvidence().fit(queries)
     seen = evidence.totals(queries, half_life=posterior.half_life, days=days)
     kin.remember(queries, seen, on_early.predict(scores, queries.offsets))
-    neighbors = kin.neighbors(held_out, places)
+    neighbors = kin.neighbors(held_out)
     tried = {posterior: clicks.likelihood(posterior)}
     for width in _WIDTHS:
         found = _take(kin.totals(held_out, neighbors, width), rows)
@@ -139,6 +188,11 @@ def from_evidence(
     seen = evidence.totals(queries, half_life=posterior.half_life)
     kin.remember(queries, seen, calibration.predict(scores, queries.offsets))
     return Combination(calibration, best, kin)
+
+
+def fits(evidence: Evidence) -> bool:
+    """Return False if the model of examination is known not to fit the log that evidence was collected from."""
+    return bool(evidence.meta.get("examination", {}).get("fits", True))
 
 
 def _take(totals: Totals, rows: Int64) -> Totals:

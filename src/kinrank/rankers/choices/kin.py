@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, Int64, State
-from kinrank.data.evidence import Totals
+from kinrank.data.evidence import Totals, keys_of, query_keys
 from kinrank.data.evidence_kernel import hash_texts, lower_bound
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
@@ -57,6 +57,7 @@ class KinEvidence:
         points = self.describer_.transform(queries)
         self.index_: NeighborIndex = make_index("auto", *points.shape).fit(points)
         self.names_: NDArray[Any] = queries.query_columns.get(TEXT, queries.qid).astype(np.str_)
+        self._keys = query_keys(self.names_)
         nearest = self.index_.query(points, min(2, len(points)))[0][:, -1]
         self.scale_ = float(np.median(nearest[nearest > 0])) if nearest.any() else 1.0
         return self
@@ -90,21 +91,16 @@ class KinEvidence:
         self._choices = seen.choices[rows]
         return self
 
-    def neighbors(self, queries: QuerySet, without: Int64 | None = None) -> tuple[Float64, Int64]:
+    def neighbors(self, queries: QuerySet) -> tuple[Float64, Int64]:
         """Return the distances, in usual ones, and positions of the nearest known queries, nearest first.
 
-        Parameters
-        ----------
-        queries
-            The queries.
-        without
-            The position of each query among the known ones, to leave it out.
+        A known query with the same text is infinitely far: its evidence is the query's own, which counts already.
         """
-        k = min(_NEIGHBORS + (without is not None), len(self.names_))
         points: Float32 = self.describer_.transform(self._encoded(queries))
-        distances, places = self.index_.query(points, k)
-        if without is not None:
-            distances = np.where(places == without[:, None], np.inf, distances)
+        distances, places = self.index_.query(points, min(_NEIGHBORS + 1, len(self.names_)))
+        keys = keys_of(queries)
+        if keys is not None:
+            distances = np.where(self._keys[places] == keys[:, None], np.inf, distances)
         return distances / self.scale_, places
 
     def totals(self, queries: QuerySet, neighbors: tuple[Float64, Int64], width: float) -> Totals:
@@ -126,7 +122,7 @@ class KinEvidence:
         documents = hash_texts(query.doc_id)
         for distance, place in zip(distances[0].tolist(), places[0].tolist(), strict=True):
             if np.exp(-0.5 * (distance / width) ** 2) < _LEAST_WEIGHT:
-                break
+                continue
             own = slice(offsets[place], offsets[place + 1])
             for row in np.flatnonzero(np.isin(documents, document[own])).tolist():
                 cell = own.start + int(np.searchsorted(document[own], documents[row]))
@@ -150,6 +146,7 @@ class KinEvidence:
         self.describer_ = Describer("text" if "text" in describer["blocks"] else "summaries").set_state(describer)
         self.index_ = restore_index("auto", unnest(state, "index"))
         self.names_, self.scale_ = state["names"], float(state["scale"])
+        self._keys = query_keys(self.names_)
         self._choices = state["choices"]
         offsets, document, looks, residuals = (
             np.asarray(state[name]) for name in ("offsets", "document", "looks", "residuals")

@@ -21,7 +21,7 @@ from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities, can_explain, capabilities_of
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.explanation import ChoiceExplanation, explain_choices
-from kinrank.rankers.choices.fitting import Combination, from_evidence, from_grades, held_out_scores, scores_of
+from kinrank.rankers.choices.fitting import Combination, combine, fits, scores_of
 from kinrank.rankers.choices.kin import KinEvidence
 from kinrank.rankers.choices.live import LiveJudgments
 from kinrank.rankers.choices.posterior import Posterior
@@ -54,8 +54,8 @@ class ChoiceRanker(Ranker):
         the model is loaded, or an `Evidence`, which is saved with the model. None: only judgments that are added
         later count.
     prefit : bool
-        Whether `ranker` is fitted already, on other queries than those of `fit`, and only needs to be calibrated. Any
-        object with ``predict(X)`` will do; to be saved, it must be a `Ranker`.
+        Whether `ranker` is fitted already and only needs to be calibrated, on those queries of `fit` that it has not
+        learned from. Any object with ``predict(X)`` will do; to be saved, it must be a `Ranker`.
     similar : bool
         Whether to try what people chose for similar queries.
     judgment_looks : float
@@ -144,7 +144,11 @@ class ChoiceRanker(Ranker):
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
         self.fitted_ = queries.qid
         self.live_ = LiveJudgments.none(queries.qid)
-        self.combined_ = self._combine(queries)
+        fit = None if self.prefit else self._fit_wrapped
+        folds = {"n_folds": self.n_folds, "seed": self.seed}
+        self.combined_ = combine(
+            self.ranker_, queries, self.evidence_, best=self.best_grade_, fit=fit, similar=self.similar, **folds
+        )
 
     def _fit_wrapped(self, queries: QuerySet) -> Ranker:
         return self._new().fit(queries)
@@ -161,22 +165,12 @@ class ChoiceRanker(Ranker):
                 f"ranker must be a name or a Ranker, got {type(self.ranker).__name__}: pass prefit=True if it is fitted"
             )
 
-    def _combine(self, queries: QuerySet) -> Combination:
-        """Learn what the scores mean, and choose how much they count, from the evidence of these queries."""
-        scores = scores_of(self.ranker_, queries)
-        if self.evidence_ is None or self.evidence_.totals(queries).choices.sum() <= 0:
-            return from_grades(queries, scores, self.best_grade_)
-        places, unseen = np.arange(len(queries)), scores
-        if not self.prefit:
-            places, unseen = held_out_scores(self._fit_wrapped, queries, scores, self.n_folds, self.seed)
-        return from_evidence(self.evidence_, queries, scores, places, unseen, similar=self.similar)
-
     def remarks(self) -> list[str]:
         """Return what fitting found out that is worth printing after training."""
         remarks = self.ranker_.remarks() if isinstance(self.ranker_, Ranker) else []
         if self.evidence_ is None:
             return [*remarks, "no evidence of choices: pass evidence=, a folder of kinrank clicks --evidence"]
-        return remarks + self.combined_.remarks(similar=self.similar)
+        return remarks + self.combined_.remarks(similar=self.similar, fits=fits(self.evidence_))
 
     # --- ranking --------------------------------------------------------------------------------------------------
 
