@@ -1,4 +1,4 @@
-"""Write the output of a run: the figures as JSON, the page and the plots."""
+"""Write the output of a run: the figures as JSON, the pages and the plots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def check_extras() -> None:
 
 def write(measured: Results, folder: Path) -> list[Path]:
     """Write all output into an existing folder and return the files written."""
-    figures, text = folder / results.FILE, folder / page.FILE
+    figures = folder / results.FILE
     measured.write(figures)
-    text.write_text(page.render(measured), encoding="utf-8")
-    return [figures, text, *plots.draw(measured.figures, folder / plots.FOLDER)]
+    return [figures, *page.write(measured, folder), *plots.draw(measured.figures, folder / plots.FOLDER)]

@@ -1,4 +1,4 @@
-"""Render the page of results as Markdown."""
+"""Render the pages of results as Markdown: a summary, and a page per paper."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from reproduction.markdown import details, number, table
 from reproduction.results import Results
 from reproduction.sections import atvt, geng, local_models, sser
 
-FILE = "reproduction.md"
+SUMMARY = "reproduction.md"
+FILES = {paper: f"reproduction-{paper}.md" for paper in PAPERS}
+"""The page of each paper."""
 SECTIONS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
     "geng": geng.render,
     "local-models": local_models.render,
@@ -25,7 +27,7 @@ SECTIONS: dict[str, Callable[[Mapping[str, Any]], Iterator[str]]] = {
 _INTRODUCTION = """\
 # Reproduction
 
-This page measures the tables and figures of the four papers behind kinrank again, on public data, and judges what the
+These pages measure the tables and figures of the four papers behind kinrank again, on public data, and judge what the
 papers claim. To run everything yourself, from a checkout of the repository:
 
 <!-- not run -->
@@ -35,7 +37,7 @@ $ python -m reproduction all --data FOLDER
 
 It reads the [judged collections](benchmarks.md#the-data) from `FOLDER` or `KINRANK_DATA`. Finished work is stored, so
 that an interrupted run resumes. The exit code is 3 if a verdict is not the expected one. The claims, the range in which
-each holds and the reasons are in `reproduction/expected/*.toml`. This page is generated from the output, and tests
+each holds and the reasons are in `reproduction/expected/*.toml`. The pages are generated from the output, and tests
 compare both."""
 
 _READING = """\
@@ -53,31 +55,35 @@ query."""
 _VERDICTS = ("reproduced", "partly", "not reproduced")
 
 
-def render(measured: Results) -> str:
-    """Return the page."""
-    return "\n\n".join(_blocks(measured)) + "\n"
-
-
-def _blocks(measured: Results) -> Iterator[str]:
+def render(measured: Results) -> dict[str, str]:
+    """Return the text of each page by file name: the summary, and one page per measured paper."""
     every = measured.verdicts()
+    pages = {SUMMARY: _summary(measured, every)}
+    pages |= {FILES[paper]: _paper(paper, verdicts, measured.figures) for paper, verdicts in every.items()}
+    return {file: "\n\n".join(blocks) + "\n" for file, blocks in pages.items()}
+
+
+def _summary(measured: Results, every: Mapping[str, list[Verdict]]) -> Iterator[str]:
     yield _INTRODUCTION
     yield _theses(every)
     yield _READING
     yield _totals(every)
     yield _time(measured)
-    yield from _mended(every)
-    for paper, verdicts in every.items():
-        yield f"## {PAPERS[paper]}"
-        yield from SECTIONS[paper](measured.figures)
-        holding = sum(verdict.holds for verdict in verdicts)
-        yield details(
-            f"All {len(verdicts)} claims: {holding} reproduced, {len(verdicts) - holding} not",
-            f"`{expectations(paper).command}` reads {_reads(paper)}.",
-            _claims(verdicts),
-            *_not_reproduced(verdicts),
-            "**Not measured**",
-            "\n".join(f"- **{each.what}**: {each.reason}" for each in expectations(paper).omitted),
-        )
+
+
+def _paper(paper: str, verdicts: list[Verdict], figures: Mapping[str, Any]) -> Iterator[str]:
+    yield f"# {PAPERS[paper]}"
+    yield from SECTIONS[paper](figures)
+    holding = sum(verdict.holds for verdict in verdicts)
+    yield details(
+        f"All {len(verdicts)} claims: {holding} reproduced, {len(verdicts) - holding} not",
+        f"`{expectations(paper).command}` reads {_reads(paper)}. The [summary]({SUMMARY}) explains the words.",
+        _claims(verdicts),
+        *_not_reproduced(verdicts),
+        "**Not measured**",
+        "\n".join(f"- **{each.what}**: {each.reason}" for each in expectations(paper).omitted),
+    )
+    yield from _mended(verdicts)
 
 
 def _time(measured: Results) -> str:
@@ -89,30 +95,28 @@ def _time(measured: Results) -> str:
     return f"{text}. The run {how} {run['minutes']:g} minutes with {run['processes']:g} processes on a shared machine."
 
 
-def _mended(every: Mapping[str, list[Verdict]]) -> Iterator[str]:
+def _mended(verdicts: list[Verdict]) -> Iterator[str]:
     """Yield the table of the claims whose comparison was changed since the first version of the page."""
     rows = [
         [
-            PAPERS[paper].partition(",")[0],
             f"{each.claim.source}: {each.claim.statement}",
             each.claim.before,
             f"{_marked(each)} ({format_value(each.value)})",
             each.claim.mended,
         ]
-        for paper, verdicts in every.items()
         for each in verdicts
         if each.claim.before
     ]
     if rows:
         yield details(
             f"{len(rows)} claims measured in another way than in the first version of this page: before and now",
-            table(["paper", "claim", "before", "now", "what changed"], rows),
+            table(["claim", "before", "now", "what changed"], rows),
         )
 
 
 def _theses(every: Mapping[str, list[Verdict]]) -> str:
     rows = [
-        [PAPERS[paper].partition(",")[0], expectations(paper).thesis]
+        [f"[{PAPERS[paper].partition(',')[0]}]({FILES[paper]})", expectations(paper).thesis]
         + [thesis_verdict(paper, verdicts, data) for data in DATA]
         + [expectations(paper).why]
         for paper, verdicts in every.items()
@@ -203,9 +207,17 @@ def format_value(value: float) -> str:
     return number(round(value, 6))
 
 
+def write(measured: Results, folder: Path) -> list[Path]:
+    """Write the pages into a folder and return the files written."""
+    pages = render(measured)
+    for file, text in pages.items():
+        (folder / file).write_text(text, encoding="utf-8")
+    return [folder / file for file in pages]
+
+
 def main(docs: Path = Path(__file__).parents[1] / "docs") -> None:
-    """Write docs/reproduction.md again from docs/reproduction.json: ``python -m reproduction.page``."""
-    (docs / FILE).write_text(render(Results.read(docs / results.FILE)), encoding="utf-8")
+    """Write the pages again from docs/reproduction.json: ``python -m reproduction.page``."""
+    write(Results.read(docs / results.FILE), docs)
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "### When aTVT gains"
+    yield "## When aTVT gains"
     yield "![Gain of aTVT over two dials, and collections placed on the map](figures/reproduction-when-atvt.svg)"
     yield (
         "Generated judges shift all grades of a query by a level of their own; the dials are the spread of the levels "

@@ -70,7 +70,7 @@ def _overview(figures: Mapping[str, Any]) -> str:
 
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "### When KNN gains"
+    yield "## When KNN gains"
     yield "![KNN's gain over two dials, and collections among the worlds](figures/reproduction-when-local.svg)"
     yield (
         "Left: 20 generated worlds of 600 training queries. KNN needs both dials: queries that differ, and a "

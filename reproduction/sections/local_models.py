@@ -42,14 +42,15 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "### When cluster models gain"
+    yield "## When cluster models gain"
     yield "![Gain of cluster models over two dials](figures/reproduction-when-clusters.svg)"
     naive, transform = (
         {name: corner[method]["gain"] for name, corner in results["corners"].items()}
         for method in ("Naive", "Transform")
     )
     yield (
-        "The worlds of [KNN's map](#when-knn-gains), with three clusters for their three intents. If queries differ "
+        "The worlds of [KNN's map](reproduction-geng.md#when-knn-gains), with three clusters for their three "
+        "intents. If queries differ "
         f"and the features show it, Naive gains {naive['differ, revealed']:+.3f} and Transform "
         f"{transform['differ, revealed']:+.3f}; if the features do not show it, {naive['differ, not revealed']:+.3f} "
         f"and {transform['differ, not revealed']:+.3f}. KNN's map places MQ2007 and MQ2008 where neighbors "

@@ -61,7 +61,7 @@ def _tuned(results: Mapping[str, Any]) -> str:
 
 
 def _when(results: Mapping[str, Any]) -> Iterator[str]:
-    yield "### When ensembles gain"
+    yield "## When ensembles gain"
     yield "![Gain of SER and SSER over two dials, and collections on the map](figures/reproduction-when-ensemble.svg)"
     few = results["corners"]["few queries, shared errors"]
     best = max(max(row) for row in results["gain"]["SSER over RankSVM"])

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reproduction import page, results
+from reproduction import results
 from reproduction.catalog import experiments_of
 from reproduction.results import Results
 from tests.processes import children, is_alive, wait_until
-from tests.reproduction.test_page import page_verdicts
+from tests.reproduction.test_page import all_pages, page_verdicts
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -45,7 +45,7 @@ def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tm
     assert finished.items() <= cached().items()  # finished tasks were not run again
     assert len(cached()) == n_tasks
     # The page in the repository must show the verdicts of this run, not only those of the figures stored with it.
-    shown = page_verdicts((DOCS / page.FILE).read_text())
+    shown = page_verdicts(all_pages())
     verdicts = Results.read(tmp_path / results.FILE).verdicts()["sser"]
     for verdict in verdicts:
         assert shown[verdict.claim.source, verdict.claim.statement] == str(verdict)

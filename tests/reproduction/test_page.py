@@ -11,7 +11,7 @@ from reproduction.results import Results
 
 DOCS = Path(__file__).parents[2] / "docs"
 FORMER_WORDS = 8136
-"""Visible words of the page before its details were folded away."""
+"""Visible words of the page before its details were folded away, and before it was split by paper."""
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,15 @@ def stored() -> Results:
     return Results.read(DOCS / results.FILE)
 
 
-def test_page_is_up_to_date(stored: Results):
-    assert (DOCS / page.FILE).read_text() == page.render(stored), "run python -m reproduction.page"
+def all_pages() -> str:
+    """Return the text of the summary and of the page of each paper."""
+    return "\n".join((DOCS / file).read_text() for file in (page.SUMMARY, *page.FILES.values()))
+
+
+def test_pages_are_up_to_date(stored: Results):
+    pages = page.render(stored)
+    assert {file: (DOCS / file).read_text() for file in pages} == pages, "run python -m reproduction.page"
+    assert {file.name for file in DOCS.glob("reproduction*.md")} == set(pages)
 
 
 def test_every_claim_of_every_paper_is_as_expected(stored: Results):
@@ -36,7 +43,7 @@ def test_every_claim_of_every_paper_is_as_expected(stored: Results):
 
 
 def test_page_gives_a_reason_for_every_claim_that_does_not_reproduce(stored: Results):
-    text = (DOCS / page.FILE).read_text()
+    text = all_pages()
     reasons = {each.claim.reason for some in stored.verdicts().values() for each in some if not each.holds}
     assert reasons
     assert all(f"**Why:** {reason}" in text for reason in reasons)
@@ -44,7 +51,7 @@ def test_page_gives_a_reason_for_every_claim_that_does_not_reproduce(stored: Res
 
 def test_page_shows_the_verdicts_of_the_run(stored: Results):
     # Read back from the page, not rendered again: a verdict edited by hand, or left over from another run, fails.
-    shown = page_verdicts((DOCS / page.FILE).read_text())
+    shown = page_verdicts(all_pages())
     judged = {
         (each.claim.source, each.claim.statement): str(each) for some in stored.verdicts().values() for each in some
     }
@@ -52,7 +59,7 @@ def test_page_shows_the_verdicts_of_the_run(stored: Results):
 
 
 def test_theses_at_the_top_follow_from_the_claims(stored: Results):
-    text = (DOCS / page.FILE).read_text()
+    text = all_pages()
     for paper, verdicts in stored.verdicts().items():
         row = next(line for line in text.splitlines() if expectations(paper).thesis in line)
         cells = [cell.strip() for cell in row.strip("|").split("|")]
@@ -68,20 +75,27 @@ def test_theses_at_the_top_follow_from_the_claims(stored: Results):
 
 
 def test_reader_sees_at_most_half_of_the_former_page():
-    text = (DOCS / page.FILE).read_text()
+    text = all_pages()
     shown = re.sub(r"<details.*?</details>", "", text, flags=re.S)
     assert len(shown.splitlines()) <= 646 / 2
     assert len(re.findall(r"\w+", shown)) <= FORMER_WORDS / 2
 
 
+def test_summary_is_one_page_that_links_every_paper():
+    summary = (DOCS / page.SUMMARY).read_text()
+    assert "<details" not in summary
+    assert len(re.findall(r"\w+", summary)) <= 900
+    assert [file for file in page.FILES.values() if f"({file})" not in summary] == []
+
+
 def test_page_shows_mended_claims_before_and_now(stored: Results):
-    text = (DOCS / page.FILE).read_text()
+    text = all_pages()
     mended = [each for some in stored.verdicts().values() for each in some if each.claim.before]
     assert mended
     for each in mended:
         row = next(line for line in text.splitlines() if f"| {each.claim.source}: {each.claim.statement} | " in line)
         assert f"| {each.claim.before} | " in row
-        assert ("not reproduced" in row.split(" | ")[3]) == (not each.holds)
+        assert ("not reproduced" in row.split(" | ")[2]) == (not each.holds)
 
 
 def test_results_round_trip_through_json(stored: Results, tmp_path: Path):
@@ -95,13 +109,15 @@ def test_page_of_a_single_paper(stored: Results):
         stored.seconds,
     )
     assert alone.papers == ["sser"]
-    assert re.findall(r"^## (.+)$", page.render(alone), re.M) == [PAPERS["sser"]]
+    pages = page.render(alone)
+    assert list(pages) == [page.SUMMARY, page.FILES["sser"]]
+    assert pages[page.FILES["sser"]].startswith(f"# {PAPERS['sser']}\n")
 
 
 @pytest.mark.slow
 def test_plots_match_the_stored_output(stored: Results, tmp_path: Path):
     drawn = plots.draw(stored.figures, tmp_path)
-    linked = set(re.findall(r"\(figures/(reproduction-[\w-]+\.svg)\)", (DOCS / page.FILE).read_text()))
+    linked = set(re.findall(r"\(figures/(reproduction-[\w-]+\.svg)\)", all_pages()))
     assert {file.name for file in drawn} == linked
     for file in drawn:
         assert 5_000 < file.stat().st_size < 250_000
