@@ -113,7 +113,8 @@ def _tenth(_: int) -> list[Split]:
     return [(*few, test)]
 
 
-def _by_movie(seed: int) -> list[Split]:
+def by_movie(seed: int) -> list[Split]:
+    """Return MSRD in five folds by movie."""
     return folds_of(_msrd(), fold_of_query(_msrd(), FOLDS, group="movie", seed=seed))
 
 
@@ -139,7 +140,7 @@ MOVIES: dict[str, object] = {"reference": "bm25_all", "group_column": "movie"}
 BM25: dict[str, object] = {"reference": 24}  # BM25 of the whole document
 DATA_SETS = {
     "msrd": DataSet(_fixed, folds=1, settings=MOVIES),
-    "msrd-folds": DataSet(_by_movie, settings=MOVIES, required={"gain": 0.005, "bag": 0.004, "p": 1e-4}),
+    "msrd-folds": DataSet(by_movie, settings=MOVIES, required={"gain": 0.005, "bag": 0.004, "p": 1e-4}),
     "msrd-tenth": DataSet(_tenth, folds=1, settings=MOVIES, required={"gain": 0.004, "p": 0.01}),
     "MQ2007": DataSet(lambda _: list(letor_folds("MQ2007")), settings=BM25, required={"bag": 0.0, "p": 0.05}),
     "mwmbl": DataSet(_random(lambda: judged_text("mwmbl")[0]), REPEATS, required={"gain": 0.013, "p": 0.05}),
@@ -251,7 +252,7 @@ def score(
     if method in ("kin", "without"):
         own = {**settings, "n_members": MEMBERS, "local": method == "kin"}
         ranker = max(
-            (KinRanker(trees=_trees(*shape), **own).fit(both) for shape in SHAPES),
+            (KinRanker(trees=tree_settings(*shape), **own).fit(both) for shape in SHAPES),
             key=lambda each: each.record_["blend"],
         )
         shares = ", ".join(f"{part} {share:.1f}" for part, share in ranker.shares_.items())
@@ -280,7 +281,8 @@ def _described(train: QuerySet, vali: QuerySet, test: QuerySet, settings: dict[s
     return (widened(train), widened(vali), widened(test)), widened(both)
 
 
-def _trees(leaves: int, least: int) -> LambdaMART:
+def tree_settings(leaves: int, least: int) -> LambdaMART:
+    """Return the settings of KinRanker's trees with a shape."""
     return LambdaMART(MOST_TREES, leaves, RATE, least, params={"feature_fraction": 0.5}, n_threads=1)
 
 
