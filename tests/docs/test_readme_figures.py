@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ SOURCES = json.loads((ROOT / "docs" / "readme-figures.json").read_text(encoding=
 SECTION = README[README.index("## What to expect") : README.index("## How it differs")]
 NUMBER = re.compile(r"(?<![\w.])([+-]?\.\d+|\d+(?:\.\d+)?e-\d+)")
 COLUMNS = ("judged queries", "linear", "LightGBM", "bag", "KinRanker", "over the best library", "over the bag")
-ENTRIES = [*SOURCES["table"].values(), *SOURCES["text"]]
+ENTRIES = [*SOURCES["table"].values(), *SOURCES["text"], *SOURCES["cost"]]
+COSTS = next(part for part in README.split("\n- ") if part.startswith("**What it costs**"))
 
 
 def shown_rows() -> dict[str, list[tuple[str, str]]]:
@@ -24,6 +27,14 @@ def shown_rows() -> dict[str, list[tuple[str, str]]]:
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     heading = cells[0][1:]
     return {row[0]: list(zip(heading, row[1:], strict=True)) for row in cells[2:]}
+
+
+def load_script(name: str) -> ModuleType:
+    """Import a module of ``scripts/``."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def number(cell: str) -> float:
@@ -74,6 +85,7 @@ def test_source_names_command_commit_and_date(entry: dict[str, Any]):
     assert words[:2] == ["python", "-m"]
     module = {"benchmarks": ROOT / "benchmarks" / f"{words[3]}.py", "reproduction": ROOT / "reproduction"}[words[2]]
     assert module.exists()
+    assert entry["setup"]
 
 
 @pytest.mark.parametrize("name", list(SOURCES["table"]))
@@ -85,3 +97,23 @@ def test_figures_are_those_of_the_page_on_quality(name: str):
         assert f"{measured[key]:.4f}".lstrip("0") in page, (name, key)
     for key in ("over the best library", "over the bag"):
         assert f"{measured[key]:+.4f}".replace("0.", ".") in page, (name, key)
+
+
+def test_costs_have_a_source():
+    known = {figure for entry in SOURCES["cost"] for figure in entry["figures"]}
+    assert {figure for figure in known if figure in COSTS.replace("\n  ", " ")} == known
+    assert set(re.findall(r"[\d.]+ ms", COSTS)) <= known
+
+
+def test_page_of_figures_is_up_to_date():
+    script = load_script("figures_page")
+    assert script.PAGE.read_text(encoding="utf-8") == script.page(SOURCES), "run python scripts/figures_page.py"
+
+
+@pytest.mark.parametrize("name", list(SOURCES["table"]))
+def test_page_of_figures_shows_each_row(name: str):
+    line = next(
+        line for line in (ROOT / "docs" / "figures.md").read_text().splitlines() if line.startswith(f"| {name}")
+    )
+    shown = {abs(float(match)) for match in NUMBER.findall(line)}
+    assert {SOURCES["table"][name][key] for key in ("linear", "LightGBM", "bag", "KinRanker")} <= shown
