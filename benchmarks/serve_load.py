@@ -46,7 +46,7 @@ from benchmarks.engine_msrd import CHECKOUT
 from benchmarks.knn_latency import random_queries
 from kinrank import KinRanker, KnnRanker
 from kinrank.serve.http.bodies import JSON, MSGPACK, parse_rank
-from kinrank.serve.http.responses import RankResponse
+from kinrank.serve.messages import Ranking
 
 M, K, CANDIDATES, FEATURES = 10_000, 400, 100, 46
 CONNECTIONS, SECONDS = 16, 5
@@ -85,7 +85,7 @@ def baseline() -> Starlette:
         scores = candidates.features @ weights
         order = np.argsort(-scores, kind="stable")
         ids = [candidates.ids[place] for place in order.tolist()]
-        response = RankResponse(ids, scores[order].tolist(), "baseline", None, None, None, None, None)
+        response = Ranking(ids, scores[order].tolist(), "baseline")
         return Response(msgspec.json.encode(response), media_type=JSON)
 
     async def healthz(_: Request) -> Response:

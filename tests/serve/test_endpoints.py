@@ -548,11 +548,11 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 
 
 FIELDS = {
-    "RankResponse": "ids scores model version fallback detail novelty teams",
+    "Ranking": "ids scores model version fallback detail novelty teams",
     "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids total fields facets "
     "explanation titles",
-    "WeightsResponse": "weights model version fallback detail normalization fidelity request params",
-    "ExplanationResponse": "neighbors n_neighbors unusual weights global_weights shares spread reasons",
+    "QueryWeights": "weights model version fallback detail normalization fidelity request params",
+    "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons",
     "ExamplesResponse": "feature_names examples",
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
@@ -572,13 +572,13 @@ def test_responses_have_documented_fields_and_match_their_schema(
     judged = {"queries": [{"qid": "900", **UP, "grades": [0, 2, 1]}]}
     search = {"query": "up", "explain": True, "fields": ["price"], "facets": {"n": {"value_count": {"field": "price"}}}}
     responses = [
-        ("RankResponse", client.post("/v1/rank", UP, **query)),
-        ("RankResponse", client.post("/v1/rank", {**UP, "interleave": ["knn", "single"]}, **query)),
-        ("RankResponse", client.post("/v1/rank", {**UP, "feature_names": ["price", "x"]}, **query)),
+        ("Ranking", client.post("/v1/rank", UP, **query)),
+        ("Ranking", client.post("/v1/rank", {**UP, "interleave": ["knn", "single"]}, **query)),
+        ("Ranking", client.post("/v1/rank", {**UP, "feature_names": ["price", "x"]}, **query)),
         ("SearchResponse", client.post("/v1/search", search, **query)),
-        ("WeightsResponse", client.post("/v1/weights", {"query": "up"}, **query)),
-        ("WeightsResponse", client.post("/v1/weights", UP, **query)),
-        ("ExplanationResponse", client.post("/v1/explain", UP, **query)),
+        ("QueryWeights", client.post("/v1/weights", {"query": "up"}, **query)),
+        ("QueryWeights", client.post("/v1/weights", UP, **query)),
+        ("QueryExplanation", client.post("/v1/explain", UP, **query)),
         ("ExamplesResponse", client.get("/v1/examples", **query)),
         ("ModelsResponse", client.get("/v1/model", **query)),
         ("ReloadResponse", client.post("/v1/model/reload", b"", **admin)),

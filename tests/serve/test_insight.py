@@ -29,7 +29,7 @@ def test_explanation_says_what_lifts_each_document(client: Client):
     assert why["spread"]["camp"] == 0
     effects = {document: each["value"] for document, each in why["reasons"].items()}
     assert effects["b"] > 0 > effects["a"]
-    assert effects["b"] == pytest.approx(why["weights"]["value"] * (0.9 - 1.6 / 3), rel=1e-5)
+    assert effects["b"] == pytest.approx(why["local_weights"]["value"] * (0.9 - 1.6 / 3), rel=1e-5)
 
 
 def test_model_without_explanations_is_a_conflict(client: Client):

@@ -23,7 +23,6 @@ from kinrank.engines import FeatureSet
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service, Settings
-from kinrank.serve.selftest import SearchInputs
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
 from tests.serve.observers import PATIENCE, Deliveries, RecordingObserver
@@ -233,7 +232,7 @@ def test_explanation_lists_neighbors_of_the_same_camp(service: Service, up: Cand
     assert explanation is not None
     camp = dict(zip(camps.qid.tolist(), camps.query_columns["camp"].tolist(), strict=True))
     assert {camp[int(neighbor.qid)] for neighbor in explanation.neighbors} == {1}
-    assert explanation.weights.keys() == explanation.global_weights.keys() == {"value", "camp"}
+    assert explanation.local_weights.keys() == explanation.global_weights.keys() == {"value", "camp"}
 
 
 def test_invalid_names_and_missing_models_raise(tmp_path: Path):
@@ -248,8 +247,11 @@ def test_invalid_names_and_missing_models_raise(tmp_path: Path):
 # --- swaps ----------------------------------------------------------------------------------------------------------
 
 
+PLAIN_FEATURES = '[features]\nvalue = { match = "v" }\ncamp = { field = "c" }'
+
+
 def test_model_that_does_not_fit_the_attached_engine_is_refused(tmp_path: Path, camps: QuerySet, up: CandidateSet):
-    plain = SearchInputs.of(FeatureSet.parse('[features]\nvalue = { match = "v" }\ncamp = { field = "c" }'))
+    plain = FeatureSet.parse(PLAIN_FEATURES)
     path = tmp_path / "model"
     KnnRanker(5).fit(camps).save(path)
     texts = np.array([f"query {i}" for i in range(len(camps))])
@@ -269,8 +271,9 @@ def test_model_that_does_not_fit_the_attached_engine_is_refused(tmp_path: Path, 
         KnnRanker(5).fit(camps.replace(query_columns={"text": texts})).save(path)
         service.slots["model"].refresh(force=True)
         assert service.slots["model"].current is not first
+    more = FeatureSet.parse(f'{PLAIN_FEATURES}\nnear = {{ vector = "v" }}')
     with pytest.raises(RejectedModelError, match="the engine computes features that the model lacks: near"):
-        Service({"model": path}, search=SearchInputs(("value", "camp", "near"), vectors=True)).start()
+        Service({"model": path}, search=more).start()
 
 
 def test_changed_folder_is_loaded_and_damaged_one_refused(

@@ -73,8 +73,9 @@ def weights_of(
     if fidelity is not None and fidelity < settings.min_fidelity:
         detail = f"weights reproduce the model's ranking with fidelity {fidelity:.2f}, below {settings.min_fidelity:g}"
         return QueryWeights(None, name, served.version, Fallback.UNFAITHFUL, detail, fidelity=fidelity)
-    named = dict(zip(names, found.weights[0].tolist(), strict=True))
-    return QueryWeights(named, name, served.version, normalization=ranker.normalization, fidelity=fidelity)
+    return QueryWeights(
+        _by_name(names, found.weights[0]), name, served.version, normalization=ranker.normalization, fidelity=fidelity
+    )
 
 
 def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, observer: Observer) -> QueryExplanation:
@@ -95,16 +96,16 @@ def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, ob
         neighbors=[Neighbor(str(qid), distance) for qid, distance in nearest],
         n_neighbors=len(explained.neighbors),
         unusual=explained.unusual,
-        weights=None if explained.weights is None else dict(zip(names, explained.weights.tolist(), strict=True)),
-        global_weights=(
-            None
-            if explained.global_weights is None
-            else dict(zip(names, explained.global_weights.tolist(), strict=True))
-        ),
+        local_weights=_by_name(names, explained.weights),
+        global_weights=_by_name(names, explained.global_weights),
         shares=explained.shares or None,
-        spread=dict(zip(names, explained.spread.tolist(), strict=True)),
+        spread=_by_name(names, explained.spread),
         reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights),
     )
+
+
+def _by_name(names: tuple[str, ...], values: Float64 | None) -> dict[str, float] | None:
+    return None if values is None else dict(zip(names, values.tolist(), strict=True))
 
 
 def _reasons(ids: list[str], names: tuple[str, ...], rows: Float32, weights: Float64) -> dict[str, dict[str, float]]:

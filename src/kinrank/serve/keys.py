@@ -25,10 +25,6 @@ class Role(StrEnum):
     QUERY = "query"
     ADMIN = "admin"
 
-    def permits(self, needed: Role) -> bool:
-        """Return whether a key with this role may do what needs a role."""
-        return self in (Role.ADMIN, needed)
-
 
 @dataclass(frozen=True)
 class Key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -173,6 +174,8 @@ class QueryWeights:
     fidelity : float, or None
         Kendall's τ between the model's ranking of the candidates and that by the weights; None if the model is linear,
         so that both are equal.
+    request, params : dict, or None
+        Body and URL parameters of the request to the attached engine that ranks with the weights.
     """
 
     weights: dict[str, float] | None = None
@@ -182,6 +185,8 @@ class QueryWeights:
     detail: str | None = None
     normalization: str | None = None
     fidelity: float | None = None
+    request: dict[str, Any] | None = None
+    params: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,7 +220,7 @@ class QueryExplanation:
         How many judged queries the local model was learned from; `neighbors` may list fewer.
     unusual : float
         Share of the judged queries that are closer to their nearest other judged query than this query is.
-    weights, global_weights : dict of str to float, or None
+    local_weights, global_weights : dict of str to float, or None
         Weight by feature name in the local and in the global model, if they are linear.
     shares : dict of str to float, or None
         Share of the final order that each component of the ranker contributes, if it has several.
@@ -230,7 +235,7 @@ class QueryExplanation:
     neighbors: list[Neighbor]
     n_neighbors: int
     unusual: float
-    weights: dict[str, float] | None = None
+    local_weights: dict[str, float] | None = None
     global_weights: dict[str, float] | None = None
     shares: dict[str, float] | None = None
     spread: dict[str, float] | None = None

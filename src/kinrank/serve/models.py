@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from kinrank.errors import (
     IncompleteVersionError,
@@ -18,11 +19,14 @@ from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import SearchInputs, search_test, self_test, warm_up
+from kinrank.serve.selftest import search_test, self_test, warm_up
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
 from kinrank.serve.sources import ModelSource, Signature
 from kinrank.store import fingerprint, read_model_and_examples
+
+if TYPE_CHECKING:
+    from kinrank.engines import FeatureSet
 
 RETRY_PAUSE = 10.0
 """Seconds before a model is tried again that was too slow, as on a busy machine, or could not be fetched."""
@@ -44,7 +48,7 @@ class ModelSlot:
     learner
         Learns judgments, if the service accepts them.
     search
-        What searches pass to the model, if an engine is attached.
+        Features of the attached engine, if there is one.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class ModelSlot:
         settings: Settings,
         observer: Observer,
         learner: JudgmentLearner | None,
-        search: SearchInputs | None = None,
+        search: FeatureSet | None = None,
     ) -> None:
         self.name = name
         self.source = source

@@ -49,22 +49,6 @@ class SearchResult:
         return dict(zip(self.engine_ids, self.hits.fields, strict=False))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EngineRequest:
-    """A request to the engine that ranks with a query's weights.
-
-    Attributes
-    ----------
-    body : dict
-        The request body.
-    params : dict
-        The URL parameters that belong to it.
-    """
-
-    body: dict[str, Any]
-    params: dict[str, Any]
-
-
 class Searcher:
     """Searches with an engine and ranks with a service.
 
@@ -159,7 +143,7 @@ class Searcher:
         columns: Mapping[str, float] | None = None,
         model: str | None = None,
         options: SearchOptions = PLAIN,
-    ) -> tuple[QueryWeights, EngineRequest | None]:
+    ) -> QueryWeights:
         """Return linear weights of the query, and the engine request that ranks with them.
 
         The response to this request has the total, the fields and the facets of a search with these options.
@@ -170,16 +154,16 @@ class Searcher:
         _, candidates = self._candidates(query, window, vector, columns, filtered)
         if candidates is None:
             detail = "the engine found no candidates for this query"
-            return QueryWeights(model=self.service.name_of(model), fallback=Fallback.MODEL_ERROR, detail=detail), None
+            return QueryWeights(model=self.service.name_of(model), fallback=Fallback.MODEL_ERROR, detail=detail)
         found = self.service.weights(candidates, model=model)
         # Boosts multiply raw scores, so weights for normalized scores have no such request; see engines.targets.
         if found.weights is None or found.normalization is not None:
-            return found, None
+            return found
         weights = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
         # Name the documents instead of a window: engines count a window per shard.
         ids = candidates.ids
         body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=ids, options=options)
-        return found, EngineRequest(body, dict(self.engine.apply_params))
+        return replace(found, request=body, params=dict(self.engine.apply_params))
 
     def judged(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,44 +65,23 @@ def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> boo
     return True
 
 
-@dataclass(frozen=True)
-class SearchInputs:
-    """What searches with an attached engine pass to a model.
-
-    Attributes
-    ----------
-    feature_names : tuple of str
-        The features that the engine computes.
-    vectors : bool
-        Whether requests contain the embedding of the query, because the engine needs it.
-    """
-
-    feature_names: tuple[str, ...]
-    vectors: bool
-
-    @classmethod
-    def of(cls, features: FeatureSet) -> SearchInputs:
-        """Return the inputs for an engine with these features."""
-        return cls(features.names, features.compares_vectors)
-
-
-def search_test(ranker: Ranker, encoder: QueryEncoder, inputs: SearchInputs) -> None:
-    """Raise `RejectedModelError` if the model cannot rank what searches pass to it.
+def search_test(ranker: Ranker, encoder: QueryEncoder, features: FeatureSet) -> None:
+    """Raise `RejectedModelError` if the model cannot rank what searches with an attached engine pass to it.
 
     Without this test, every search would fall back to the engine's order.
     """
     for names, others, what in (
-        (ranker.feature_names_, inputs.feature_names, "the model has features that the engine does not compute"),
-        (inputs.feature_names, ranker.feature_names_, "the engine computes features that the model lacks"),
+        (ranker.feature_names_, features.names, "the model has features that the engine does not compute"),
+        (features.names, ranker.feature_names_, "the engine computes features that the model lacks"),
     ):
         if different := [name for name in names if name not in others]:
             raise RejectedModelError(
                 f"{what}: {', '.join(different[:5])}; train the model on features that this engine logged"
             )
-    if inputs.vectors:  # of which length, only requests know
+    if features.compares_vectors:  # of which length, only requests know
         return
-    rows = np.zeros((2, len(inputs.feature_names)), dtype=np.float32)
-    candidates = CandidateSet(["a", "b"], rows, inputs.feature_names, text="query")
+    rows = np.zeros((2, len(features.names)), dtype=np.float32)
+    candidates = CandidateSet(["a", "b"], rows, features.names, text="query")
     try:
         encoded = encoder(candidates, Observer())
         ranker.predict(to_query_set([encoded], [encoded.align(ranker.feature_names_)], ranker.feature_names_))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve.checkpoints import Checkpoints
@@ -20,12 +21,14 @@ from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
 from kinrank.serve.rollouts import SESSION, Rollout
 from kinrank.serve.schedule import Job
-from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
 from kinrank.serve.sources import ModelCache, ModelSource, open_sources
 from kinrank.serve.workers import Workers
 from kinrank.store.versions import CURRENT
+
+if TYPE_CHECKING:
+    from kinrank.engines import FeatureSet
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _NO_OBSERVER = Observer()
@@ -52,7 +55,7 @@ class Service:
         Folder for copies of models from stores, which the processes of a machine can share. By default a temporary
         folder.
     search
-        What searches pass to the models, if an engine is attached. Models that cannot rank it are refused.
+        Features of the attached engine, if there is one. Models that cannot rank what it finds are refused.
     watch
         Further functions to call every `Settings.watch_interval` seconds.
     expected
@@ -80,7 +83,7 @@ class Service:
         judgments: str | None = None,
         checkpoints: str | None = None,
         cache: str | None = None,
-        search: SearchInputs | None = None,
+        search: FeatureSet | None = None,
         watch: Iterable[Callable[[], None]] = (),
         expected: Callable[[str], int] = lambda _: 0,
     ) -> None:

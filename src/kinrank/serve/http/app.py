@@ -22,16 +22,16 @@ from starlette.routing import Route
 
 import kinrank
 from kinrank.serve.http import bodies, responses
-from kinrank.serve.http.auth import Authorizer
 from kinrank.serve.http.endpoints import Endpoints
 from kinrank.serve.http.errors import STATUS, HttpError, error_response, to_http_error
-from kinrank.serve.http.logs import log_event
+from kinrank.serve.http.logs import add_log_fields, log_event
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.openapi import Operation, openapi_document
 from kinrank.serve.http.requests import HOLD, KEY, SESSION_HEADER, check_media_type
 from kinrank.serve.http.slots import Slots
-from kinrank.serve.keys import KeyRing, Role
+from kinrank.serve.keys import Key, KeyRing, Role
+from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.rollouts import SESSION
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
@@ -76,7 +76,6 @@ def create_app(
     endpoints = Endpoints(service, metrics, searcher)
     slots = Slots(service.settings.in_flight, service.settings.bytes_in_flight)
     operations = _operations(endpoints)
-    authorizer = Authorizer(keys)
 
     def load() -> None:
         service.start(strict=False)
@@ -102,7 +101,7 @@ def create_app(
     # Starlette raises what reaches the handler of Exception again; the middleware logs it.
     handled = [*STATUS, HttpError, HTTPException, Exception]
     routes = [
-        Route(operation.path, _authorized(operation, authorizer, endpoints, slots), methods=[operation.method])
+        Route(operation.path, _authorized(operation, keys, endpoints, slots), methods=[operation.method])
         for operation in operations
     ]
     app = RequestMiddleware(
@@ -120,9 +119,9 @@ def create_app(
 def _operations(endpoints: Endpoints) -> list[Operation]:
     query, admin = Role.QUERY, Role.ADMIN
     operations = [
-        Operation("POST", "/v1/rank", endpoints.rank, query, bodies.RankBody, responses.RankResponse),
-        Operation("POST", "/v1/weights", endpoints.weights, query, bodies.WeightsBody, responses.WeightsResponse),
-        Operation("POST", "/v1/explain", endpoints.explain, query, bodies.ExplainBody, responses.ExplanationResponse),
+        Operation("POST", "/v1/rank", endpoints.rank, query, bodies.RankBody, Ranking),
+        Operation("POST", "/v1/weights", endpoints.weights, query, bodies.WeightsBody, QueryWeights),
+        Operation("POST", "/v1/explain", endpoints.explain, query, bodies.ExplainBody, QueryExplanation),
         Operation("POST", "/v1/search", endpoints.search, query, bodies.SearchBody, responses.SearchResponse),
         Operation(
             "POST", "/v1/judgments", endpoints.judgments, admin, bodies.JudgmentsBody, responses.JudgmentsResponse
@@ -182,22 +181,40 @@ def _page_policy(page: str) -> str:
 
 
 def _authorized(
-    operation: Operation, authorizer: Authorizer, endpoints: Endpoints, slots: Slots
+    operation: Operation, keys: KeyRing | None, endpoints: Endpoints, slots: Slots
 ) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
         if operation.role is None:
             return await operation.handler(request)
-        key = authorizer.authorize(request, operation.role)
+        key = _authorize(keys, request, operation.role)
         if operation.body is not None:
             check_media_type(request, packed=operation.body is bodies.RankBody)
         SESSION.set(request.headers.get(SESSION_HEADER))
         request.scope[KEY] = key
         with slots.hold(None if key is None else key.name) as request.scope[HOLD]:
             if operation.ranks:
-                await endpoints.wait_for_revision(request)
+                await endpoints.reader.wait_for_revision(request)
             return await operation.handler(request)
 
     return handle
+
+
+def _authorize(keys: KeyRing | None, request: Request, needed: Role) -> Key | None:
+    """Return the key of a request; None without keys. Raise an `HttpError` if it lacks a role."""
+    if keys is None:
+        if needed is not Role.QUERY:
+            raise HttpError(403, "no-keys", "this needs an admin key, but the service was started without keys")
+        return None
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not secret:
+        raise HttpError(401, "no-key", "a key is required: send Authorization: Bearer KEY")
+    key = keys.find(secret.strip())
+    if key is None:
+        raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank key")
+    add_log_fields(key=key.name)
+    if key.role not in (Role.ADMIN, needed):
+        raise HttpError(403, "wrong-role", f"this needs a key with role {needed}, got {key.role}")
+    return key
 
 
 def _drain_on_sigterm(app: RequestMiddleware, seconds: float) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -36,8 +37,9 @@ Number = Annotated[float, Meta(ge=-3e38, le=3e38)]  # the range of float32
 Ids = Annotated[list[Name], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 Names = Annotated[list[Name], Meta(min_length=1, max_length=MAX_FEATURES)]
 Row = Annotated[list[Number | None], Meta(min_length=1, max_length=MAX_FEATURES)]
-Rows = Annotated[list[Row], Meta(min_length=1, max_length=MAX_CANDIDATES)]
-RawRows = Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=MAX_CANDIDATES)]
+# Rows are decoded one by one: another thread can run between two of them, and not within one call of the decoder.
+RawRow = Annotated[msgspec.Raw, Meta(extra_json_schema=msgspec.json.schema(Row))]
+Rows = Annotated[list[RawRow], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 Vector = Annotated[list[Number], Meta(min_length=1, max_length=MAX_VECTOR)]
 Columns = Annotated[dict[Name, Number], Meta(max_length=100)]
 TwoModels = Annotated[list[ModelName], Meta(min_length=2, max_length=2)]
@@ -148,46 +150,21 @@ class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
     model: ModelName | None = None
 
 
-class _ExplainBodyWithRawRows(ExplainBody):
-    features: RawRows  # type: ignore[assignment]
-
-
-class _RankBodyWithRawRows(RankBody):
-    features: RawRows  # type: ignore[assignment]
-
-
-class _JudgedBodyWithRawRows(JudgedBody):
-    features: RawRows | None = None  # type: ignore[assignment]
-
-
-class _JudgmentsBodyWithRawRows(JudgmentsBody):
-    queries: Annotated[list[_JudgedBodyWithRawRows], Meta(min_length=1, max_length=MAX_JUDGED)]  # type: ignore[assignment]
-
-
-class _WeightsBodyWithRawRows(WeightsBody):
-    features: RawRows | None = None  # type: ignore[assignment]
-
-
 B = TypeVar("B")
-_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {
-    SearchBody: msgspec.json.Decoder(SearchBody),
-    WithdrawBody: msgspec.json.Decoder(WithdrawBody),
-    ReloadBody: msgspec.json.Decoder(ReloadBody),
-    # Rows are decoded one by one: another thread can run between two of them, and not within one call of the decoder.
-    ExplainBody: msgspec.json.Decoder(_ExplainBodyWithRawRows),
-    RankBody: msgspec.json.Decoder(_RankBodyWithRawRows),
-    JudgmentsBody: msgspec.json.Decoder(_JudgmentsBodyWithRawRows),
-    WeightsBody: msgspec.json.Decoder(_WeightsBodyWithRawRows),
-}
 _ROW_DECODER = msgspec.json.Decoder(Row)
 _PACKED_DECODER = msgspec.msgpack.Decoder(PackedRankBody)
 _INVALID = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
+@cache
+def _decoder(body: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(body)
+
+
 def parse(raw: bytes, body: type[B]) -> B:
     """Parse a JSON body. Raise a `DataError` that points to the first invalid value."""
     try:
-        parsed: B = _DECODERS[body].decode(raw)
+        parsed: B = _decoder(body).decode(raw)
     except _INVALID as error:
         raise DataError(str(error)) from None
     return parsed

@@ -24,19 +24,15 @@ from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.requests import HOLD, KEY, MODEL_HEADER, REVISION_HEADER, RequestReader, is_packed, model_of
 from kinrank.serve.http.responses import (
-    ExplanationResponse,
     JudgmentsResponse,
     ModelsResponse,
-    RankResponse,
     ReadyResponse,
     ReloadResponse,
     StatusResponse,
     WithdrawResponse,
     to_examples_response,
     to_model_status,
-    to_response,
     to_search_response,
-    to_weights_response,
 )
 from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
@@ -73,7 +69,7 @@ class Endpoints:
         self._searcher = searcher
         self._rankings = dict.fromkeys(service.slots, 0)  # in progress, by model
         service.expected = self._rankings.__getitem__
-        self._reader = RequestReader(service, metrics)
+        self.reader = RequestReader(service, metrics)
         self._engine_lane = Lane("the engine", 16)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)
@@ -84,11 +80,7 @@ class Endpoints:
         """Start no more work."""
         for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane):
             lane.close()
-        self._reader.close()
-
-    async def wait_for_revision(self, request: Request) -> None:
-        """Wait until the model has learned the judgments that the request asks for."""
-        await self._reader.wait_for_revision(request)
+        self.reader.close()
 
     def is_overloaded(self, scope: Scope) -> bool:
         """Return whether a ranking that starts now would only wait until its deadline."""
@@ -99,25 +91,21 @@ class Endpoints:
     async def rank(self, request: Request) -> Response:
         """Rank candidates by their features. If anything goes wrong, they come back in the order they were sent."""
         with self._counted(request):
-            candidates, models = await self._reader.parse(
-                request, partial(bodies.parse_rank, packed=is_packed(request))
-            )
-            ranking = await self._rank(request, candidates, models, self._reader.expires(request))
+            candidates, models = await self.reader.parse(request, partial(bodies.parse_rank, packed=is_packed(request)))
+            ranking = await self._rank(request, candidates, models, self.reader.expires(request))
         self._service.count(ranking)
         _log_result(ranking)
-        response = to_response(RankResponse, ranking)
         if request.headers.get("accept") == bodies.MSGPACK:
-            return Response(msgspec.msgpack.encode(response), media_type=bodies.MSGPACK)
-        return _json(response)
+            return Response(msgspec.msgpack.encode(ranking), media_type=bodies.MSGPACK)
+        return _json(ranking)
 
     async def weights(self, request: Request) -> Response:
         """Return the weights of the query's local model, and the engine request that ranks with them."""
-        body, candidates = await self._reader.parse(request, bodies.parse_weights)
+        body, candidates = await self.reader.parse(request, bodies.parse_weights)
         model = model_of(request)
-        engine_request = None
         if candidates is not None:
             try:
-                left = self._reader.seconds_left(request)
+                left = self.reader.seconds_left(request)
                 found = await self._insight_lane.run(lambda: self._service.weights(candidates, model=model), left)
             except TimeoutError:
                 found = QueryWeights(
@@ -128,7 +116,7 @@ class Endpoints:
             if body.query is None:
                 raise DataError("send ids and features, or query")
             text, options = body.query, self._permitted(request, searcher, body)
-            found, engine_request = await self._engine_lane.run(
+            found = await self._engine_lane.run(
                 lambda: searcher.weights(
                     text,
                     size=body.size,
@@ -142,16 +130,16 @@ class Endpoints:
             )
         self._service.count(found)
         _log_result(found)
-        return _json(to_weights_response(found, engine_request))
+        return _json(found)
 
     async def explain(self, request: Request) -> Response:
         """Return why the candidates are ranked as they are. 409 if the model cannot explain any ranking."""
-        candidates = await self._reader.parse(request, bodies.parse_explain)
+        candidates = await self.reader.parse(request, bodies.parse_explain)
         model = model_of(request)
         why = await self._insight_lane.run(
             lambda: self._service.explain(candidates, model=model), _EXPLAIN_SECONDS, _EXPLANATION_LATE
         )
-        return _json(to_response(ExplanationResponse, why))
+        return _json(why)
 
     async def examples(self, request: Request) -> Response:
         """Return the queries stored with the model, to rank them again."""
@@ -159,7 +147,7 @@ class Endpoints:
 
     async def search(self, request: Request) -> Response:
         """Return candidates of the engine, ranked."""
-        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.SearchBody))
+        body = await self.reader.parse(request, partial(bodies.parse, body=bodies.SearchBody))
         searcher = self._require_engine()
         options = self._permitted(request, searcher, body)
         model = model_of(request)
@@ -177,13 +165,7 @@ class Endpoints:
             _ENGINE_LATE,
         )
         _log_result(result.ranking)
-        response = to_search_response(result, body.start, body.size)
-        if body.explain:
-            why = result.explanation
-            response.explanation = None if why is None else to_response(ExplanationResponse, why)
-            shown = dict.fromkeys(response.ids + response.engine_ids)
-            response.titles = {doc_id: searcher.titles[doc_id] for doc_id in shown if doc_id in searcher.titles}
-        return _json(response)
+        return _json(to_search_response(result, body, searcher.titles))
 
     # --- operation ------------------------------------------------------------------------------------------------
 
@@ -197,14 +179,14 @@ class Endpoints:
 
     async def reload(self, request: Request) -> Response:
         """Load a model's folder again. If it fails its self-test, the current model stays."""
-        raw = await self._reader.body(request)
+        raw = await self.reader.body(request)
         body = bodies.parse(raw, bodies.ReloadBody) if raw else bodies.ReloadBody()
         served = await self._model_lane.run(lambda: self._service.reload(body.model), _RELOAD_SECONDS, _MODEL_LATE)
         return _json(ReloadResponse(body.model or self._service.default, served.version))
 
     async def judgments(self, request: Request) -> Response:
         """Store judged queries for the model to learn from. They are durable when the response is sent."""
-        body, queries = await self._reader.parse(request, bodies.parse_judgments)
+        body, queries = await self.reader.parse(request, bodies.parse_judgments)
         unknown = sum(isinstance(query, bodies.JudgedBody) for query in queries)
         judged = [query for query in queries if isinstance(query, JudgedQuery)]
         if unknown:
@@ -216,7 +198,7 @@ class Endpoints:
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""
-        body = await self._reader.parse(request, partial(bodies.parse, body=bodies.WithdrawBody))
+        body = await self.reader.parse(request, partial(bodies.parse, body=bodies.WithdrawBody))
         qid = None if body.qid is None else str(body.qid)
         withdrawn, revision = await self._in_store(
             lambda: self._service.withdraw(qid=qid, source=body.source, model=body.model)
@@ -281,7 +263,7 @@ class Endpoints:
                 self._rankings[counted.pop()] -= 1
 
         request.scope[HOLD].on_wait = end
-        timer = asyncio.get_running_loop().call_later(self._reader.expires(request) - time.perf_counter(), end)
+        timer = asyncio.get_running_loop().call_later(self.reader.expires(request) - time.perf_counter(), end)
         try:
             yield
         finally:
@@ -345,5 +327,5 @@ def _log_result(result: Ranking | QueryWeights) -> None:
         add_log_fields(fallback=result.fallback)
 
 
-def _json(response: msgspec.Struct, headers: dict[str, str] | None = None) -> Response:
+def _json(response: object, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(response), headers=headers, media_type=bodies.JSON)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -19,19 +19,25 @@ from prometheus_client import (
 
 from kinrank.serve.http.logs import add_log_fields, log_event
 from kinrank.serve.http.traces import Traces
-from kinrank.serve.http.version_metrics import VersionMetrics
-from kinrank.serve.messages import Fallback
+from kinrank.serve.messages import Fallback, Ranking
+from kinrank.serve.observer import Observer
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _NOVELTY = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _BATCHES = (1, 2, 4, 8, 16, 32)
+_TAUS = (-0.5, 0.0, 0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+_OVERLAPS = tuple(tenth / 10 for tenth in range(11))
 _NOVELTY_HELP = (
     "Distance from live queries to the nearest judged query, as a multiple of the distance within which 99% of the "
     "judged queries have their nearest other one. Rises when live queries drift away from the judged ones."
 )
+_OVERLAP_HELP = "Share of the first ten documents that the answer and the shadow have in common."
+_SHADOW_HELP = "Queries of the shadow: compared, failed, or dropped because queries waited."
+LOGGED = 10
+"""Documents of each order in the log of a shadow."""
 
 
-class Metrics(VersionMetrics):
+class Metrics(Observer):
     """Metrics of one process. Model events and errors are also logged.
 
     Parameters
@@ -43,50 +49,44 @@ class Metrics(VersionMetrics):
     def __init__(self, traces: Traces | None = None) -> None:
         self.traces = traces or Traces()
         self.registry = registry = CollectorRegistry()
-        super().__init__(registry)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
-        self._requests = Counter("kinrank_requests", "Responses by status.", ["endpoint", "status"], registry=registry)
-        self._seconds = Histogram(
-            "kinrank_request_seconds", "Time to respond.", ["endpoint"], buckets=_SECONDS, registry=registry
-        )
-        self._stages = Histogram(
-            "kinrank_stage_seconds", "Time of one stage of a request.", ["stage"], buckets=_SECONDS, registry=registry
-        )
-        self._fallbacks = Counter(
-            "kinrank_fallbacks", "Results in the engine's order.", ["model", "reason"], registry=registry
-        )
-        self._shed = Counter("kinrank_shed", "Requests rejected because of load.", registry=registry)
-        self._novelty = Histogram(
-            "kinrank_query_novelty", _NOVELTY_HELP, ["model"], buckets=_NOVELTY, registry=registry
-        )
-        self._models = Counter(
-            "kinrank_model_events", "Models loaded, refused or updated.", ["model", "event"], registry=registry
-        )
-        self._errors = Counter("kinrank_errors", "Failures that no input should cause.", ["where"], registry=registry)
-        self._in_flight = Gauge("kinrank_in_flight", "Requests being handled.", registry=registry)
-        self._waiting = Gauge("kinrank_waiting", "Queries that wait for a model.", ["model"], registry=registry)
-        self._batches = Histogram(
-            "kinrank_batch_size", "Queries ranked together.", ["model"], buckets=_BATCHES, registry=registry
-        )
-        self._versions = Gauge(
-            "kinrank_model_info", "Version of the model in use; always 1.", ["model", "version"], registry=registry
-        )
-        self._revisions = Gauge(
-            "kinrank_judgment_revision", "Revision of the judgments that were learned.", ["model"], registry=registry
-        )
+
         # Finding a series costs more than updating it, and every request updates a few of them.
-        self._requests_of = cache(self._requests.labels)
-        self._seconds_of = cache(self._seconds.labels)
-        self._stages_of = cache(self._stages.labels)
-        self._novelty_of = cache(self._novelty.labels)
-        self._batches_of = cache(self._batches.labels)
+        def counter(name: str, text: str, *labels: str) -> Callable[..., Counter]:
+            return cache(Counter(f"kinrank_{name}", text, labels, registry=registry).labels)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Callable[..., Histogram]:
+            return cache(Histogram(f"kinrank_{name}", text, labels, buckets=buckets, registry=registry).labels)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"kinrank_{name}", text, labels, registry=registry)
+
+        self._requests = counter("requests", "Responses by status.", "endpoint", "status")
+        self._seconds = histogram("request_seconds", "Time to respond.", _SECONDS, "endpoint")
+        self._stages = histogram("stage_seconds", "Time of one stage of a request.", _SECONDS, "stage")
+        self._fallbacks = counter("fallbacks", "Results in the engine's order.", "model", "reason")
+        self._shed = Counter("kinrank_shed", "Requests rejected because of load.", registry=registry)
+        self._novelty = histogram("query_novelty", _NOVELTY_HELP, _NOVELTY, "model")
+        self._models = counter("model_events", "Models loaded, refused or updated.", "model", "event")
+        self._errors = counter("errors", "Failures that no input should cause.", "where")
+        self._in_flight = gauge("in_flight", "Requests being handled.")
+        self._waiting = gauge("waiting", "Queries that wait for a model.", "model")
+        self._batches = histogram("batch_size", "Queries ranked together.", _BATCHES, "model")
+        self._versions = gauge("model_info", "Version of the model in use; always 1.", "model", "version")
+        self._revisions = gauge("judgment_revision", "Revision of the judgments that were learned.", "model")
+        self._results = counter("results", "Results by version: ranked, or why not.", "model", "version", "result")
+        self._rank_seconds = histogram("rank_seconds", "Time to rank a query.", _SECONDS[:-3], "model", "version")
+        tau = "Kendall's tau between the answer and the shadow's order."
+        self._tau = histogram("shadow_tau", tau, _TAUS, "model", "version")
+        self._overlap = histogram("shadow_overlap", _OVERLAP_HELP, _OVERLAPS, "model", "version")
+        self._shadowed = counter("shadow_queries", _SHADOW_HELP, "model", "result")
         self._version_of: dict[str, str] = {}
 
     def request(self, endpoint: str, status: int, seconds: float) -> None:
         """Record a response."""
-        self._requests_of(endpoint, str(status)).inc()
-        self._seconds_of(endpoint).observe(seconds)
+        self._requests(endpoint, str(status)).inc()
+        self._seconds(endpoint).observe(seconds)
 
     def shed(self) -> None:
         """Record a rejected request."""
@@ -98,7 +98,7 @@ class Metrics(VersionMetrics):
 
     def stage(self, stage: str, seconds: float, queries: int = 1) -> None:
         """Record the time of a stage, per query."""
-        self._stages_of(stage).observe(seconds / queries)
+        self._stages(stage).observe(seconds / queries)
         self.traces.stage(stage, seconds, queries)
         _log_stage(stage, seconds)
         if stage == "rank":
@@ -113,20 +113,52 @@ class Metrics(VersionMetrics):
                 yield
         finally:
             seconds = time.perf_counter() - start
-            self._stages_of(stage).observe(seconds)
+            self._stages(stage).observe(seconds)
             _log_stage(stage, seconds)
 
     def fallback(self, model: str, reason: Fallback) -> None:
         """Record a result in the engine's order."""
-        self._fallbacks.labels(model, reason.value).inc()
+        self._fallbacks(model, reason.value).inc()
+
+    def ranked(self, model: str, version: str, seconds: float) -> None:
+        """Record the time of a ranking."""
+        self._rank_seconds(model, version).observe(seconds)
+
+    def result(self, model: str, version: str, fallback: Fallback | None) -> None:
+        """Record a result."""
+        self._results(model, version, "ranked" if fallback is None else fallback.value).inc()
+
+    def shadow(self, model: str, answer: Ranking, shadow: Ranking, tau: float, overlap: float) -> None:
+        """Record and log a comparison."""
+        if shadow.version is None:
+            self._shadowed(model, "failed").inc()
+            return
+        self._shadowed(model, "compared").inc()
+        fitted = shadow.version.partition("+")[0]
+        self._tau(model, fitted).observe(tau)
+        self._overlap(model, fitted).observe(overlap)
+        log_event(
+            "shadow",
+            model=model,
+            version=answer.version,
+            shadow_version=shadow.version,
+            ids=answer.ids[:LOGGED],
+            shadow_ids=shadow.ids[:LOGGED],
+            tau=round(tau, 4),
+            overlap=overlap,
+        )
+
+    def shadow_dropped(self, model: str) -> None:
+        """Record a query for which there was no time."""
+        self._shadowed(model, "dropped").inc()
 
     def novelty(self, model: str, novelty: float) -> None:
         """Record the novelty of a live query."""
-        self._novelty_of(model).observe(novelty)
+        self._novelty(model).observe(novelty)
 
     def batch(self, model: str, size: int) -> None:
         """Record a batch."""
-        self._batches_of(model).observe(size)
+        self._batches(model).observe(size)
 
     def state(self, model: str, waiting: int, revision: int | None) -> None:
         """Set how many queries wait for a model, and which judgments it has learned."""
@@ -136,7 +168,7 @@ class Metrics(VersionMetrics):
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record and log an event of a model."""
-        self._models.labels(model, event).inc()
+        self._models(model, event).inc()
         if event in ("loaded", "ended") and model in self._version_of:
             self._versions.remove(model, self._version_of.pop(model))
         if event == "loaded" and version is not None:
@@ -146,7 +178,7 @@ class Metrics(VersionMetrics):
 
     def error(self, where: str, error: BaseException) -> None:
         """Record an unexpected failure and log its traceback."""
-        self._errors.labels(where).inc()
+        self._errors(where).inc()
         log_event("error", error=error, where=where, message=f"{type(error).__name__}: {error}")
 
     def page(self) -> bytes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
@@ -14,8 +15,9 @@ from starlette.responses import Response
 import kinrank
 from kinrank.serve.http import bodies
 from kinrank.serve.http.requests import MODEL_HEADER, REVISION_HEADER, SESSION_HEADER
-from kinrank.serve.http.responses import ErrorResponse
+from kinrank.serve.http.responses import ErrorResponse, SearchResponse
 from kinrank.serve.keys import Role
+from kinrank.serve.messages import Neighbor, QueryExplanation, QueryWeights, Ranking
 
 _REF = "#/components/schemas/{name}"
 _CANDIDATES = {
@@ -32,26 +34,19 @@ EXAMPLES: dict[type[Any], Any] = {
     bodies.WithdrawBody: {"qid": "q17", "source": "panel"},
     bodies.ReloadBody: {"model": "default"},
 }
-_MODEL_PARAMETER = {
-    "name": MODEL_HEADER,
-    "in": "header",
-    "required": False,
-    "description": "The model to use; the first one by default.",
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
-}
-_REVISION_PARAMETER = {
-    "name": REVISION_HEADER,
-    "in": "header",
-    "required": False,
-    "description": "Wait until the model has learned the judgments up to this revision; 503 if that takes long.",
-    "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-}
-_SESSION_PARAMETER = {
-    "name": SESSION_HEADER,
-    "in": "header",
-    "required": False,
-    "description": "All queries with this value are ranked by the same version of the model during a canary.",
-    "schema": {"type": "string", "maxLength": 512},
+_HEADERS = {
+    MODEL_HEADER: (
+        "The model to use; the first one by default.",
+        {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+    ),
+    REVISION_HEADER: (
+        "Wait until the model has learned the judgments up to this revision; 503 if that takes long.",
+        {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    ),
+    SESSION_HEADER: (
+        "All queries with this value are ranked by the same version of the model during a canary.",
+        {"type": "string", "maxLength": 512},
+    ),
 }
 
 
@@ -106,7 +101,10 @@ class Operation:
         if self.role is not None:
             document["security"] = [{"key": []}]
         if self.ranks:
-            document["parameters"] = [_MODEL_PARAMETER, _REVISION_PARAMETER, _SESSION_PARAMETER]
+            document["parameters"] = [
+                {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+                for name, (description, schema) in _HEADERS.items()
+            ]
         return document
 
 
@@ -116,6 +114,8 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     structs = {kind for operation in documented for kind in (operation.body, operation.response)} - {None}
     structs |= {bodies.PackedRankBody, ErrorResponse}
     _, schemas = msgspec.json.schema_components(sorted(structs, key=repr), ref_template=_REF)
+    for kind in (Ranking, SearchResponse, QueryWeights, QueryExplanation, Neighbor):
+        _describe_fields(schemas[kind.__name__], kind)
     paths: dict[str, dict[str, Any]] = {}
     for operation in documented:
         paths.setdefault(operation.path, {})[operation.method.lower()] = operation.document()
@@ -125,6 +125,16 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
     }
+
+
+def _describe_fields(schema: dict[str, Any], kind: type[Any]) -> None:
+    """Describe the fields of a result by its docstring. All are always sent, except those that are unset."""
+    schema["required"] = [field.name for field in fields(kind) if field.default is not msgspec.UNSET]
+    schema["description"] = (inspect.getdoc(kind) or "").partition("\n\n")[0]
+    for documented in (kind, *kind.__bases__):
+        for names, text in re.findall(r"(?m)^(\w[\w, ]*) : .*\n((?:    .*\n?)+)", inspect.getdoc(documented) or ""):
+            for name in names.split(", "):
+                schema["properties"][name]["description"] = " ".join(text.split())
 
 
 def _ref(kind: type[Any] | None) -> dict[str, str]:

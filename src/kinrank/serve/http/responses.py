@@ -1,60 +1,30 @@
-"""Response bodies, separate from the service's own classes: renaming a field there breaks no client."""
+"""Response bodies other than the results of `kinrank.serve.messages`, which are sent as they are."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from kinrank.serve.http.bodies import SearchBody
 from kinrank.serve.insight import StoredExample
-from kinrank.serve.messages import Fallback, QueryWeights
+from kinrank.serve.messages import QueryExplanation, Ranking
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.rollouts import Rollout
-from kinrank.serve.search import EngineRequest, SearchResult
+from kinrank.serve.search import SearchResult
 
-Novelty = Annotated[
-    float,
-    Meta(
-        description="Distance from the query to the nearest judged query. Unit: the distance within which 99% of the "
-        "judged queries have their nearest other judged query, so a value above 1 is unusual."
-    ),
-]
-Fidelity = Annotated[
-    float,
-    Meta(
-        description="Kendall's tau between the model's ranking of the candidates and that by the weights; null if the "
-        "model is linear, so that both are equal."
-    ),
-]
-Reason = Annotated[Fallback, Meta(description="Why the documents are in the engine's order.")]
 Unseen = Annotated[
     int,
     Meta(description="Judged queries that a part of the model, such as its trees, learns from only with the next fit."),
 ]
-Teams = Annotated[list[str], Meta(description="For an interleaved ranking, the model that placed each document.")]
 Total = Annotated[
     dict[str, Any],
     Meta(description='How many documents match: {"value": 10000, "relation": "gte"} means at least 10,000.'),
 ]
 DocumentFields = Annotated[dict[str, dict[str, Any]], Meta(description="The requested fields of each document, by id.")]
-Spread = Annotated[
-    dict[str, float],
-    Meta(
-        description="Standard deviation of each feature among the candidates. Weights times their spread can be "
-        "compared between features."
-    ),
-]
-Reasons = Annotated[
-    dict[str, dict[str, float]],
-    Meta(
-        description="For each document, the features that lift or lower it most, and what they add to its score in "
-        "comparison with the mean candidate."
-    ),
-]
-R = TypeVar("R", bound=Struct)
 
 
 class ErrorDetail(Struct):
@@ -68,40 +38,6 @@ class ErrorResponse(Struct):
     """An error."""
 
     error: ErrorDetail
-
-
-class RankResponse(Struct):
-    """Documents in order, best first."""
-
-    ids: list[str]
-    scores: list[float] | None
-    model: str | None
-    version: str | None
-    fallback: Reason | None
-    detail: str | None
-    novelty: Novelty | None
-    teams: Teams | None
-
-
-class NeighborResponse(Struct):
-    """A judged query that the local model was learned from."""
-
-    qid: str
-    distance: float
-    text: str | None
-
-
-class ExplanationResponse(Struct):
-    """The nearest judged queries, and the weights of the local and the global model."""
-
-    neighbors: list[NeighborResponse]
-    n_neighbors: int
-    unusual: float
-    weights: dict[str, float] | None
-    global_weights: dict[str, float] | None
-    shares: dict[str, float] | None
-    spread: Spread | None
-    reasons: Reasons | None
 
 
 class ExampleResponse(Struct):
@@ -123,29 +59,16 @@ class ExamplesResponse(Struct):
     examples: list[ExampleResponse]
 
 
-class SearchResponse(RankResponse, kw_only=True):
-    """Documents in our order and in the engine's."""
+@dataclass(frozen=True, kw_only=True)
+class SearchResponse(Ranking):
+    """Documents in our order and in the engine's; see `Ranking` for the other fields."""
 
     engine_ids: list[str]
     total: Total | None
     fields: DocumentFields | UnsetType = UNSET
     facets: dict[str, Any] | UnsetType = UNSET
-    explanation: ExplanationResponse | UnsetType | None = UNSET
+    explanation: QueryExplanation | UnsetType | None = UNSET
     titles: dict[str, str] | UnsetType = UNSET
-
-
-class WeightsResponse(Struct):
-    """Linear weights of the query, and the engine request that ranks with them."""
-
-    weights: dict[str, float] | None
-    model: str | None
-    version: str | None
-    fallback: Reason | None
-    detail: str | None
-    normalization: str | None
-    fidelity: Fidelity | None
-    request: dict[str, Any] | None = None
-    params: dict[str, Any] | None = None
 
 
 class LoadedModel(Struct):
@@ -210,28 +133,25 @@ class ReadyResponse(Struct):
     versions: list[str]
 
 
-def to_response(kind: type[R], result: object) -> R:
-    """Return a response with the attributes of a result. Raise if the result lacks one of them."""
-    return msgspec.convert(result, kind, from_attributes=True)
-
-
-def to_search_response(result: SearchResult, start: int, size: int) -> SearchResponse:
-    """Return the response with `size` documents, from position `start` on."""
-    page = slice(start, start + size)
-    ranking = msgspec.structs.asdict(to_response(RankResponse, result.ranking))
-    ranking["ids"] = ranking["ids"][page]
-    ranking["scores"] = ranking["scores"] and ranking["scores"][page]
-    response = SearchResponse(
-        **ranking,
-        engine_ids=result.engine_ids[page],
-        total=None if result.hits.total is None else dict(result.hits.total),
+def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[str, str]) -> SearchResponse:
+    """Return the documents that a request asks for, with their titles if it asks for an explanation."""
+    page = slice(body.start, body.start + body.size)
+    ranking, hits = result.ranking, result.hits
+    ids, engine_ids = ranking.ids[page], result.engine_ids[page]
+    shown = dict.fromkeys(ids + engine_ids)
+    return SearchResponse(
+        **{
+            **{field.name: getattr(ranking, field.name) for field in fields(ranking)},
+            "ids": ids,
+            "scores": ranking.scores and ranking.scores[page],
+        },
+        engine_ids=engine_ids,
+        total=None if hits.total is None else dict(hits.total),
+        fields={doc_id: dict(result.fields[doc_id]) for doc_id in shown} if result.fields else UNSET,
+        facets=dict(hits.facets) if hits.facets else UNSET,
+        explanation=result.explanation if body.explain else UNSET,
+        titles={doc_id: titles[doc_id] for doc_id in shown if doc_id in titles} if body.explain else UNSET,
     )
-    if result.hits.facets:
-        response.facets = dict(result.hits.facets)
-    if result.fields:
-        shown = dict.fromkeys(response.ids + response.engine_ids)
-        response.fields = {doc_id: dict(result.fields[doc_id]) for doc_id in shown}
-    return response
 
 
 def to_examples_response(examples: Sequence[StoredExample]) -> ExamplesResponse:
@@ -251,14 +171,6 @@ def _to_example(example: StoredExample) -> ExampleResponse:
         columns=dict(given.columns),
         scores=example.scores,
     )
-
-
-def to_weights_response(result: QueryWeights, request: EngineRequest | None) -> WeightsResponse:
-    """Return the response for a query's weights."""
-    response = to_response(WeightsResponse, result)
-    if request is not None:
-        response.request, response.params = request.body, request.params
-    return response
 
 
 def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:

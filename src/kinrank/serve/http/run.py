@@ -25,7 +25,6 @@ from kinrank.serve.http.protocol import BoundedProtocol
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher
 from kinrank.serve.search_policy import SearchPolicy
-from kinrank.serve.selftest import SearchInputs
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 from kinrank.store import VersionStore
@@ -152,7 +151,7 @@ def build_app(options: Options) -> RequestMiddleware:
         judgments=options.judgments,
         checkpoints=options.checkpoints,
         cache=options.cache,
-        search=search_inputs(options),
+        search=FeatureSet.read(options.features) if options.engine and options.features else None,
         watch=[] if keys is None else [keys.refresh],
     )
     searcher = make_searcher(service, options)
@@ -181,13 +180,6 @@ def freeze_loaded() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-def search_inputs(options: Options) -> SearchInputs | None:
-    """Return what searches pass to the models, if the options name an engine and its features."""
-    if options.engine is None or options.features is None:
-        return None
-    return SearchInputs.of(FeatureSet.read(options.features))
 
 
 def make_searcher(service: Service, options: Options) -> Searcher | None:

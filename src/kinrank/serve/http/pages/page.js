@@ -79,9 +79,9 @@ function number(value) {
 
 // One scale for all features: weight times spread among the candidates.
 function weights(why) {
-  if (!why.weights) return $("weights").replaceChildren();
+  if (!why.local_weights) return $("weights").replaceChildren();
   const scaled = (all, name) => all[name] * (why.spread ? why.spread[name] : 1);
-  const rows = Object.keys(why.weights).map((name) => [name, scaled(why.weights, name), scaled(why.global_weights, name)]);
+  const rows = Object.keys(why.local_weights).map((name) => [name, scaled(why.local_weights, name), scaled(why.global_weights, name)]);
   const size = ([, own, global]) => Math.max(Math.abs(own), Math.abs(global));
   rows.sort((a, b) => size(b) - size(a));
   const scale = (rows.length && size(rows[0])) || 1;
@@ -94,7 +94,7 @@ function weights(why) {
     bar.append(fill, mark);
     cell.append(bar);
     row.append(element("td", "name", name), cell, element("td", "number", number(own)));
-    row.title = name + ": weight " + why.weights[name] + " for this query, " + why.global_weights[name] + " in the global model";
+    row.title = name + ": weight " + why.local_weights[name] + " for this query, " + why.global_weights[name] + " in the global model";
     return row;
   }));
 }
