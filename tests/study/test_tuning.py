@@ -25,7 +25,6 @@ from kinrank.scale import Processes, use_executor
 from kinrank.study import sampler
 from kinrank.study.space import available_families, follow_up_proposals, listed_proposals
 from kinrank.study.sweep import sweep_neighbors, sweep_trees
-from kinrank.study.trials import fingerprint
 from kinrank.study.tuning import Plan, nested, per_query_values, tune
 
 MEASURE = NDCG @ 10
@@ -173,7 +172,7 @@ def test_folder_of_another_study_raises(intents: QuerySet, tmp_path: Path):
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with pytest.raises(JobError, match=r"is not empty and has no study\.json of a tuning study"):
         tune(intents, tmp_path / "full", Plan(["single"]))
-    assert fingerprint(intents) != fingerprint(intents.replace(y=intents.grades[::-1].copy()))
+    assert intents.fingerprint() != intents.replace(y=intents.grades[::-1].copy()).fingerprint()
 
 
 def test_study_recovers_from_a_missing_settings_file(intents: QuerySet, tmp_path: Path):

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from kinrank.arrays import State
 from kinrank.data.grouping import offsets_of
+from kinrank.data.query_rows import COLUMN
 from kinrank.errors import DataError
-
-COLUMN = "column."
-"""Prefix of the arrays of query columns in `QuerySet.get_state`."""
 
 _FILL = {"y": np.nan, "sample_weight": 1.0}  # not judged, and of the usual weight
 

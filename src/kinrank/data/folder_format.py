@@ -1,6 +1,6 @@
 """The folder format of a QuerySet: written block by block, opened memory-mapped, for data larger than memory.
 
-This module knows plain arrays only; `QuerySet.open` and `QuerySet.save` are built on it.
+`QuerySet.open` and `QuerySet.save` are built on it.
 """
 
 from __future__ import annotations
@@ -8,29 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kinrank import folder
 from kinrank.arrays import State
+from kinrank.data.query_rows import QueryRows
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
 
 KIND = "queries"
 _ROWS_PER_COPY = 1 << 20
-
-
-class Block(Protocol):
-    """What `write_folder` needs of a QuerySet."""
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """One name per feature."""
-
-    def get_state(self) -> State:
-        """Return the arrays by name."""
 
 
 def read_folder(path: PathLike, *, verify: bool) -> tuple[tuple[str, ...], State]:
@@ -39,7 +29,7 @@ def read_folder(path: PathLike, *, verify: bool) -> tuple[tuple[str, ...], State
     return tuple(meta["feature_names"]), arrays
 
 
-def write_folder(blocks: Iterable[Block], path: PathLike) -> None:
+def write_folder(blocks: Iterable[QueryRows], path: PathLike) -> None:
     """Write QuerySets to one folder, which `QuerySet.open` memory-maps.
 
     Only one block is held in memory at a time. The folder is created when all of it is written, or not at all.

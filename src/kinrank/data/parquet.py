@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Unpack
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.parquet as pq
 
-from kinrank.data.blocks import check_rows_per_block
+from kinrank.data.blocks import QuerySetBlocks, check_rows_per_block
+from kinrank.data.parquet_blocks import ParquetBlocks
 from kinrank.data.queryset import QuerySet
 from kinrank.data.tables import ColumnNames
 from kinrank.data.textfile import PathLike
@@ -64,10 +64,7 @@ def count_rows(path: PathLike) -> int:
 
 
 def iter_parquet(
-    path: PathLike | pds.Dataset,
-    *,
-    rows_per_block: int = 1_000_000,
-    **columns: Unpack[ColumnNames],
+    path: PathLike, *, rows_per_block: int = 1_000_000, **columns: Unpack[ColumnNames]
 ) -> Iterator[QuerySet]:
     """Read Parquet in blocks of whole queries, using the memory of a few blocks or row groups.
 
@@ -77,7 +74,7 @@ def iter_parquet(
     Parameters
     ----------
     path
-        A Parquet file, a folder of them, or an Arrow dataset of Parquet files on any file system.
+        A Parquet file, a folder of them, or a URI that Arrow or fsspec can open.
     rows_per_block
         The largest number of rows of a block. A query with more rows is a block of its own.
     **columns
@@ -97,23 +94,29 @@ def iter_parquet(
     [['a'], ['b']]
     """
     check_rows_per_block(rows_per_block)
-    qid = columns.get("qid", "qid")
+    blocks = ParquetBlocks(path, rows_per_block, **columns)
     seen: set[object] = set()
-    for table in _whole_queries(path, qid, rows_per_block):
-        with _error_context(path):
-            block = QuerySet.from_table(table, **columns)
-        ids = block.qid.tolist()
-        again = seen.intersection(ids)
-        if block.row_order is not None:  # rows of a query are apart: name the first that was moved
-            moved = np.argmax(block.row_order != np.arange(block.n_rows))
-            again.add(ids[block.query_of_row[moved]])
+    parts: list[QuerySet] = []
+    for part in (part for block in range(len(blocks)) for part in blocks.read(block)):
+        again = seen.intersection(part.qid.tolist())
         if again:
             raise DataError(
-                f"the rows of query {again.pop()!r} are not adjacent: sort the file by {qid!r}, or read it with "
-                "read_parquet"
+                f"{path}: the rows of query {again.pop()!r} are not adjacent: sort the file by "
+                f"{blocks.columns['qid']!r}, or read it with read_parquet"
             )
-        seen.update(ids)
-        yield block
+        seen.update(part.qid.tolist())
+        parts.append(part)
+        if sum(each.n_rows for each in parts) > rows_per_block:
+            *full, rest = _pieces(parts, rows_per_block)
+            yield from full
+            parts = [rest]
+    if parts:
+        yield from _pieces(parts, rows_per_block)
+
+
+def _pieces(parts: list[QuerySet], rows_per_block: int) -> Iterator[QuerySet]:
+    pieces = QuerySetBlocks(QuerySet.concat(parts), rows_per_block)
+    return (piece for block in range(len(pieces)) for piece in pieces.read(block))
 
 
 def _dataset(path: PathLike) -> pds.Dataset:
@@ -121,54 +124,13 @@ def _dataset(path: PathLike) -> pds.Dataset:
 
 
 @contextmanager
-def _error_context(path: PathLike | pds.Dataset) -> Iterator[None]:
+def _error_context(path: PathLike) -> Iterator[None]:
     """Add the file name to error messages."""
-    name = "the Parquet files" if isinstance(path, pds.Dataset) else path
     try:
         yield
     except FileFormatError:  # names the file
         raise
     except DataError as error:
-        raise DataError(f"{name}: {error}") from error
+        raise DataError(f"{path}: {error}") from error
     except pa.ArrowException as error:
-        raise FileFormatError(name, 0, f"cannot be read as Parquet ({error}): download or write it again") from error
-
-
-def _whole_queries(path: PathLike | pds.Dataset, qid: str, rows_per_block: int) -> Iterator[pa.Table]:
-    """Yield tables that hold whole queries."""
-    with _error_context(path):
-        dataset = path if isinstance(path, pds.Dataset) else _dataset(path)
-        yield from _tables(dataset, qid, rows_per_block)
-
-
-def _tables(dataset: pds.Dataset, qid: str, rows_per_block: int) -> Iterator[pa.Table]:
-    buffer = dataset.schema.empty_table()
-    for batch in _batches(dataset, rows_per_block):
-        buffer = pa.concat_tables([buffer, pa.Table.from_batches([batch])], promote_options="permissive")
-        while buffer.num_rows > rows_per_block:
-            end = _query_end(buffer, qid, rows_per_block)
-            if end == buffer.num_rows:  # the last query may continue in the next batch
-                break
-            yield buffer.slice(0, end)
-            buffer = buffer.slice(end)
-    while buffer.num_rows:
-        end = _query_end(buffer, qid, rows_per_block)
-        yield buffer.slice(0, end)
-        buffer = buffer.slice(end)
-
-
-def _batches(dataset: pds.Dataset, n_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches file by file; the scanner of a dataset reads tens of row groups ahead."""
-    for fragment in dataset.get_fragments():
-        with pq.ParquetFile(fragment.path, filesystem=fragment.filesystem, pre_buffer=False) as file:
-            yield from file.iter_batches(batch_size=n_rows)
-
-
-def _query_end(table: pa.Table, qid: str, most: int) -> int:
-    """Return the end of the last query that ends within `most` rows, or of the first query if none does."""
-    if qid not in table.column_names:
-        raise DataError(f"no column {qid!r} for the query ids among {table.column_names}: pass qid=")
-    ids = table[qid].combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()
-    ends = np.append(np.flatnonzero(ids[1:] != ids[:-1]) + 1, len(ids))
-    within = ends[ends <= most]
-    return int(within[-1] if len(within) else ends[0])
+        raise FileFormatError(path, 0, f"cannot be read as Parquet ({error}): download or write it again") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -9,13 +10,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kinrank.arrays import Float32
+from kinrank.arrays import Float32, State
 from kinrank.data.features import check_names, default_names
 from kinrank.data.grouping import as_positions, check_offsets, offsets_of, rows_of, sizes_of
 from kinrank.errors import DataError
 
 ROW_ARRAYS = ("y", "doc_id", "sample_weight")
 """The arrays next to X with one value per row, each optional."""
+COLUMN = "column."
+"""Prefix of the arrays of query columns in `QuerySet.get_state`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,6 +124,19 @@ class QueryRows:
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some attributes replaced."""
         return replace(self, **changes)
+
+    def get_state(self) -> State:
+        """Return the arrays by name, as they are stored in a folder; `from_state` is the inverse."""
+        columns = {COLUMN + name: values for name, values in self.query_columns.items()}
+        arrays = {name: values for name, values in self._row_arrays.items() if values is not None}
+        return {"X": self.X, "offsets": self.offsets, "qid": self.qid, **arrays, **columns}
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything in the set."""
+        digest = hashlib.sha256(repr(self.feature_names).encode())
+        for name, array in self.get_state().items():
+            digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     @property
     def sizes(self) -> NDArray[np.int64]:

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.arrays import Float32, State
 from kinrank.data import folder_format
 from kinrank.data.columns import as_column, as_grades, as_ids, as_weights
-from kinrank.data.concatenation import COLUMN, concat_states
+from kinrank.data.concatenation import concat_states
 from kinrank.data.grouping import Groups, group_rows
-from kinrank.data.query_rows import ROW_ARRAYS, QueryRows, check_lengths, take_arrays
+from kinrank.data.query_rows import COLUMN, ROW_ARRAYS, QueryRows, check_lengths, take_arrays
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
@@ -191,12 +191,10 @@ class QuerySet(QueryRows):
         """
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
-        read = tables.read_table(
+        arrays = tables.read_table(
             table, qid=qid, y=y, doc_id=doc_id, text=text, features=features, query=query, drop=drop
         )
-        return cls._from_groups(
-            read.groups, read.X, read.y, read.doc_id, read.feature_names, read.query_columns, read.sample_weight
-        )
+        return cls._from_groups(**arrays)
 
     def to_table(self) -> pa.Table:
         """Return an Arrow table that `from_table` reads back.
@@ -213,17 +211,7 @@ class QuerySet(QueryRows):
         """
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
-        return tables.write_table(
-            tables.TableArrays(
-                Groups(self.qid, self.offsets),
-                self.X,
-                self.y,
-                self.doc_id,
-                self.feature_names,
-                self.query_columns,
-                self.sample_weight,
-            )
-        )
+        return tables.write_table(self)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, verify: bool = False) -> QuerySet:
@@ -242,12 +230,6 @@ class QuerySet(QueryRows):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a folder that `open` memory-maps; see `kinrank.data.folder_format.write_folder`."""
         folder_format.write_folder([self], path)
-
-    def get_state(self) -> State:
-        """Return the arrays by name, as they are stored in a folder; `from_state` is the inverse."""
-        columns = {COLUMN + name: values for name, values in self.query_columns.items()}
-        arrays = {name: values for name, values in self._row_arrays.items() if values is not None}
-        return {"X": self.X, "offsets": self.offsets, "qid": self.qid, **arrays, **columns}
 
     @classmethod
     def from_state(cls, state: State, feature_names: Sequence[str]) -> QuerySet:

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32
 from kinrank.data.arrow_columns import decoded, is_number, is_text
 from kinrank.data.grouping import Groups, group_rows
+from kinrank.data.query_rows import QueryRows
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,19 +54,6 @@ class ColumnNames(TypedDict, total=False):
     drop: Sequence[str]
 
 
-@dataclass(frozen=True, eq=False)
-class TableArrays:
-    """The columns of a table as arrays, rows in table order; `groups` defines the order by query."""
-
-    groups: Groups
-    X: Float32
-    y: NDArray[Any] | None
-    doc_id: NDArray[Any] | None
-    feature_names: tuple[str, ...]
-    query_columns: Mapping[str, NDArray[Any]]
-    sample_weight: NDArray[Any] | None = None
-
-
 def read_table(
     table: pa.Table | pd.DataFrame,
     *,
@@ -77,8 +64,11 @@ def read_table(
     features: Sequence[str] | None = None,
     query: Sequence[str] = (),
     drop: Sequence[str] = (),
-) -> TableArrays:
-    """Read a table with one row per candidate, in any order; see `QuerySet.from_table`."""
+) -> dict[str, Any]:
+    """Return the arrays of a table, rows in table order, and the groups that define their order by query.
+
+    They are the arguments of `QuerySet._from_groups`; see `QuerySet.from_table`.
+    """
     columns = _columns(table)
     if qid not in columns:
         raise DataError(
@@ -100,35 +90,35 @@ def read_table(
         for name, column in columns.items()
         if name not in numeric
     }
-    return TableArrays(
-        groups=groups,
-        X=_matrix(list(numeric.values()), len(special[qid])),
-        y=special[y].cast(pa.float32(), safe=False).to_numpy() if y in special else None,
-        doc_id=_ids(special[doc_id]) if doc_id in special else None,
-        feature_names=tuple(numeric),
-        query_columns=query_columns,
-        sample_weight=special[WEIGHT].to_numpy() if WEIGHT in special else None,
-    )
+    return {
+        "groups": groups,
+        "X": _matrix(list(numeric.values()), len(special[qid])),
+        "y": special[y].cast(pa.float32(), safe=False).to_numpy() if y in special else None,
+        "doc_id": _ids(special[doc_id]) if doc_id in special else None,
+        "feature_names": tuple(numeric),
+        "query_columns": query_columns,
+        "sample_weight": special[WEIGHT].to_numpy() if WEIGHT in special else None,
+    }
 
 
-def write_table(arrays: TableArrays) -> pa.Table:
-    """Return the table that `read_table` reads back; rows must be grouped."""
-    for name in arrays.feature_names:
+def write_table(queries: QueryRows) -> pa.Table:
+    """Return the table that `read_table` reads back."""
+    for name in queries.feature_names:
         if is_reserved(name):
             raise DataError(f"feature {name!r} has the name of another column of the table: rename it")
-    query_of_row = pa.array(arrays.groups.query_of_row)
-    columns = {"qid": pa.array(arrays.groups.qid).take(query_of_row)}
-    if arrays.y is not None:
-        columns["y"] = pa.array(arrays.y, from_pandas=True)  # NaN, not judged, becomes null
-    if arrays.doc_id is not None:
-        columns["doc_id"] = pa.array(arrays.doc_id)
-    if arrays.sample_weight is not None:
-        columns[WEIGHT] = pa.array(arrays.sample_weight)
-    for i, name in enumerate(arrays.feature_names):
-        columns[name] = pa.array(np.ascontiguousarray(arrays.X[:, i]))
-    for name, values in arrays.query_columns.items():
+    query_of_row = pa.array(queries.query_of_row)
+    columns = {"qid": pa.array(queries.qid).take(query_of_row)}
+    if queries.y is not None:
+        columns["y"] = pa.array(queries.y, from_pandas=True)  # NaN, not judged, becomes null
+    if queries.doc_id is not None:
+        columns["doc_id"] = pa.array(queries.doc_id)
+    if queries.sample_weight is not None:
+        columns[WEIGHT] = pa.array(queries.sample_weight)
+    for i, name in enumerate(queries.feature_names):
+        columns[name] = pa.array(np.ascontiguousarray(queries.X[:, i]))
+    for name, values in queries.query_columns.items():
         columns[QUERY_PREFIX + name] = (
-            pa.array(values).take(query_of_row) if values.ndim == 1 else _vectors_once(values, arrays.groups)
+            pa.array(values).take(query_of_row) if values.ndim == 1 else _vectors_once(values, queries.offsets)
         )
     return pa.table(columns)
 
@@ -257,10 +247,10 @@ def _vector_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDA
     return shared
 
 
-def _vectors_once(vectors: NDArray[Any], groups: Groups) -> pa.Array:
+def _vectors_once(vectors: NDArray[Any], offsets: NDArray[np.int64]) -> pa.Array:
     """Return a column with the vector of each query in its first row and null elsewhere."""
-    query = np.full(groups.offsets[-1], -1)
-    query[groups.offsets[:-1]] = np.arange(len(vectors))
+    query = np.full(offsets[-1], -1)
+    query[offsets[:-1]] = np.arange(len(vectors))
     lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     return lists.take(pa.array(query, mask=query < 0))
 

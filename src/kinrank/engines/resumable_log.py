@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from kinrank.data.folder_format import write_folder
@@ -85,7 +83,7 @@ class ResumableLog:
             **identity,
             "features": list(self.logger.engine.feature_names),
             "settings": self.logger.settings,
-            "judgments": _fingerprint(self.judged),
+            "judgments": self.judged.fingerprint(),
             "queries_per_part": QUERIES_PER_PART,
         }
         if self.logger.engine.feature_set is not None:
@@ -137,10 +135,3 @@ class ResumableLog:
 
     def _counts_file(self, part: int) -> Path:
         return self.folder / f"part-{part:06}.json"
-
-
-def _fingerprint(judged: QuerySet) -> str:
-    digest = hashlib.sha256()
-    for name, array in judged.get_state().items():
-        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()

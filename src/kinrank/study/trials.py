@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -21,7 +20,6 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.jobs import claim_folder
-from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import write_json
 from kinrank.rankers.base import Ranker, from_settings
 
@@ -117,15 +115,3 @@ class TrialLog:
         if len(whole) < len(raw):
             self._file.write_bytes(whole)
         return [Trial(**json.loads(line)) for line in whole.splitlines()]
-
-
-def fingerprint(queries: QuerySet) -> str:
-    """Return a hash of the queries, features, grades, weights and query columns."""
-    own = {"qid": queries.qid.astype(np.str_), "offsets": queries.offsets, "grades": queries.grades, "X": queries.X}
-    if queries.sample_weight is not None:
-        own["sample_weight"] = queries.sample_weight
-    columns = {f"column {name}": queries.query_columns[name] for name in sorted(queries.query_columns)}
-    digest = hashlib.sha256(repr(queries.feature_names).encode())
-    for name, array in (own | columns).items():
-        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:16]

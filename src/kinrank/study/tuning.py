@@ -37,7 +37,7 @@ from kinrank.study.space import (
 )
 from kinrank.study.study import Study
 from kinrank.study.sweep import sweep_neighbors, sweep_trees
-from kinrank.study.trials import Trial, TrialLog, fingerprint
+from kinrank.study.trials import Trial, TrialLog
 
 Folds = list[tuple[QuerySet, QuerySet]]
 
@@ -174,10 +174,10 @@ def tune(
     study = plan.study(queries, validation)
     folds: Folds = [(fold.train, fold.test) for fold in study.folds]
     protocol = {
-        "data": fingerprint(queries),
+        "data": queries.fingerprint()[:16],
         "validation": f"{plan.folds} folds by {plan.group or 'query'}"
         if validation is None
-        else fingerprint(validation),
+        else validation.fingerprint()[:16],
         **({} if plan.leaks == "refuse" else {"leaks": plan.leaks}),
         "measure": repr(plan.measure),
         "seed": plan.seed,
