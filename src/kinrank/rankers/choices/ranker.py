@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Self, Unpack
 
@@ -26,6 +27,7 @@ from kinrank.rankers.choices.kin import KinEvidence
 from kinrank.rankers.choices.live import LiveJudgments
 from kinrank.rankers.choices.posterior import Posterior
 from kinrank.rankers.intake import QueryArrays, takes_arrays
+from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord, nest, unnest
 
@@ -142,7 +144,7 @@ class ChoiceRanker(Ranker):
         self.evidence_ = _opened(self.evidence)
         self.ranker_ = self.ranker if self.prefit else self._fit_wrapped(queries)
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
-        self.fitted_ = queries.qid
+        self.judged_ = JudgedQueries(queries.qid)
         self.live_ = LiveJudgments.none(queries.qid)
         fit = None if self.prefit else self._fit_wrapped
         folds = {"n_folds": self.n_folds, "seed": self.seed}
@@ -175,31 +177,27 @@ class ChoiceRanker(Ranker):
     # --- ranking --------------------------------------------------------------------------------------------------
 
     def _predict(self, queries: QuerySet) -> Float64:
-        return self._with_choices(queries, scores_of(self.ranker_, queries))
+        return self._with_choices(queries, scores_of(self.ranker_, queries), self._totals(queries))
 
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
         if not isinstance(self.ranker_, Ranker):
             return Prediction(self._predict(queries))
         found = self.ranker_.predict_with_novelty(queries)
-        return Prediction(self._with_choices(queries, found.scores), found.novelty)
+        return Prediction(self._with_choices(queries, found.scores, self._totals(queries)), found.novelty)
 
-    def _with_choices(self, queries: QuerySet, scores: Float64) -> Float64:
+    def _with_choices(self, queries: QuerySet, scores: Float64, own: Totals) -> Float64:
         """Return the expected rates of choices of queries with evidence, and the given scores of the others."""
-        own, kin = self._totals(queries), self._kin_totals(queries)
-        touched = np.flatnonzero(own.looks if kin is None else own.looks + kin.looks)
+        kin, similar = self.combined_.kin, None
+        if kin is not None and queries.doc_id is not None:
+            similar = kin.totals(queries, kin.neighbors(queries), self.posterior_.width)
+        touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
         if not len(touched):
             return scores
         known = np.zeros(len(queries), dtype=np.bool_)
         known[np.searchsorted(queries.offsets, touched, side="right") - 1] = True
         p = self.combined_.calibration.predict(scores, queries.offsets)
-        mean = self.posterior_.mean(p, own, kin)
+        mean = self.posterior_.mean(p, own, similar)
         return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
-
-    def _kin_totals(self, queries: QuerySet) -> Totals | None:
-        kin = self.combined_.kin
-        if kin is None or queries.doc_id is None:
-            return None
-        return kin.totals(queries, kin.neighbors(queries), self.posterior_.width)
 
     def _totals(self, queries: QuerySet) -> Totals:
         """Return the looks and choices of the candidates, judgments among them."""
@@ -214,24 +212,24 @@ class ChoiceRanker(Ranker):
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[ChoiceExplanation]:
         """Explain the ranking of each query: what people chose, and the order without that."""
         queries = self._queries(X, **arrays)
-        scores = scores_of(self.ranker_, queries)
-        moved = self._with_choices(queries, scores)
+        scores, own = scores_of(self.ranker_, queries), self._totals(queries)
+        moved = self._with_choices(queries, scores, own)
         inner = self.ranker_.explain(queries) if can_explain(self.ranker_) else [None] * len(queries)
         kin, width = self.combined_.kin, self.posterior_.width
         similar = [[] for _ in queries] if kin is None else [kin.named(query, width) for query in queries]
-        return explain_choices(queries, scores, moved, self._totals(queries), similar, inner)
+        return explain_choices(queries, scores, moved, own, similar, inner)
 
     # --- learning from single judgments ---------------------------------------------------------------------------
 
     @property
     def qid_(self) -> NDArray[Any]:
         """The judged queries: those of `fit`, then those that were added."""
-        return np.concatenate([self.fitted_, self.live_.qid])
+        return self.judged_.qid
 
     @property
     def n_judged_(self) -> int:
         """The number of judged queries."""
-        return len(self.fitted_) + len(self.live_.qid)
+        return len(self.judged_)
 
     @property
     def n_unseen_(self) -> int:
@@ -245,7 +243,7 @@ class ChoiceRanker(Ranker):
     def has_judged(self, qid: ArrayLike) -> NDArray[np.bool_]:
         """Return which of these ids are those of judged queries."""
         check_is_fitted(self)
-        return np.isin(np.asarray(qid), self.qid_)
+        return self.judged_.find(qid) >= 0
 
     def check_learnable(self, queries: QuerySet) -> None:
         """Raise `DataError` if `add` could not learn these queries."""
@@ -267,19 +265,23 @@ class ChoiceRanker(Ranker):
         if known.any():
             raise DataError(f"query {queries.qid[known][0].item()!r} is judged already: remove it first")
         self.live_ = self.live_.added(queries, self.judgment_looks, self.best_grade_)
+        self.judged_ = copy(self.judged_)
+        self.judged_.add(queries.qid)
         if self.learned_from_ is not None:
             self.learned_from_ = np.union1d(self.learned_from_, hash_ids(queries.qid))
         return self
 
     def remove(self, qid: ArrayLike) -> Self:
         """Forget the judgments of queries. What the wrapped ranker learned from them stays until the next fit."""
-        unknown = ~self.has_judged(qid)
-        if unknown.any():
-            raise DataError(f"query {np.atleast_1d(np.asarray(qid))[unknown][0].item()!r} is not a judged query")
-        self.live_ = self.live_.without(qid)
-        self.fitted_ = self.fitted_[~np.isin(self.fitted_, np.asarray(qid))]
+        wanted = np.atleast_1d(np.asarray(qid))
+        positions = self.judged_.find(wanted)
+        if (positions < 0).any():
+            raise DataError(f"query {wanted[positions < 0][0].item()!r} is not a judged query")
+        self.live_ = self.live_.without(wanted)
+        self.judged_ = copy(self.judged_)
+        self.judged_.remove(np.unique(positions))
         if self.learned_from_ is not None:
-            self.learned_from_ = np.setdiff1d(self.learned_from_, hash_ids(np.atleast_1d(np.asarray(qid))))
+            self.learned_from_ = np.setdiff1d(self.learned_from_, hash_ids(wanted))
         return self
 
     # --- saving ---------------------------------------------------------------------------------------------------
@@ -319,7 +321,7 @@ class ChoiceRanker(Ranker):
         ) | {
             "posterior": self.posterior_.to_array(),
             "best_grade": np.array(self.best_grade_),
-            "fitted": self.fitted_,
+            "fitted": self.judged_.qid,
         }
 
     def set_state(self, state: State) -> Self:
@@ -333,7 +335,7 @@ class ChoiceRanker(Ranker):
             Posterior.from_array(state["posterior"]),
             KinEvidence().set_state(kin) if kin else None,
         )
-        self.best_grade_, self.fitted_ = float(state["best_grade"]), state["fitted"]
+        self.best_grade_, self.judged_ = float(state["best_grade"]), JudgedQueries(state["fitted"])
         self.live_ = LiveJudgments(**unnest(state, "live"))
         stored = unnest(state, "evidence")
         self.evidence_ = Evidence(stored) if stored else _opened(self.evidence)
