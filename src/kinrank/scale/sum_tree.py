@@ -17,7 +17,7 @@ from kinrank.errors import DamagedFolderError
 from kinrank.parallel import Executor, TaskCost, start_measuring
 from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import FAN_IN, CellPlan
-from kinrank.rankers.kin.sample import KeptQueries
+from kinrank.rankers.kin.sample import JudgedBlocks
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.repeated_queries import query_hashes
 
@@ -174,7 +174,7 @@ class SumTree:
         return CellStatistics.empty(self.plan.learner, len(self.plan.tree), len(self.blocks.feature_names))
 
 
-class StoredQueries(KeptQueries):
+class StoredQueries(JudgedBlocks):
     """The kept queries of all blocks, in the job folder.
 
     Parameters

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Int64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.cells.ranker import CellRanker
-from kinrank.rankers.kin.sample import KeptQueries
+from kinrank.rankers.kin.sample import JudgedBlocks
 from kinrank.rankers.knn.ranker import KnnRanker
 
 
@@ -31,7 +31,7 @@ class FittedWithout:
     """
 
     settings: KnnRanker | CellRanker
-    kept: KeptQueries
+    kept: JudgedBlocks
     folds: list[Int64]
 
     def __call__(self, repeat: int, held_out: int) -> KnnRanker | CellRanker:

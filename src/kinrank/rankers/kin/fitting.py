@@ -16,7 +16,7 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.blend import best_shares, standardized_columns
 from kinrank.rankers.kin.crossfit import FittedWithout, SubtractedFold
 from kinrank.rankers.kin.model import INGREDIENTS, KinModel
-from kinrank.rankers.kin.sample import KeptQueries, QueriesInMemory, only_judgments, spread_over, sums_of_folds
+from kinrank.rankers.kin.sample import JudgedBlocks, QueriesInMemory, only_judgments, spread_over, sums_of_folds
 from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
 from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, Without
 from kinrank.rankers.knn.ranker import KnnRanker
@@ -68,7 +68,7 @@ class KinFitting:
         without = replace(without, settings=knn_part(self.settings, k))
         return self._fit_trees(knn_part(self.settings, k).fit(queries), kept, queries, folds, without)
 
-    def fit_to_cells(self, cells: CellRanker, kept: KeptQueries) -> KinModel:
+    def fit_to_cells(self, cells: CellRanker, kept: JudgedBlocks) -> KinModel:
         """Fit everything else, given the sums over cells of all judged queries.
 
         Parameters
@@ -121,7 +121,7 @@ class KinFitting:
     def _fit_trees(
         self,
         local: KnnRanker | CellRanker,
-        kept: KeptQueries,
+        kept: JudgedBlocks,
         judged: QuerySet,
         folds: list[Int64],
         without: Without,

@@ -17,7 +17,7 @@ from kinrank.errors import DataError
 from kinrank.rankers.cells.training import CellPlan
 
 
-class KeptQueries(ABC):
+class JudgedBlocks(ABC):
     """Judged queries in blocks, none of which is empty.
 
     Parameters
@@ -52,7 +52,7 @@ class KeptQueries(ABC):
         return parts[0] if len(parts) == 1 else QuerySet.concat(parts)
 
 
-class QueriesInMemory(KeptQueries):
+class QueriesInMemory(JudgedBlocks):
     """Blocks in memory.
 
     Examples
@@ -117,7 +117,7 @@ def _without_other_columns(queries: QuerySet, group_column: str | None) -> Query
     return queries.replace(query_columns=columns, doc_id=None)
 
 
-def only_judgments(kept: KeptQueries, group_column: str | None) -> QuerySet:
+def only_judgments(kept: JudgedBlocks, group_column: str | None) -> QuerySet:
     """Return all queries with their grades, weights and groups, but without features."""
     if not len(kept):
         raise DataError("no query is in the sample that trees learn from: set tree_queries higher")
@@ -130,7 +130,7 @@ def only_judgments(kept: KeptQueries, group_column: str | None) -> QuerySet:
     return QuerySet.concat(parts)
 
 
-def sums_of_folds(plan: CellPlan, kept: KeptQueries, folds: list[Int64]) -> list[list[State]]:
+def sums_of_folds(plan: CellPlan, kept: JudgedBlocks, folds: list[Int64]) -> list[list[State]]:
     """Return the packed cells of each fold, for each repeat of the cross-fitting."""
     sums = [[plan.no_sums() for _ in range(int(fold.max()) + 1)] for fold in folds]
     split = [kept.split(fold) for fold in folds]
