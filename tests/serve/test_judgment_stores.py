@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kinrank.checks import judgment_store_checks
 from kinrank.errors import NotStoredError
 from kinrank.serve.judgment_store import STORES, JudgmentRow, JudgmentStore, open_store
 from tests.serve.databases import DATABASES
+from tests.serve.judgment_store_checks import judgment_store_checks
 
 
 @pytest.fixture(params=[pytest.param(name, marks=DATABASES[name].marks) for name in STORES])
