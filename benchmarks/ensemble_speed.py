@@ -19,8 +19,7 @@ from scipy import sparse
 
 from benchmarks.common import interleaved, log_progress, medians
 from kinrank import QuerySet
-from kinrank.learn.ensemble_graph import smoothness
-from kinrank.learn.ensemble_scores import normalize
+from kinrank.learn.ensembles import normalize, smoothness
 from kinrank.rankers.ensemble import EnsembleRanker
 
 JUDGED = (63, 250, 1_000, 4_000, 10_000)

@@ -21,8 +21,7 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.ensemble_scores import Normalize, normalize
-from kinrank.learn.ensemble_similarity import DISTANCES
+from kinrank.learn.ensembles import DISTANCES, Normalize, normalize
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP, Measure, P, compare_paired, evaluate, holm
 from kinrank.rankers.ensemble import EnsembleRanker

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.learn.ensemble_scores import normalize
+from kinrank.learn.ensembles import normalize
 from kinrank.measure import compare_paired
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import MSRD_FILES, DataFolder

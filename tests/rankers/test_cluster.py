@@ -22,8 +22,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import AP
 from kinrank.measure.oracle import upper_bound
-from kinrank.rankers.cluster.modes import Select
-from kinrank.rankers.cluster.query_scores import divergences, normalized
+from kinrank.rankers.cluster.modes import Select, divergences, normalized
 from kinrank.rankers.cluster.ranker import Mode
 
 MODES: list[Mode] = ["naive", "select", "transform"]

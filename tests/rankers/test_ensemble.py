@@ -16,10 +16,15 @@ from kinrank.checks.rankers import RankerCheck
 from kinrank.checks.samples import linear_queries
 from kinrank.data.letor import read_letor
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.ensemble_agreement import agreement
-from kinrank.learn.ensemble_graph import query_weights, smoothness
-from kinrank.learn.ensemble_scores import normalize
-from kinrank.learn.ensemble_similarity import matrix_distances, relevance_matrix, transition_matrix
+from kinrank.learn.ensembles import (
+    agreement,
+    matrix_distances,
+    normalize,
+    query_weights,
+    relevance_matrix,
+    smoothness,
+    transition_matrix,
+)
 from kinrank.learn.hinge_qp import solve_hinge_qp
 from kinrank.rankers.ensemble import EnsembleRanker
 

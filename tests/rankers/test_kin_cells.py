@@ -17,7 +17,7 @@ from kinrank.rankers.kin.crossfit import SubtractedFold
 from kinrank.rankers.kin.sample import QueriesInMemory, TreeSample, sums_of_folds
 from kinrank.rankers.kin.trees import BagTraining
 from kinrank.rankers.local.held_out import assign_folds
-from kinrank.scale.streaming import set_sizes
+from kinrank.scale.training import set_sizes
 
 FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 

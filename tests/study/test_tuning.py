@@ -22,7 +22,7 @@ from kinrank.rankers.local.choose import choose_neighbors
 from kinrank.rankers.persistence import settings_of
 from kinrank.registry import import_extra
 from kinrank.scale import Processes, use_executor
-from kinrank.study import sampler
+from kinrank.study import space
 from kinrank.study.space import available_families, follow_up_proposals, listed_proposals
 from kinrank.study.sweep import sweep_neighbors, sweep_trees
 from kinrank.study.tuning import Plan, nested, per_query_values, tune
@@ -153,7 +153,7 @@ def test_without_optuna_only_the_list_is_tried(intents: QuerySet, tmp_path: Path
     def missing(*_: object) -> object:
         raise MissingExtraError("this needs optuna")
 
-    monkeypatch.setattr(sampler, "import_extra", missing)
+    monkeypatch.setattr(space, "import_extra", missing)
     tuned = tune(intents, tmp_path, Plan(["knn"], folds=2))
     assert tuned.stopped == "tried all listed settings; sampling more: this needs optuna"
     assert {trial.stage for trial in tuned.trials} == {"list", "follow-up"}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.interleave import print_contest
 from kinrank.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -244,3 +243,26 @@ def _examination_table(examination: Examination) -> Table:
         interval = f"{low:.3f} to {high:.3f}" if high > low else ""
         table.add_row(str(rank), f"{slope:.3f}", interval)
     return table
+
+
+def print_contest(events: list[str], alpha: float) -> None:
+    """Print which of two interleaved models users prefer."""
+    from rich.table import Table
+
+    from kinrank.clicks.interleaving import read_contest
+
+    with console.progress("reading"):
+        contest = read_contest(events, alpha)
+    table = Table("model", "wins", "share", "always-valid interval", box=None, pad_edge=False)
+    table.add_row(
+        contest.first, f"{contest.wins:,}", f"{contest.share:.3f}", f"{contest.low:.3f} to {contest.high:.3f}"
+    )
+    table.add_row(
+        contest.second,
+        f"{contest.losses:,}",
+        f"{1 - contest.share:.3f}",
+        f"{1 - contest.high:.3f} to {1 - contest.low:.3f}",
+    )
+    table.add_row("(tied)", f"{contest.ties:,}")
+    console.print_result(table)
+    console.info(contest.verdict)

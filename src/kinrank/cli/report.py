@@ -82,7 +82,7 @@ def report(
     from kinrank.measure import parse_measure
     from kinrank.progress import Parts
     from kinrank.study.report import STEPS, collect, write_page
-    from kinrank.study.report.kinds import groups_by_column
+    from kinrank.study.report.shares import groups_by_column
     from kinrank.study.report.words import evidence, headline, ingredients, provenance
     from kinrank.study.study import Study
 

@@ -13,9 +13,8 @@ from kinrank.arrays import Float32, Float64
 from kinrank.data.features import feature_position
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS, QueryVectors
-from kinrank.describe.blocks import block_names, raw_blocks
+from kinrank.describe.blocks import block_names, check_row_order, raw_blocks
 from kinrank.describe.metrics import METRICS
-from kinrank.describe.row_order import check_row_order
 from kinrank.describe.scaling import block_scale, common_scale, components, moments
 from kinrank.describe.spec import Spec, parse_blocks
 from kinrank.errors import DataError, ParameterError

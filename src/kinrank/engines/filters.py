@@ -1,4 +1,4 @@
-"""Filters that callers of a service may send to the engine: clauses of its query language, limited in kind and size."""
+"""Filters and facets that callers of a service may send to the engine: clauses and aggregations of limited size."""
 
 from __future__ import annotations
 
@@ -8,11 +8,109 @@ from typing import Any
 from kinrank.engines.features import Clause
 from kinrank.errors import ParameterError
 
+BUCKETS = ("terms", "range", "date_range", "histogram", "date_histogram", "missing", "filter")
+"""Aggregations that may have others inside."""
+METRICS = ("min", "max", "avg", "sum", "stats", "value_count", "cardinality")
+_NESTED = ("aggs", "aggregations")
+_MAX_DEPTH = 3
+_MAX_FACETS = 50
+_MAX_BUCKETS = 1000
+_HISTOGRAM_BUCKETS = 100  # as many as a chart shows; the engine knows the number only afterwards
+_MAX_TOTAL = 10_000
+
+
+def check_facets(facets: Mapping[str, Clause]) -> None:
+    """Raise `ParameterError` unless all facets are aggregations of allowed kinds and size.
+
+    Examples
+    --------
+    >>> check_facets({"genres": {"terms": {"field": "genres"}, "aggs": {"first": {"min": {"field": "year"}}}}})
+    >>> check_facets({"first": {"top_hits": {"size": 1}}})
+    Traceback (most recent call last):
+    ...
+    kinrank.errors.ParameterError: facets: 'top_hits' is not allowed: use terms, range, date_range, histogram, \
+date_histogram, missing, filter, min, max, avg, sum, stats, value_count, cardinality
+    """
+    if (count := sum(1 for _ in _every(facets, 1))) > _MAX_FACETS:
+        raise ParameterError(f"facets: {count:,} aggregations, but at most {_MAX_FACETS:,} are allowed")
+    if (buckets := _count_buckets(facets)) > _MAX_TOTAL:
+        raise ParameterError(
+            f"facets: up to {buckets:,} buckets with those inside others, but at most {_MAX_TOTAL:,} are allowed: ask "
+            "for fewer terms, or nest less"
+        )
+
+
+def facet_fields(facets: Mapping[str, Clause]) -> Iterator[str]:
+    """Yield the fields that facets read."""
+    for facet in facets.values():
+        for kind, body in facet.items():
+            if kind in _NESTED:
+                yield from facet_fields(body)
+            elif kind == "filter":
+                yield from filter_fields(body)
+            else:
+                yield str(body.get("field"))
+
+
+def _count_buckets(facets: Mapping[str, Clause]) -> int:
+    """Return how many buckets facets may have, those inside others counted in each of them."""
+    total = 0
+    for facet in facets.values():
+        [(kind, body)] = [(key, value) for key, value in facet.items() if key not in _NESTED]
+        if kind == "terms":
+            own = int(body.get("size", 10))
+        elif kind in ("range", "date_range"):
+            own = len(body.get("ranges", ()))
+        else:
+            own = _HISTOGRAM_BUCKETS if kind in ("histogram", "date_histogram") else 1
+        total += own * max(1, sum(_count_buckets(facet[key]) for key in _NESTED if key in facet))
+    return total
+
+
+def _every(facets: Any, depth: int) -> Iterator[str]:
+    """Check facets and those inside them, and yield their kinds."""
+    if depth > _MAX_DEPTH:
+        raise ParameterError(f"facets: nested more than {_MAX_DEPTH} levels deep")
+    for name, facet in _mapping(facets, "facets").items():
+        kinds = [key for key in _mapping(facet, f"facet {name!r}") if key not in _NESTED]
+        if len(kinds) != 1:
+            raise ParameterError(
+                f'facet {name!r}: expected one aggregation, such as {{"terms": {{"field": "genres"}}}}'
+            )
+        kind, inside = kinds[0], [facet[key] for key in _NESTED if key in facet]
+        if kind not in (*BUCKETS, *METRICS):
+            raise ParameterError(f"facets: {kind!r} is not allowed: use {', '.join((*BUCKETS, *METRICS))}")
+        _check_body(kind, facet[kind])
+        yield kind
+        for aggregation in inside:
+            yield from _every(aggregation, depth + 1)
+
+
+def _check_body(kind: str, body: Any) -> None:
+    if kind == "filter":
+        check_filter(body)
+        return
+    settings = _mapping(body, f"facets: {kind!r}")
+    if "script" in settings:
+        raise ParameterError("facets: 'script' is not allowed: aggregate a field")
+    if any(isinstance(settings.get(name), str) for name in ("include", "exclude")):
+        raise ParameterError("facets: 'include' and 'exclude' with a pattern are not allowed: list the values")
+    size = settings.get("size", 1)
+    if not isinstance(size, int) or size > _MAX_BUCKETS:
+        raise ParameterError(f"facets: {kind!r} returns at most {_MAX_BUCKETS:,} buckets, got size {size!r}")
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{what} must be an object, got {type(value).__name__}")
+    return value
+
+
 LEAVES = ("term", "terms", "range", "exists", "ids", "match", "geo_distance", "geo_bounding_box")
 """Clauses that cost little and read only the documents: no scripts, patterns, joins or lookups."""
 _OCCURRENCES = ("must", "must_not", "should", "filter")
 _SETTINGS = ("boost", "_name", "distance", "distance_type", "validation_method", "ignore_unmapped")
-_MAX_DEPTH = 5
+_MAX_CLAUSE_DEPTH = 5
 _MAX_VALUES = 1000
 
 
@@ -55,8 +153,8 @@ def filter_fields(clause: Clause) -> Iterator[str]:
 def _check(clause: Any, depth: int) -> None:
     if not isinstance(clause, Mapping) or len(clause) != 1:
         raise ParameterError('filter: expected a clause with one key, such as {"term": {"color": "red"}}')
-    if depth > _MAX_DEPTH:
-        raise ParameterError(f"filter: nested more than {_MAX_DEPTH} levels deep")
+    if depth > _MAX_CLAUSE_DEPTH:
+        raise ParameterError(f"filter: nested more than {_MAX_CLAUSE_DEPTH} levels deep")
     [(kind, body)] = clause.items()
     if kind not in ("bool", *LEAVES):
         raise ParameterError(f"filter: {kind!r} is not allowed: use {', '.join(('bool', *LEAVES))}")

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kinrank.engines.facets import check_facets, facet_fields
 from kinrank.engines.features import Clause
-from kinrank.engines.filters import check_filter, filter_fields
+from kinrank.engines.filters import check_facets, check_filter, facet_fields, filter_fields
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ INDEXES = Registry(
     "index",
     {
         "exact": "kinrank.neighbors.exact:ExactIndex",
-        "kdtree": "kinrank.neighbors.kdtree:KDTreeIndex",
+        "kdtree": "kinrank.neighbors.exact:KDTreeIndex",
         "faiss-flat": "kinrank.neighbors.faiss_indexes:FaissFlatIndex",
         "faiss-ivf": "kinrank.neighbors.faiss_indexes:FaissIVFIndex",
         "faiss-hnsw": "kinrank.neighbors.faiss_indexes:FaissHNSWIndex",

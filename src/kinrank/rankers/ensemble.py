@@ -15,10 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.ensemble_agreement import agreement
-from kinrank.learn.ensemble_graph import query_weights
-from kinrank.learn.ensemble_scores import Normalize, normalize
-from kinrank.learn.ensemble_similarity import DISTANCES, Distance, matrix_distances
+from kinrank.learn.ensembles import (
+    DISTANCES,
+    Distance,
+    Normalize,
+    agreement,
+    matrix_distances,
+    normalize,
+    query_weights,
+)
 from kinrank.learn.hinge_qp import HingeSolution, solve_hinge_qp
 from kinrank.learn.prepare import Missing, Preparer
 from kinrank.rankers.base import Ranker, WeightedRanker

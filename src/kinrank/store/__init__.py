@@ -1,8 +1,7 @@
 """Model folders: a manifest and arrays, memory-mapped, without pickle, written atomically."""
 
 from kinrank.store.model import Examples, ModelRecord, read_model, read_model_and_examples, write_model
-from kinrank.store.params import decode, encode
-from kinrank.store.state import nest, unnest
+from kinrank.store.params import decode, encode, nest, unnest
 from kinrank.store.versions import Arm, ModelVersion, VersionStore, fingerprint
 
 __all__ = [

@@ -13,7 +13,7 @@ from kinrank.arrays import State
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError
-from kinrank.store.state import nest, unnest
+from kinrank.store.params import nest, unnest
 
 KIND = "model"
 _LEARNED_FROM = "learned_from"

@@ -1,11 +1,12 @@
-"""Encode settings as JSON: plain values as they are, registered classes by name and settings."""
+"""Settings as JSON (plain values as they are, registered classes by name and settings), and nested states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kinrank.errors import ParameterError, StoreError
 from kinrank.registry import Registry
@@ -59,3 +60,26 @@ def decode(value: Any, registries: Iterable[Registry]) -> Any:
     if isinstance(value, dict):
         return {key: decode(entry, known) for key, entry in value.items()}
     return value
+
+
+def nest(**parts: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Combine several states into one, each under its name.
+
+    Examples
+    --------
+    >>> nest(learner={"coef": 1}, prepare={"fill": 2})
+    {'learner.coef': 1, 'prepare.fill': 2}
+    """
+    return {f"{part}.{name}": array for part, state in parts.items() for name, array in state.items()}
+
+
+def unnest(state: Mapping[str, NDArray[Any]], part: str) -> dict[str, NDArray[Any]]:
+    """Return the state of one part of a nested state.
+
+    Examples
+    --------
+    >>> unnest({"learner.coef": 1, "prepare.fill": 2}, "learner")
+    {'coef': 1}
+    """
+    prefix = f"{part}."
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}

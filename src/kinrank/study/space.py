@@ -1,4 +1,4 @@
-"""Rankers that tuning tries, in order: a fixed list, then variations of the best."""
+"""Rankers that tuning tries, in order: a fixed list, variations of the best, then samples of Optuna."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.single import SingleRanker
+from kinrank.registry import import_extra
 from kinrank.study.ladder import missing_trees
 from kinrank.study.peers import SHAPES
 
@@ -137,3 +138,46 @@ def follow_up_proposals(best: KnnRanker) -> Iterator[Proposal]:
 
 def _vary(ranker: KnnRanker, **changes: Any) -> KnnRanker:
     return KnnRanker(**{**ranker.get_params(deep=False), **changes})
+
+
+Drawn = tuple[dict[str, Any], float]
+
+
+def sampled_proposal(
+    queries: QuerySet, reference: str | int | None, missing: Any, earlier: Sequence[Drawn], seed: int
+) -> Proposal:
+    """Return a KNN ranker with block weights, components and penalty sampled by Optuna's TPE sampler.
+
+    Parameters
+    ----------
+    queries
+        Training queries; they determine which blocks are possible.
+    reference, missing
+        As in `KnnRanker`.
+    earlier
+        Parameters and quality of earlier samples.
+    seed
+        Seed; the same seed and earlier samples give the same result.
+    """
+    optuna = import_extra("optuna", "tune")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    space = dict(_space(optuna, queries, reference))
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed + len(earlier)))
+    for params, value in earlier:
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
+    drawn = study.ask(space).params
+    blocks = {name.removeprefix("block "): value for name, value in drawn.items() if name.startswith("block ")}
+    describer = Describer(blocks, reference=reference, n_components=drawn["n_components"])
+    ranker = KnnRanker(describe=describer, learner=RankRLS(penalty=drawn["penalty"]), missing=missing)
+    return Proposal("knn", ranker, "drawn", sweep=True, params=drawn)
+
+
+def _space(optuna: Any, queries: QuerySet, reference: str | int | None) -> Iterator[tuple[str, Any]]:
+    floats = optuna.distributions.FloatDistribution
+    blocks = ["mean", "std", "max", "size"]
+    blocks += ["predictors"] if reference is not None else []
+    blocks += ["text"] if has_text(queries) else []
+    for block in blocks:
+        yield f"block {block}", floats(0.1, 8.0, log=True)
+    yield "penalty", floats(0.001, 0.1, log=True)
+    yield "n_components", optuna.distributions.CategoricalDistribution([None, 16, 46])

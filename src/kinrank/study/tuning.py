@@ -27,12 +27,12 @@ from kinrank.rankers.single import SingleRanker
 from kinrank.study.answer import ONE_MODEL, RUNGS, Answer, Claim, answer
 from kinrank.study.folds import OnLeak
 from kinrank.study.ladder import missing_trees, rung_of
-from kinrank.study.sampler import sampled_proposal
 from kinrank.study.space import (
     Proposal,
     available_families,
     follow_up_proposals,
     listed_proposals,
+    sampled_proposal,
     without_local_models,
 )
 from kinrank.study.study import Study

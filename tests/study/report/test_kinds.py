@@ -14,8 +14,8 @@ from kinrank.study.entrants import evaluate_ranker
 from kinrank.study.report import Report, collect, render
 from kinrank.study.report.groups import kind_gains
 from kinrank.study.report.ingredients import ingredient_shares
-from kinrank.study.report.kinds import groups_by_column, names_by_words
 from kinrank.study.report.page_tables import extremes, heat_table
+from kinrank.study.report.shares import groups_by_column, names_by_words
 
 
 @pytest.fixture(scope="module")

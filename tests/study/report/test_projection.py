@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kinrank.study.report.projection import project
+from kinrank.study.report.neighbor_analysis import project
 
 
 def two_clouds(n: int) -> np.ndarray:

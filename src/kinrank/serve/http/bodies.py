@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -151,20 +150,25 @@ class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 B = TypeVar("B")
+_BODIES: tuple[type[Any], ...] = (
+    SearchBody,
+    WithdrawBody,
+    ReloadBody,
+    ExplainBody,
+    RankBody,
+    JudgmentsBody,
+    WeightsBody,
+)
+_DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {body: msgspec.json.Decoder(body) for body in _BODIES}
 _ROW_DECODER = msgspec.json.Decoder(Row)
 _PACKED_DECODER = msgspec.msgpack.Decoder(PackedRankBody)
 _INVALID = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
-@cache
-def _decoder(body: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(body)
-
-
 def parse(raw: bytes, body: type[B]) -> B:
     """Parse a JSON body. Raise a `DataError` that points to the first invalid value."""
     try:
-        parsed: B = _decoder(body).decode(raw)
+        parsed: B = _DECODERS[body].decode(raw)
     except _INVALID as error:
         raise DataError(str(error)) from None
     return parsed

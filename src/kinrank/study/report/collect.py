@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import platform
+import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import kinrank
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import PairedComparison, compare_paired
@@ -15,15 +20,13 @@ from kinrank.measure.difficulty import difficulty_levels
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
 from kinrank.study.answer import Answer
-from kinrank.study.comparison import Comparison
+from kinrank.study.comparison import Comparison, Fittable
 from kinrank.study.ladder import climb, missing_trees, rung_of, rungs_of
-from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report
+from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report, Timing
 from kinrank.study.report.ingredients import ingredient_shares
-from kinrank.study.report.kinds import groups_by_column
 from kinrank.study.report.names import query_names
 from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
-from kinrank.study.report.origin import made_now
-from kinrank.study.report.timing import time_rankers
+from kinrank.study.report.shares import groups_by_column
 from kinrank.study.study import Study
 
 STEPS = 5
@@ -199,3 +202,41 @@ def _gain_without(known: NDArray[np.int64], comparison: Comparison, subject: str
     if not len(known) or np.isfinite(after).sum() < 2:
         return None
     return compare_paired(after, before)
+
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm")
+
+
+def made_now() -> str:
+    """Return the time, and the versions that a result may depend on."""
+    versions = [f"kinrank {kinrank.__version__}", f"Python {platform.python_version()}"]
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, with {', '.join(versions)}"
+
+
+def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Timing, ...]:
+    """Time fitted rankers on one query at a time, in turns, so that load on the machine affects all of them.
+
+    Parameters
+    ----------
+    rankers
+        Fitted rankers by name.
+    queries
+        Queries to rank. Each ranker first ranks one query untimed.
+    """
+    for ranker in rankers.values():
+        ranker.predict(queries[:1])
+    milliseconds: dict[str, list[float]] = {name: [] for name in rankers}
+    for query in queries:
+        for name, ranker in rankers.items():
+            start = time.perf_counter()
+            ranker.predict(query)
+            milliseconds[name].append(1000 * (time.perf_counter() - start))
+    return tuple(
+        Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
+        for name, values in milliseconds.items()
+    )
