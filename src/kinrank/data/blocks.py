@@ -178,18 +178,12 @@ def _block_starts(queries: QuerySet, rows_per_block: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Sample:
-    """A sample of the queries: evenly spaced queries of evenly spaced blocks.
-
-    Attributes
-    ----------
-    blocks : tuple of int
-        The blocks to read.
-    share : float
-        The share of a block's queries in the sample; 1.0 for all.
-    """
+    """A sample of the queries: evenly spaced queries of evenly spaced blocks."""
 
     blocks: tuple[int, ...]
+    """The blocks to read."""
     share: float
+    """The share of a block's queries in the sample; 1.0 for all."""
 
     @classmethod
     def of_rows(cls, blocks: Blocks, n_rows: int) -> Sample:

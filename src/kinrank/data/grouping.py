@@ -14,21 +14,14 @@ from kinrank.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Which rows belong to which query, once the rows are sorted.
-
-    Attributes
-    ----------
-    qid : array of shape (queries,)
-        The id of each query, in order of first appearance.
-    offsets : int64 array of shape (queries + 1,)
-        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
-    row_order : int64 array of shape (rows,), or None
-        ``rows[row_order]`` are the sorted rows; None if they were already grouped.
-    """
+    """Which rows belong to which query, once the rows are sorted."""
 
     qid: NDArray[Any]
+    """The id of each query, in order of first appearance; shape (queries,)."""
     offsets: NDArray[np.int64]
+    """Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``; shape (queries + 1,)."""
     row_order: NDArray[np.int64] | None = None
+    """``rows[row_order]`` are the sorted rows; None if they were already grouped; shape (rows,)."""
 
     @property
     def query_of_row(self) -> NDArray[np.int64]:

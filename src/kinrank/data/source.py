@@ -28,21 +28,14 @@ FORMATS = (
 
 @dataclass(frozen=True)
 class Source:
-    """A file or folder of queries.
-
-    Attributes
-    ----------
-    path : str
-        Path of the file or folder.
-    n_features : int or None
-        Number of features in a LETOR file; by default its largest feature index. Ignored for other formats.
-    columns : dict
-        Names of columns of a table, as in `QuerySet.from_table`. Ignored for other formats.
-    """
+    """A file or folder of queries."""
 
     path: str
+    """Path of the file or folder."""
     n_features: int | None = None
+    """Number of features in a LETOR file; by default its largest feature index. Ignored for other formats."""
     columns: ColumnNames = field(default_factory=dict)  # type: ignore[assignment]
+    """Names of columns of a table, as in `QuerySet.from_table`. Ignored for other formats."""
 
     @property
     def format(self) -> Format:

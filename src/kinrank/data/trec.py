@@ -24,21 +24,14 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, eq=False)
 class Qrels:
-    """Judgments, one per element of the arrays.
-
-    Attributes
-    ----------
-    qid : array
-        Query ids: whole numbers if all are written as such, else text.
-    doc_id : array of text
-        Document ids.
-    grade : int64 array
-        Grades as in the file; some collections use negative ones.
-    """
+    """Judgments, one per element of the arrays."""
 
     qid: NDArray[Any]
+    """Query ids: whole numbers if all are written as such, else text."""
     doc_id: NDArray[np.str_]
+    """Document ids."""
     grade: NDArray[np.int64]
+    """Grades as in the file; some collections use negative ones."""
 
     def __len__(self) -> int:
         return len(self.qid)
@@ -46,27 +39,18 @@ class Qrels:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A ranking of documents, one per element of the arrays.
-
-    Attributes
-    ----------
-    qid : array
-        Query ids: whole numbers if all are written as such, else text.
-    doc_id : array of text
-        Document ids.
-    score : float64 array
-        Higher is better.
-    rank : int64 array
-        Rank from 1, or as in the file. Most tools ignore it and sort by score.
-    tag : str
-        The name of the run.
-    """
+    """A ranking of documents, one per element of the arrays."""
 
     qid: NDArray[Any]
+    """Query ids: whole numbers if all are written as such, else text."""
     doc_id: NDArray[np.str_]
+    """Document ids."""
     score: NDArray[np.float64]
+    """Higher is better."""
     rank: NDArray[np.int64]
+    """Rank from 1, or as in the file. Most tools ignore it and sort by score."""
     tag: str = "kinrank"
+    """The name of the run."""
 
     def __len__(self) -> int:
         return len(self.qid)

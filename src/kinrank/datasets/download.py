@@ -24,21 +24,14 @@ _AGAIN = (408, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a data set.
-
-    Attributes
-    ----------
-    name : str
-        File name in the data home.
-    urls : sequence of str
-        Where it is published; the first that answers is used.
-    checksum : str, optional
-        ``"sha256:..."`` or ``"md5:..."`` of the whole file; None if its publisher states none.
-    """
+    """A file of a data set."""
 
     name: str
+    """File name in the data home."""
     urls: Sequence[str]
+    """Where it is published; the first that answers is used."""
     checksum: str | None = None
+    """``"sha256:..."`` or ``"md5:..."`` of the whole file; None if its publisher states none."""
 
 
 def get_data_home(data_home: str | os.PathLike[str] | None = None) -> Path:

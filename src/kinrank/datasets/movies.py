@@ -37,19 +37,14 @@ JUDGMENTS = RemoteFile(
 
 @dataclass(frozen=True, eq=False)
 class MovieSearch:
-    """A corpus of movies and judged queries.
-
-    Attributes
-    ----------
-    movies : pyarrow.Table
-        One row per movie: id, title, overview, tags, genres, director, actors, characters, year, votes, rating,
-        popularity, budget, url.
-    judgments : pyarrow.Table
-        One row per judgment: qid, query (its text), doc_id, y (0 or 1).
-    """
+    """A corpus of movies and judged queries."""
 
     movies: pa.Table
+    """One row per movie: id, title, overview, tags, genres, director, actors, characters, year, votes, rating,
+    popularity, budget, url.
+    """
     judgments: pa.Table
+    """One row per judgment: qid, query (its text), doc_id, y (0 or 1)."""
 
 
 def fetch_msrd(

@@ -29,19 +29,6 @@ Document = tuple[str, Mapping[str, Any]]
 class Hits:
     """Documents found by an engine, best first.
 
-    Attributes
-    ----------
-    doc_id : array of str
-        Document ids in the engine's order.
-    score : float64 array
-        The engine's scores. They are comparable within one response only.
-    total : mapping, optional
-        How many documents match: ``{"value": 10000, "relation": "gte"}`` means at least 10,000.
-    fields : sequence of mappings
-        The requested fields of each document; empty if none were requested.
-    facets : mapping
-        The results of the requested facets, as the engine returns them.
-
     Examples
     --------
     >>> hits = Hits(np.array(["d7", "d3"]), np.array([4.5, 1.0]))
@@ -50,10 +37,15 @@ class Hits:
     """
 
     doc_id: NDArray[np.str_]
+    """Document ids in the engine's order."""
     score: NDArray[np.float64]
+    """The engine's scores. They are comparable within one response only."""
     total: Mapping[str, Any] | None = None
+    """How many documents match: ``{"value": 10000, "relation": "gte"}`` means at least 10,000."""
     fields: Sequence[Mapping[str, Any]] = ()
+    """The requested fields of each document; empty if none were requested."""
     facets: Mapping[str, Any] = field(default_factory=dict)
+    """The results of the requested facets, as the engine returns them."""
 
     def __len__(self) -> int:
         return len(self.doc_id)
@@ -61,41 +53,28 @@ class Hits:
 
 @dataclass(frozen=True, eq=False)
 class LoggedFeatures:
-    """Features of documents, computed by an engine.
-
-    Attributes
-    ----------
-    values : float32 array of shape (documents, features)
-        NaN if a feature defined with ``missing = "nan"`` is missing. A document that is not in the index has a row of
-        NaN.
-    found : bool array of shape (documents,)
-        Whether each document is in the index.
-    """
+    """Features of documents, computed by an engine."""
 
     values: Float32
+    """NaN if a feature defined with ``missing = "nan"`` is missing. A document that is not in the index has a row of
+    NaN; shape (documents, features).
+    """
     found: NDArray[np.bool_]
+    """Whether each document is in the index; shape (documents,)."""
 
 
 @dataclass(frozen=True)
 class Health:
-    """Health of an engine and an index.
-
-    Attributes
-    ----------
-    engine : str
-        Name and version: "elasticsearch 8.12.2".
-    status : {"green", "yellow", "red"}
-        Green: all shards are allocated; yellow: some replicas are not; red: some primary shards are not.
-    nodes : int
-        Number of nodes.
-    documents : int
-        Number of documents in the index.
-    """
+    """Health of an engine and an index."""
 
     engine: str
+    """Name and version: "elasticsearch 8.12.2"."""
     status: str
+    """Green: all shards are allocated; yellow: some replicas are not; red: some primary shards are not."""
     nodes: int
+    """Number of nodes."""
     documents: int
+    """Number of documents in the index."""
 
 
 class Engine(ABC):

@@ -61,24 +61,16 @@ KINDS: dict[str, tuple[type[Feature], str]] = {
 
 @dataclass(frozen=True)
 class CandidateQuery:
-    """The engine's own query, which finds the candidates.
-
-    Attributes
-    ----------
-    text : TextFeature
-        Clause that a document must match. Its score is the engine's own.
-    vector : str, optional
-        A vector field. The nearest documents become candidates too, and their similarity is added to the score.
-    nearest : int
-        Number of nearest documents.
-    vector_boost : float
-        Factor of the similarity.
-    """
+    """The engine's own query, which finds the candidates."""
 
     text: TextFeature
+    """Clause that a document must match. Its score is the engine's own."""
     vector: str | None = None
+    """A vector field. The nearest documents become candidates too, and their similarity is added to the score."""
     nearest: int = 100
+    """Number of nearest documents."""
     vector_boost: float = 1.0
+    """Factor of the similarity."""
 
 
 @dataclass(frozen=True)

@@ -40,31 +40,20 @@ def count_terms(text: str) -> int:
 
 @dataclass(frozen=True)
 class Feature(ABC):
-    """A named feature.
-
-    Attributes
-    ----------
-    name : str
-        Name of the feature's column.
-    missing : {"zero", "nan"}
-        Value if the clause does not match or the field is empty: 0 or NaN.
-    """
+    """A named feature."""
 
     name: str
+    """Name of the feature's column."""
     missing: Missing = "zero"
+    """Value if the clause does not match or the field is empty: 0 or NaN."""
 
 
 @dataclass(frozen=True)
 class TextFeature(Feature):
-    """The score of a query clause.
-
-    Attributes
-    ----------
-    max : float, optional
-        Upper bound of the score; see `max_score`.
-    """
+    """The score of a query clause."""
 
     max: float | None = None
+    """Upper bound of the score; see `max_score`."""
 
     @abstractmethod
     def clause(self, query: str) -> Clause:

@@ -24,21 +24,14 @@ _TYPES: dict[FieldKind, set[str]] = {
 
 @dataclass(frozen=True)
 class RequiredField:
-    """A field that a feature uses.
-
-    Attributes
-    ----------
-    name : str
-        Name of the field.
-    used_by : str
-        What uses it, for error messages.
-    kind : {"a number", "a vector"}, optional
-        Kind that the field must have.
-    """
+    """A field that a feature uses."""
 
     name: str
+    """Name of the field."""
     used_by: str
+    """What uses it, for error messages."""
     kind: FieldKind | None = None
+    """Kind that the field must have."""
 
 
 def required_fields(features: FeatureSet) -> list[RequiredField]:

@@ -26,31 +26,21 @@ UNJUDGED_WEIGHT = 0.05
 
 @dataclass
 class LogCounts:
-    """Counts of what was logged and what was left out.
-
-    Attributes
-    ----------
-    queries, documents : int
-        Logged queries and documents.
-    empty_queries : int
-        Queries left out because none of their candidates is in the index.
-    absent_documents : int
-        Judged documents left out because they are not in the index.
-    unfound_documents : int
-        Judged documents left out because only the engine's top documents are candidates.
-    unjudged_documents : int
-        Logged candidates without a judgment; their grade is NaN.
-    missing : dict of str to int
-        Number of logged documents without a value, by feature.
-    """
+    """Counts of what was logged and what was left out."""
 
     queries: int = 0
     documents: int = 0
+    """Logged queries and documents."""
     empty_queries: int = 0
+    """Queries left out because none of their candidates is in the index."""
     absent_documents: int = 0
+    """Judged documents left out because they are not in the index."""
     unfound_documents: int = 0
+    """Judged documents left out because only the engine's top documents are candidates."""
     unjudged_documents: int = 0
+    """Logged candidates without a judgment; their grade is NaN."""
     missing: dict[str, int] = field(default_factory=dict)
+    """Number of logged documents without a value, by feature."""
 
     def add(self, other: LogCounts) -> None:
         """Add the counts of another part."""

@@ -38,18 +38,12 @@ _TO_POSITIVE = "x *= 1e12; return x >= 0 ? x + 1 : 1 / (1 - x);"
 
 @dataclass(frozen=True)
 class Dialect:
-    """Differences between the query languages of the two engines.
-
-    Attributes
-    ----------
-    similarities : dict of str to str
-        Painless expressions by similarity; ``{}`` stands for the quoted field name.
-    knn_in_field : bool
-        Whether the options of a knn clause are nested under the field name.
-    """
+    """Differences between the query languages of the two engines."""
 
     similarities: dict[str, str] = field(hash=False)
+    """Painless expressions by similarity; ``{}`` stands for the quoted field name."""
     knn_in_field: bool
+    """Whether the options of a knn clause are nested under the field name."""
 
 
 @dataclass(frozen=True)

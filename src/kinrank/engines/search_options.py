@@ -14,23 +14,17 @@ from kinrank.engines.filters import check_facets, check_filter, facet_fields, fi
 class SearchOptions:
     """What documents must match, and what is returned with them.
 
-    Attributes
-    ----------
-    filter_clause : mapping, optional
-        Clause of the engine's query language that documents must match. It changes no score.
-    fields : sequence of str
-        Fields of the documents to return; ``*`` stands for any characters.
-    facets : mapping of str to mapping
-        Aggregations of the engine's query language over all documents that match, by name.
-
     Examples
     --------
     >>> SearchOptions({"term": {"genres": "drama"}}, facets={"years": {"stats": {"field": "year"}}}).check()
     """
 
     filter_clause: Clause | None = None
+    """Clause of the engine's query language that documents must match. It changes no score."""
     fields: Sequence[str] = ()
+    """Fields of the documents to return; ``*`` stands for any characters."""
     facets: Mapping[str, Clause] = field(default_factory=dict)
+    """Aggregations of the engine's query language over all documents that match, by name."""
 
     def check(self) -> None:
         """Raise `ParameterError` if the filter or a facet is not allowed."""

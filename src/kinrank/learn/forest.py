@@ -43,27 +43,6 @@ _NONE, _ZERO = 0, 1
 class Forest:
     """The trees of one or several boosters as flat arrays.
 
-    Attributes
-    ----------
-    n_features : int
-        The number of features of a row.
-    columns : int64 array
-        The features that splits read; plus `n_features` for a copy in which 0 counts as missing.
-    first_node, first_leaf : int64 arrays of shape (trees + 1,)
-        Where the splits and the leaves of each tree begin.
-    first_right : int64 array of shape (trees,)
-        Where the splits that send missing values right begin. The tree's earlier splits send them left.
-    column, threshold : arrays of shape (splits,)
-        A row goes right if its value in the column is above the threshold.
-    kept : uint32 array of shape (splits,)
-        The bits that remain if a row goes right.
-    root : int64 array of shape (trees,)
-        The position of each tree's root; ``~position`` if it is a leaf.
-    left, right : int64 arrays of shape (splits,)
-        The positions of the children.
-    leaf : float64 array of shape (leaves,)
-        The value of each leaf, from left to right.
-
     Examples
     --------
     >>> from kinrank.data.queryset import QuerySet
@@ -76,17 +55,27 @@ class Forest:
     """
 
     n_features: int
+    """The number of features of a row."""
     columns: Int64
+    """The features that splits read; plus `n_features` for a copy in which 0 counts as missing."""
     first_node: Int64
     first_leaf: Int64
+    """Where the splits and the leaves of each tree begin; shape (trees + 1,)."""
     first_right: Int64
+    """Where the splits that send missing values right begin. The tree's earlier splits send them left; shape (trees,).
+    """
     column: Int64
     threshold: Float64
+    """A row goes right if its value in the column is above the threshold; shape (splits,)."""
     kept: NDArray[np.uint32]
+    """The bits that remain if a row goes right; shape (splits,)."""
     root: Int64
+    """The position of each tree's root; ``~position`` if it is a leaf; shape (trees,)."""
     left: Int64
     right: Int64
+    """The positions of the children; shape (splits,)."""
     leaf: Float64
+    """The value of each leaf, from left to right; shape (leaves,)."""
 
     @classmethod
     def from_text(cls, *models: str) -> Self:

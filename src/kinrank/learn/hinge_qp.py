@@ -24,27 +24,18 @@ _BAND = 0.1  # hinges with a margin this close to 1 are solved for from the star
 
 
 class HingeSolution(NamedTuple):
-    """The minimum, and the multipliers that prove it (Hoi and Jin 2008, Eqs. 11 and 12).
-
-    Attributes
-    ----------
-    w : float64 array of shape (variables,)
-        The minimum; no entry is negative.
-    alpha : float64 array of shape (hinges,)
-        One multiplier per hinge, from 0 (no loss) to C (loss).
-    eta : float64 array of shape (variables,)
-        One multiplier per variable, above 0 only if w is 0.
-    residual : float
-        Residual of the optimality conditions, in units of a margin.
-    n_steps : int
-        Newton steps taken.
-    """
+    """The minimum, and the multipliers that prove it (Hoi and Jin 2008, Eqs. 11 and 12)."""
 
     w: Float64
+    """The minimum; no entry is negative; shape (variables,)."""
     alpha: Float64
+    """One multiplier per hinge, from 0 (no loss) to C (loss); shape (hinges,)."""
     eta: Float64
+    """One multiplier per variable, above 0 only if w is 0; shape (variables,)."""
     residual: float
+    """Residual of the optimality conditions, in units of a margin."""
     n_steps: int
+    """Newton steps taken."""
 
 
 def solve_hinge_qp(Q: Float64, B: Float64, C: float = 1.0, *, start: HingeSolution | None = None) -> HingeSolution:

@@ -27,27 +27,18 @@ _FAST = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered; NaN and
 
 @dataclass(frozen=True, eq=False)
 class JudgedPairs:
-    """Judged queries, sorted for the loops over pairs.
-
-    Attributes
-    ----------
-    X : float32 array
-        Rows sorted by grade within each query, best first.
-    offsets : int64 array
-        Query i owns rows ``offsets[i]:offsets[i + 1]``.
-    lower : int64 array
-        For each row, the first row of its query with a lower grade, or the end of the query if there is none.
-    pairs : float64 array
-        Number of pairs of each query, or their total weight.
-    weight : float32 array
-        The weight of each row. A pair counts the product of the weights of its rows.
-    """
+    """Judged queries, sorted for the loops over pairs."""
 
     X: NDArray[np.float32]
+    """Rows sorted by grade within each query, best first."""
     offsets: NDArray[np.int64]
+    """Query i owns rows ``offsets[i]:offsets[i + 1]``."""
     lower: NDArray[np.int64]
+    """For each row, the first row of its query with a lower grade, or the end of the query if there is none."""
     pairs: Float64
+    """Number of pairs of each query, or their total weight."""
     weight: Float32
+    """The weight of each row. A pair counts the product of the weights of its rows."""
 
     @classmethod
     def from_queries(cls, queries: QuerySet) -> JudgedPairs:
@@ -97,28 +88,19 @@ def smoothed_hinge(width: float) -> Hinge:
 
 @dataclass(frozen=True, eq=False)
 class PairObjective:
-    """The objective λ/2 |w - w0|² + Σ_q ω_q Σ_pairs loss, for a subset of the queries of a `JudgedPairs`.
-
-    Attributes
-    ----------
-    pairs
-        The judged queries.
-    queries
-        Positions of the queries used.
-    weights
-        ω_q, the weight of one pair of each query; they sum to one over all pairs.
-    penalty, prior
-        λ and w0.
-    hinge
-        The loss.
-    """
+    """The objective λ/2 |w - w0|² + Σ_q ω_q Σ_pairs loss, for a subset of the queries of a `JudgedPairs`."""
 
     pairs: JudgedPairs
+    """The judged queries."""
     queries: NDArray[np.int64]
+    """Positions of the queries used."""
     weights: Float64
+    """ω_q, the weight of one pair of each query; they sum to one over all pairs."""
     penalty: float
     prior: Float64
+    """λ and w0."""
     hinge: Hinge
+    """The loss."""
 
     def empty_scores(self) -> Float64:
         """Return an uninitialized array with one entry per row of the chosen queries."""

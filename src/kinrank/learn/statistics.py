@@ -31,15 +31,6 @@ from kinrank.learn.normal_equations import solve_rows
 class PairStatistics:
     """Statistics of one or many queries (or cells of queries), one per row.
 
-    Attributes
-    ----------
-    gram : array of shape (n, D (D + 1) / 2)
-        The upper triangle of each A, row by row. float32 per query, which halves memory traffic; float64 in sums.
-    moment : array of shape (n, D)
-        Each b.
-    pairs : float64 array of shape (n,)
-        The number of pairs, or their total weight. A pair of rows with weights counts their product.
-
     Examples
     --------
     >>> queries = QuerySet.from_arrays([[1.0], [3.0], [0.0], [1.0]], y=[0, 1, 0, 1], qid=[7, 7, 8, 8])
@@ -54,8 +45,13 @@ class PairStatistics:
     """
 
     gram: NDArray[Any]
+    """The upper triangle of each A, row by row. float32 per query, which halves memory traffic; float64 in sums; shape
+    (n, D (D + 1).
+    """
     moment: NDArray[Any]
+    """Each b; shape (n, D)."""
     pairs: Float64
+    """The number of pairs, or their total weight. A pair of rows with weights counts their product; shape (n,)."""
 
     def __post_init__(self) -> None:
         n, features = self.moment.shape

@@ -28,15 +28,6 @@ from kinrank.errors import ParameterError
 class TargetTransform:
     """Penalties for the linear map of a query to differ from α = 1, β = 0.
 
-    Attributes
-    ----------
-    p : {1, 2}
-        Exponent of both penalties. With 1, many queries keep α = 1, β = 0 exactly.
-    alpha_penalty, beta_penalty : float
-        λ_α and λ_β, from 0 (no penalty) to infinity (α = 1, or β = 0, for all queries).
-    min_alpha : float
-        The smallest α, above 0: the map must keep the order, and targets are divided by α.
-
     Examples
     --------
     >>> free = TargetTransform(p=2, alpha_penalty=0.0, beta_penalty=0.0)
@@ -46,9 +37,12 @@ class TargetTransform:
     """
 
     p: int = 2
+    """Exponent of both penalties, 1 or 2. With 1, many queries keep α = 1, β = 0 exactly."""
     alpha_penalty: float = 10.0
     beta_penalty: float = 10.0
+    """λ_α and λ_β, from 0 (no penalty) to infinity (α = 1, or β = 0, for all queries)."""
     min_alpha: float = 0.01
+    """The smallest α, above 0: the map must keep the order, and targets are divided by α."""
 
     def __post_init__(self) -> None:
         if self.p not in (1, 2):

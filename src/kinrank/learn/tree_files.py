@@ -29,21 +29,14 @@ _UNNAMED = re.compile(r"Column_\d+")
 
 @dataclass(frozen=True)
 class TreeFile:
-    """Trees in LightGBM's text format, and the features they read.
-
-    Attributes
-    ----------
-    text : str
-        The trees.
-    n_features : int
-        The number of features.
-    feature_names : tuple of str
-        The names of the features; empty if the file has none.
-    """
+    """Trees in LightGBM's text format, and the features they read."""
 
     text: str
+    """The trees."""
     n_features: int
+    """The number of features."""
     feature_names: tuple[str, ...]
+    """The names of the features; empty if the file has none."""
 
     def reading(self, feature_names: Sequence[str]) -> str:
         """Return the trees so that they read rows with these features.

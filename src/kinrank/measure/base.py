@@ -21,16 +21,6 @@ NoRelevant = Literal[0, 1, "skip"]
 class Measure(ABC):
     """A measure of ranked lists. Two measures are equal if all their conventions are.
 
-    Attributes
-    ----------
-    k : int or None
-        The cutoff, written ``NDCG @ 10``; None measures the whole list.
-    ties : str
-        How equal scores are ordered: "order" (the earlier row first), "pessimistic", "optimistic", "average" (the exact
-        expectation over random orders) or "doc_id" (the last id first, as in trec_eval).
-    no_relevant : 0, 1 or "skip"
-        The value of a query without relevant documents; "skip" makes it NaN and excludes it from the mean.
-
     Examples
     --------
     >>> from kinrank.measure import NDCG
@@ -48,8 +38,13 @@ class Measure(ABC):
     name: ClassVar[str]
 
     k: int | None = None
+    """The cutoff, written ``NDCG @ 10``; None measures the whole list."""
     ties: Ties = "order"
+    """How equal scores are ordered: "order" (the earlier row first), "pessimistic", "optimistic", "average" (the exact
+    expectation over random orders) or "doc_id" (the last id first, as in trec_eval).
+    """
     no_relevant: NoRelevant = 0
+    """The value of a query without relevant documents; "skip" makes it NaN and excludes it from the mean."""
 
     def __post_init__(self) -> None:
         if self.k is not None and (isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1):

@@ -20,11 +20,6 @@ class ExpectedReciprocalRank(Measure):
 
     A document of grade g satisfies the user with probability R = (2^g - 1) / 2^max_grade.
 
-    Attributes
-    ----------
-    max_grade : int
-        The highest grade of the scale, whether or not it occurs. Higher grades raise DataError.
-
     Notes
     -----
     ``ties="average"`` raises: the expectation over random orders has no simple closed form.
@@ -38,6 +33,7 @@ class ExpectedReciprocalRank(Measure):
     name: ClassVar[str] = "ERR"
 
     max_grade: int = 4
+    """The highest grade of the scale, whether or not it occurs. Higher grades raise DataError."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

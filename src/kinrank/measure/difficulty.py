@@ -16,18 +16,12 @@ LEVELS = ("none", "hard", "normal", "easy")
 
 @dataclass(frozen=True)
 class LevelMean:
-    """The mean of a measure over the queries of one level.
-
-    Attributes
-    ----------
-    queries : int
-        The number of queries.
-    mean : float
-        The mean over the queries that the measure does not exclude; NaN if it excludes all.
-    """
+    """The mean of a measure over the queries of one level."""
 
     queries: int
+    """The number of queries."""
     mean: float
+    """The mean over the queries that the measure does not exclude; NaN if it excludes all."""
 
 
 def difficulty_levels(

@@ -47,24 +47,18 @@ SHORT_LISTS = ("as_is", "zero")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Dcg(Measure):
-    """Discounted cumulative gain: the sum over positions of gain times discount.
-
-    Attributes
-    ----------
-    gain : str
-        "exp2", 2^grade - 1, or "linear", the grade.
-    discount : str
-        "standard", 1/log2(i + 1), or "letor": 1 at positions 1 and 2, then 1/log2(i). "geng" is Eq. 4 of Geng et al.
-        2008, which we read as the same as "letor".
-    short_lists : str
-        The value of a list shorter than the cutoff: "as_is" measures the list, "zero" is 0, as in LETOR's script.
-    """
+    """Discounted cumulative gain: the sum over positions of gain times discount."""
 
     name: ClassVar[str] = "DCG"
 
     gain: str = "exp2"
+    """"exp2", 2^grade - 1, or "linear", the grade."""
     discount: str = "standard"
+    """"standard", 1/log2(i + 1), or "letor": 1 at positions 1 and 2, then 1/log2(i). "geng" is Eq. 4 of Geng et al.
+    2008, which we read as the same as "letor".
+    """
     short_lists: str = "as_is"
+    """The value of a list shorter than the cutoff: "as_is" measures the list, "zero" is 0, as in LETOR's script."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

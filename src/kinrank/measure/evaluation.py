@@ -17,18 +17,12 @@ from kinrank.measure.lists import RankedLists, Ties, rank
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """The values of measures for one ranking; ``evaluation[NDCG @ 10]`` is the mean.
-
-    Attributes
-    ----------
-    qid : array of shape (queries,)
-        The query ids, in the order of the values.
-    per_query : mapping of Measure to float64 array of shape (queries,)
-        One value per query; NaN for queries that the measure excludes.
-    """
+    """The values of measures for one ranking; ``evaluation[NDCG @ 10]`` is the mean."""
 
     qid: NDArray[Any]
+    """The query ids, in the order of the values; shape (queries,)."""
     per_query: Mapping[Measure, Float64]
+    """One value per query; NaN for queries that the measure excludes; shape (queries,)."""
 
     @property
     def means(self) -> dict[Measure, float]:

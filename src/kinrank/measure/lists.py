@@ -23,21 +23,14 @@ ALL_ROWS = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class RankedLists:
-    """The grades of each query in descending order of the scores.
-
-    Attributes
-    ----------
-    grades : float64 array of shape (rows,)
-        In ranked order within each query.
-    offsets : int64 array of shape (queries + 1,)
-        Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``.
-    tie_start : int64 array of shape (rows,), or None
-        The first row of the tie of each row; None if all ties are broken.
-    """
+    """The grades of each query in descending order of the scores."""
 
     grades: Float64
+    """In ranked order within each query; shape (rows,)."""
     offsets: Int64
+    """Query ``i`` owns rows ``offsets[i]:offsets[i + 1]``; shape (queries + 1,)."""
     tie_start: Int64 | None = None
+    """The first row of the tie of each row; None if all ties are broken; shape (rows,)."""
 
     @cached_property
     def sizes(self) -> Int64:

@@ -29,38 +29,26 @@ _CELLS_AT_ONCE = 2_000_000  # resampled values in memory: 16 MB
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """A comparison of the values of `a` and `b` on the same queries.
-
-    Attributes
-    ----------
-    mean_difference : float
-        Mean of a - b; positive if a is better.
-    interval : tuple of two floats
-        Confidence interval of the mean difference.
-    p : float
-        Two-sided p-value.
-    n : int
-        The number of queries compared.
-    wins, ties, losses : int
-        The number of queries on which a is better, equal, worse.
-    test : str
-        The test used.
-    confidence : float
-        The confidence level of `interval`.
-    n_groups : int or None
-        The number of groups of queries that vary independently; None if each query does.
-    """
+    """A comparison of the values of `a` and `b` on the same queries."""
 
     mean_difference: float
+    """Mean of a - b; positive if a is better."""
     interval: tuple[float, float]
+    """Confidence interval of the mean difference."""
     p: float
+    """Two-sided p-value."""
     n: int
+    """The number of queries compared."""
     wins: int
     ties: int
     losses: int
+    """The number of queries on which a is better, equal, worse."""
     test: Test
+    """The test used."""
     confidence: float
+    """The confidence level of `interval`."""
     n_groups: int | None = None
+    """The number of groups of queries that vary independently; None if each query does."""
 
 
 def compare_paired(

@@ -35,19 +35,14 @@ from kinrank.version import __version__
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Scores of candidates, and how new their queries are.
-
-    Attributes
-    ----------
-    scores : float64 array of shape (rows,)
-        As returned by `Ranker.predict`.
-    novelty : float64 array of shape (queries,), or None
-        The distance to the nearest judged query. 1.0 is the distance within which 99% of the judged queries have
-        their nearest other one. None if the ranker knows no distance between queries.
-    """
+    """Scores of candidates, and how new their queries are."""
 
     scores: Float64
+    """As returned by `Ranker.predict`; shape (rows,)."""
     novelty: Float64 | None = None
+    """The distance to the nearest judged query. 1.0 is the distance within which 99% of the judged queries have their
+    nearest other one. None if the ranker knows no distance between queries; shape (queries,).
+    """
 
 
 class Ranker(BaseEstimator, ABC):

@@ -14,19 +14,14 @@ from kinrank.learn.prepare import Missing
 
 @dataclass(frozen=True, eq=False)
 class LinearWeights:
-    """One weight vector per query.
-
-    Attributes
-    ----------
-    weights : float64 array of shape (queries, features)
-        For features as they were given.
-    fidelity : float64 array of shape (queries,), or None
-        Kendall's τ between the ranker's scores of the given candidates and their weighted sums: 1 if both rank alike.
-        None if the ranker is linear, so that the weights reproduce it exactly.
-    """
+    """One weight vector per query."""
 
     weights: Float64
+    """For features as they were given; shape (queries, features)."""
     fidelity: Float64 | None = None
+    """Kendall's τ between the ranker's scores of the given candidates and their weighted sums: 1 if both rank alike.
+    None if the ranker is linear, so that the weights reproduce it exactly; shape (queries,).
+    """
 
 
 def exact_weights(queries: QuerySet, weights: Float64, missing: Missing) -> LinearWeights:

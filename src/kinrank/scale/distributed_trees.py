@@ -32,21 +32,14 @@ _NETWORK = re.compile(r"^\[(machines|local_listen_port|num_machines|tree_learner
 
 @dataclass(frozen=True, eq=False)
 class DistributedTrees:
-    """Trains one tree model after the other, each by all workers together.
-
-    Attributes
-    ----------
-    cluster
-        The Ray cluster.
-    n_workers
-        Number of workers that train a model together; fewer if one of them would have no query to learn from.
-    folder
-        The job folder, which all workers share.
-    """
+    """Trains one tree model after the other, each by all workers together."""
 
     cluster: RayCluster
+    """The Ray cluster."""
     n_workers: int
+    """Number of workers that train a model together; fewer if one of them would have no query to learn from."""
     folder: JobFolder
+    """The job folder, which all workers share."""
 
     def __call__(self, bag: BagTraining, item: tuple[int, int]) -> TaskCost:
         """Train and keep the member of a repeat that leaves out a fold."""

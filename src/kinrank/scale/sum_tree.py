@@ -24,32 +24,22 @@ from kinrank.scale.repeated_queries import query_hashes
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Report on one finished task of a training job.
-
-    Attributes
-    ----------
-    stage : str
-        ``"sums"``; for `KinRanker` then ``"tables"`` (what trees see of a block) and ``"trees"``.
-    level : int
-        0 for the sums of a block, 1 and above for sums of sums.
-    done, total : int
-        Finished and total number of tasks of the level.
-    n_rows : int
-        Rows read by the task.
-    seconds, cpu_seconds : float
-        Wall-clock and CPU time of the task.
-    peak_mb : float
-        Peak memory of the process that ran the task, over its lifetime.
-    """
+    """Report on one finished task of a training job."""
 
     stage: str
+    """``"sums"``; for `KinRanker` then ``"tables"`` (what trees see of a block) and ``"trees"``."""
     level: int
+    """0 for the sums of a block, 1 and above for sums of sums."""
     done: int
     total: int
+    """Finished and total number of tasks of the level."""
     n_rows: int
+    """Rows read by the task."""
     seconds: float
     cpu_seconds: float
+    """Wall-clock and CPU time of the task."""
     peak_mb: float
+    """Peak memory of the process that ran the task, over its lifetime."""
 
 
 class QueryFilter(Protocol):

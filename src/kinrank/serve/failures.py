@@ -12,21 +12,14 @@ from kinrank.serve.messages import Fallback, UnknownFeatureError
 
 
 class Failure(NamedTuple):
-    """Why a query is answered without a model.
-
-    Attributes
-    ----------
-    reason : Fallback
-        The reason.
-    detail : str
-        The reason in words.
-    where : str, or None
-        Under which name the error is reported; None if the request is to blame.
-    """
+    """Why a query is answered without a model."""
 
     reason: Fallback
+    """The reason."""
     detail: str
+    """The reason in words."""
     where: str | None = None
+    """Under which name the error is reported; None if the request is to blame."""
 
 
 def failure_of(error: Exception, rows: Float32 | None = None) -> Failure:

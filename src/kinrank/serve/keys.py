@@ -28,21 +28,14 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Key:
-    """A stored API key. Only its hash is kept.
-
-    Attributes
-    ----------
-    name : str
-        Name of the owner; it appears in logs.
-    role : Role
-        What the key permits.
-    digest : str
-        SHA-256 of the key. A key has 256 random bits, so a slow hash is not needed.
-    """
+    """A stored API key. Only its hash is kept."""
 
     name: str
+    """Name of the owner; it appears in logs."""
     role: Role
+    """What the key permits."""
     digest: str
+    """SHA-256 of the key. A key has 256 random bits, so a slow hash is not needed."""
 
 
 class KeyRing:

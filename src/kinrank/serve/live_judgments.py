@@ -21,18 +21,12 @@ MOST_DOCUMENTS = 1_000
 
 @dataclass(frozen=True)
 class Entry:
-    """A judged query as it is stored.
-
-    Attributes
-    ----------
-    base : str
-        Version of the model in use when the query was judged.
-    judged : JudgedQuery
-        The query.
-    """
+    """A judged query as it is stored."""
 
     base: str
+    """Version of the model in use when the query was judged."""
     judged: JudgedQuery
+    """The query."""
 
     def dump(self) -> str:
         """Return the entry as JSON."""
@@ -110,25 +104,17 @@ def make_entries(ranker: Any, base: Any, version: str, queries: Sequence[JudgedQ
 
 
 class Learned(NamedTuple):
-    """A ranker that has learned changed judgments.
-
-    Attributes
-    ----------
-    ranker
-        The ranker.
-    revision : int
-        The revision that it has learned.
-    mark : str
-        The mark of the revision; see `Changes`.
-    learned, skipped : int
-        The number of queries that it has learned, and that it could not learn.
-    """
+    """A ranker that has learned changed judgments."""
 
     ranker: Any
+    """The ranker."""
     revision: int
+    """The revision that it has learned."""
     mark: str
+    """The mark of the revision; see `Changes`."""
     learned: int
     skipped: int
+    """The number of queries that it has learned, and that it could not learn."""
 
 
 def learn(ranker: Any, pages: Iterable[Changes], base: Any, version: str) -> Learned:

@@ -23,25 +23,17 @@ _HEAD_RESERVE = 0.4  # the same for a job whose body is still to be read and par
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """A query that waits for its ranking.
-
-    Attributes
-    ----------
-    candidates : CandidateSet
-        The query.
-    submitted, expires : float
-        When it was submitted and when its deadline ends, by `time.perf_counter`, which ignores changes of the clock.
-    deliver : callable
-        Called with the ranking, in the model's thread.
-    context : Context
-        Context variables of the caller, so that errors are logged with its request id.
-    """
+    """A query that waits for its ranking."""
 
     candidates: CandidateSet
+    """The query."""
     submitted: float
     expires: float
+    """When it was submitted and when its deadline ends, by `time.perf_counter`, which ignores changes of the clock."""
     deliver: Callable[[Ranking], None]
+    """Called with the ranking, in the model's thread."""
     context: Context = field(default_factory=copy_context)
+    """Context variables of the caller, so that errors are logged with its request id."""
 
     @property
     def units(self) -> float:

@@ -21,21 +21,14 @@ _ALL = SearchPolicy()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchResult:
-    """The result of a search.
-
-    Attributes
-    ----------
-    ranking : Ranking
-        All candidates, ranked.
-    hits : Hits
-        The same documents in the engine's order, with the total, fields and facets.
-    explanation : QueryExplanation, or None
-        Why they are ranked so, if requested and if the model can explain.
-    """
+    """The result of a search."""
 
     ranking: Ranking
+    """All candidates, ranked."""
     hits: Hits
+    """The same documents in the engine's order, with the total, fields and facets."""
     explanation: QueryExplanation | None = None
+    """Why they are ranked so, if requested and if the model can explain."""
 
     @property
     def engine_ids(self) -> list[str]:

@@ -15,14 +15,6 @@ from kinrank.errors import ForbiddenFieldError
 class SearchPolicy:
     """What searches may read.
 
-    Attributes
-    ----------
-    fields : sequence of str, optional
-        Fields that callers may return, filter by and aggregate; ``*`` stands for any characters. None permits all.
-        Callers with an admin key may read all fields in any case.
-    filter_clause : mapping, optional
-        A filter that all documents must match, whatever a request asks for.
-
     Examples
     --------
     >>> policy = SearchPolicy(["title", "price_*"], {"term": {"public": True}})
@@ -34,7 +26,11 @@ class SearchPolicy:
     """
 
     fields: Sequence[str] | None = None
+    """Fields that callers may return, filter by and aggregate; ``*`` stands for any characters. None permits all.
+    Callers with an admin key may read all fields in any case.
+    """
     filter_clause: Clause | None = None
+    """A filter that all documents must match, whatever a request asks for."""
 
     def check(self, options: SearchOptions) -> None:
         """Raise `ForbiddenFieldError` if a search reads a field that it must not."""

@@ -16,42 +16,28 @@ FIT_SHARE = 0.1  # of the judged queries not seen by trees: then a fit is recomm
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A model in use. It never changes, so a request keeps the model it started with.
-
-    Attributes
-    ----------
-    fitted : str
-        The first digits of the manifest's SHA-256; identical folders have identical versions.
-    ranker : Ranker
-        The model with the judgments learned since it was fitted.
-    base : Ranker
-        The model as it was fitted.
-    tested : bool
-        Whether its folder had examples for the self-test.
-    encoder : QueryEncoder
-        Adds the vector of a query's text. It stays the same when judgments are learned, with what it remembers.
-    judgments : int
-        Judged queries learned since it was fitted.
-    consolidated : int
-        How many of those were learned when the ranker was last written to disk and read again.
-    revision : int, or None
-        The revision of the judgment store that the ranker has learned; None if there is no store.
-    mark : str
-        Identifies the history of the judgment store up to the revision.
-    examples : tuple, or None
-        The stored queries, and the scores they had when the model was written.
-    """
+    """A model in use. It never changes, so a request keeps the model it started with."""
 
     fitted: str
+    """The first digits of the manifest's SHA-256; identical folders have identical versions."""
     ranker: Ranker
+    """The model with the judgments learned since it was fitted."""
     base: Ranker
+    """The model as it was fitted."""
     tested: bool
+    """Whether its folder had examples for the self-test."""
     encoder: QueryEncoder
+    """Adds the vector of a query's text. It stays the same when judgments are learned, with what it remembers."""
     judgments: int = 0
+    """Judged queries learned since it was fitted."""
     consolidated: int = 0
+    """How many of those were learned when the ranker was last written to disk and read again."""
     revision: int | None = None
+    """The revision of the judgment store that the ranker has learned; None if there is no store."""
     mark: str = ""
+    """Identifies the history of the judgment store up to the revision."""
     examples: Examples | None = None
+    """The stored queries, and the scores they had when the model was written."""
 
     @property
     def version(self) -> str:

@@ -11,48 +11,6 @@ from kinrank.errors import ParameterError
 class Settings:
     """Deadlines and limits of a service. The defaults suit a search box.
 
-    Attributes
-    ----------
-    deadline : float
-        Seconds to rank a query, counted from when the request comes in. A query that takes longer is answered in the
-        engine's order.
-    max_novelty : float
-        A query with a higher novelty (see `kinrank.serve.Ranking`) is answered in the engine's order.
-    min_fidelity : float
-        Weights that reproduce the model's ranking with a lower Kendall's τ are not given out.
-    backlog : int
-        Queries that may wait for one model. Further ones are refused at once, as are those that could not be ranked
-        in time.
-    batch_size : int
-        Waiting queries that are ranked together.
-    linger : float
-        Seconds that a query may wait for others that are on their way, so that they are ranked together.
-    watch_interval : float
-        Seconds between checks of the model folders, the judgments and the keys.
-    poll_interval : float
-        Seconds between checks of a store of model versions, which may be on another machine.
-    in_flight : int
-        Requests that one process handles at a time; further ones are rejected. One key may hold three quarters of
-        them. A request whose body is slow, or that waits for judgments, makes room for others.
-    bytes_in_flight : int
-        Bytes of request bodies that one process holds at a time; further ones are rejected.
-    body_bytes, body_seconds
-        Maximum size of a request body, and maximum time for it to arrive.
-    engine_seconds : float
-        Timeout of one call to the attached search engine.
-    judgment_seconds : float
-        How long storing judgments may take. After that the caller is told to repeat them, which is safe.
-    revision_seconds : float
-        How long a request may wait for judgments that it asks for to be learned.
-    map_models : bool
-        Map model files into memory instead of reading them. The processes of a machine then share one copy, and crash
-        if somebody writes into a file of it.
-    encoders : tuple of str
-        Encoders of libraries that models may name, such as ``"sentence-transformers:NAME"``; see `kinrank.load`.
-    accept_features : bool
-        Take a model whose features differ from those of the model in use. Without an engine, the requests of callers
-        would have to change at the same moment, so such a model is refused.
-
     Examples
     --------
     >>> Settings(deadline=0.02).deadline
@@ -64,23 +22,50 @@ class Settings:
     """
 
     deadline: float = 0.05
+    """Seconds to rank a query, counted from when the request comes in. A query that takes longer is answered in the
+    engine's order.
+    """
     max_novelty: float = 3.0
+    """A query with a higher novelty (see `kinrank.serve.Ranking`) is answered in the engine's order."""
     min_fidelity: float = 0.5
+    """Weights that reproduce the model's ranking with a lower Kendall's τ are not given out."""
     backlog: int = 64
+    """Queries that may wait for one model. Further ones are refused at once, as are those that could not be ranked in
+    time.
+    """
     batch_size: int = 16
+    """Waiting queries that are ranked together."""
     linger: float = 0.002
+    """Seconds that a query may wait for others that are on their way, so that they are ranked together."""
     watch_interval: float = 1.0
+    """Seconds between checks of the model folders, the judgments and the keys."""
     poll_interval: float = 5.0
+    """Seconds between checks of a store of model versions, which may be on another machine."""
     in_flight: int = 128
+    """Requests that one process handles at a time; further ones are rejected. One key may hold three quarters of them.
+    A request whose body is slow, or that waits for judgments, makes room for others.
+    """
     bytes_in_flight: int = 64 << 20
+    """Bytes of request bodies that one process holds at a time; further ones are rejected."""
     body_bytes: int = 8 << 20
     body_seconds: float = 5.0
+    """Maximum size of a request body, and maximum time for it to arrive."""
     engine_seconds: float = 1.0
+    """Timeout of one call to the attached search engine."""
     judgment_seconds: float = 10.0
+    """How long storing judgments may take. After that the caller is told to repeat them, which is safe."""
     revision_seconds: float = 2.0
+    """How long a request may wait for judgments that it asks for to be learned."""
     map_models: bool = False
+    """Map model files into memory instead of reading them. The processes of a machine then share one copy, and crash if
+    somebody writes into a file of it.
+    """
     encoders: tuple[str, ...] = ()
+    """Encoders of libraries that models may name, such as ``"sentence-transformers:NAME"``; see `kinrank.load`."""
     accept_features: bool = False
+    """Take a model whose features differ from those of the model in use. Without an engine, the requests of callers
+    would have to change at the same moment, so such a model is refused.
+    """
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

@@ -25,33 +25,22 @@ Examples = tuple[QuerySet, NDArray[Any]]
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """A fitted ranker as stored.
-
-    Attributes
-    ----------
-    ranker
-        The registered name of its class.
-    params
-        Its settings, encoded by `kinrank.store.encode`.
-    feature_names
-        The features it was fitted with, in order.
-    version
-        The version of kinrank that wrote it.
-    arrays
-        The learned arrays.
-    learned_from
-        Hashes of the ids of the training queries (`kinrank.data.id_hashes.hash_ids`), or None.
-    judgments_through
-        The revision of the live judgments that it has learned, or None; see `kinrank.serve.judgment_store`.
-    """
+    """A fitted ranker as stored."""
 
     ranker: str
+    """The registered name of its class."""
     params: dict[str, Any]
+    """Its settings, encoded by `kinrank.store.encode`."""
     feature_names: tuple[str, ...]
+    """The features it was fitted with, in order."""
     version: str
+    """The version of kinrank that wrote it."""
     arrays: dict[str, NDArray[Any]]
+    """The learned arrays."""
     learned_from: IdHashes | None = None
+    """Hashes of the ids of the training queries (`kinrank.data.id_hashes.hash_ids`), or None."""
     judgments_through: int | None = None
+    """The revision of the live judgments that it has learned, or None; see `kinrank.serve.judgment_store`."""
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:

@@ -45,21 +45,14 @@ def fingerprint(path: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """A version in a store.
-
-    Attributes
-    ----------
-    name : str
-        The name of its folder.
-    size : int
-        Its size in bytes.
-    written : datetime, or None
-        When its manifest was written; None if there is none, because it was not uploaded completely.
-    """
+    """A version in a store."""
 
     name: str
+    """The name of its folder."""
     size: int
+    """Its size in bytes."""
     written: datetime | None
+    """When its manifest was written; None if there is none, because it was not uploaded completely."""
 
     @property
     def number(self) -> int:
@@ -74,18 +67,12 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class Arm:
-    """A version in use.
-
-    Attributes
-    ----------
-    version : str
-        The name of the version.
-    share : float
-        The share of the queries that it ranks.
-    """
+    """A version in use."""
 
     version: str
+    """The name of the version."""
     share: float = 1.0
+    """The share of the queries that it ranks."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:

@@ -33,28 +33,19 @@ Rows = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class AddedRows:
-    """Rows that their features tell apart, and that are almost always relevant.
-
-    Attributes
-    ----------
-    sign : str
-        What the rows have in common.
-    feature : str or None
-        The feature that is empty in these rows; None if the number of empty features tells them apart.
-    n_empty : int
-        The number of empty features from which a row has the sign.
-    relevant, others : float
-        Share of rows with the sign among relevant rows and among the others.
-    lowest : float64 array of shape (features,)
-        The value of each feature that counts as empty; minus infinity if there is none.
-    """
+    """Rows that their features tell apart, and that are almost always relevant."""
 
     sign: str
+    """What the rows have in common."""
     feature: str | None
+    """The feature that is empty in these rows; None if the number of empty features tells them apart."""
     n_empty: int
+    """The number of empty features from which a row has the sign."""
     relevant: float
     others: float
+    """Share of rows with the sign among relevant rows and among the others."""
     lowest: Float64
+    """The value of each feature that counts as empty; minus infinity if there is none; shape (features,)."""
 
     def rows(self, queries: QuerySet) -> Rows:
         """Return which rows of these queries have the sign."""

@@ -21,25 +21,17 @@ OnLeak = Literal["refuse", "drop", "warn"]
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Training and test queries, and the leaks between them.
-
-    Attributes
-    ----------
-    train, test : QuerySet
-        No query of `test` was seen in `train`, unless leaks are kept.
-    positions : int64 array
-        Positions of the test queries in the original set.
-    near : bool array
-        Which test queries have a near-duplicate in `train`.
-    leaks : LeakReport
-        The leaks before any query was dropped.
-    """
+    """Training and test queries, and the leaks between them."""
 
     train: QuerySet
     test: QuerySet
+    """No query of `test` was seen in `train`, unless leaks are kept."""
     positions: NDArray[np.int64]
+    """Positions of the test queries in the original set."""
     near: NDArray[np.bool_]
+    """Which test queries have a near-duplicate in `train`."""
     leaks: LeakReport
+    """The leaks before any query was dropped."""
 
 
 def checked_folds(

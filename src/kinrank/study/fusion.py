@@ -28,19 +28,14 @@ _SWEEPS = 3
 
 @dataclass(frozen=True)
 class Fusion:
-    """One way to combine scores.
-
-    Attributes
-    ----------
-    normalization : {"min_max", "l2", "z_score", "none", "ranks"}
-        What is weighted: scores normalized within the query, raw scores, or reciprocal ranks 1 / (60 + rank).
-    combination : {"arithmetic", "geometric", "harmonic"}
-        The weighted mean. As in OpenSearch, the geometric and harmonic means leave out searches that did not return the
-        document.
-    """
+    """One way to combine scores."""
 
     normalization: Normalization | Literal["none", "ranks"]
+    """What is weighted: scores normalized within the query, raw scores, or reciprocal ranks 1 / (60 + rank)."""
     combination: Combination = "arithmetic"
+    """The weighted mean. As in OpenSearch, the geometric and harmonic means leave out searches that did not return the
+    document.
+    """
 
     @property
     def name(self) -> str:
@@ -83,21 +78,14 @@ RAW, RRF = Fusion("none"), Fusion("ranks")
 
 @dataclass(frozen=True, eq=False)
 class GlobalWeights:
-    """The best weights of a fusion on judged queries, the same for every query.
-
-    Attributes
-    ----------
-    fusion : Fusion
-        The fusion.
-    weights : float64 array
-        A weight per score. They sum to 1, except for raw scores.
-    quality : float
-        The measure on the queries that the weights were chosen on.
-    """
+    """The best weights of a fusion on judged queries, the same for every query."""
 
     fusion: Fusion
+    """The fusion."""
     weights: Float64
+    """A weight per score. They sum to 1, except for raw scores."""
     quality: float
+    """The measure on the queries that the weights were chosen on."""
 
     def predict(self, queries: QuerySet) -> Float64:
         """Score the candidates of every query with the same weights."""

@@ -20,21 +20,14 @@ _MAX_QUERIES = 1_000
 
 @dataclass(frozen=True)
 class Giveaway:
-    """A feature that ranks near perfectly by itself.
-
-    Attributes
-    ----------
-    feature : str
-        Its name.
-    quality : float
-        NDCG@10 of the order by this feature, over queries with different grades.
-    by_chance : float
-        The same for documents in random order.
-    """
+    """A feature that ranks near perfectly by itself."""
 
     feature: str
+    """Its name."""
     quality: float
+    """NDCG@10 of the order by this feature, over queries with different grades."""
     by_chance: float
+    """The same for documents in random order."""
 
     def __str__(self) -> str:
         return (

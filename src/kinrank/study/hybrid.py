@@ -32,32 +32,24 @@ PER_QUERY: dict[Basis, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Hybrid:
-    """How well each way of weighting scores ranks.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        Every score alone, rank fusion, the best global weights for each normalization, and weights per query, compared
-        with the best global weights of all that the engine can use, which are chosen on training queries.
-    oracle : Entrant
-        Each query ranked by the best weights for its own judgments: an unreachable upper bound.
-    best : tuple of GlobalWeights
-        The best global weights, one per fold.
-    per_query : mapping of str to tuple of PerQuery
-        The rankers with weights per query, by basis, one per fold.
-    over_learned : mapping of str to PairedComparison
-        Gains of the weights per query over the control, by basis: one set of weights that the same learner learns from
-        all training queries. What is left of a gain is due to weights per query, and not to the learner.
-    leaks : tuple of LeakReport
-        Leaks, one report per fold.
-    """
+    """How well each way of weighting scores ranks."""
 
     comparison: Comparison
+    """Every score alone, rank fusion, the best global weights for each normalization, and weights per query, compared
+    with the best global weights of all that the engine can use, which are chosen on training queries.
+    """
     oracle: Entrant
+    """Each query ranked by the best weights for its own judgments: an unreachable upper bound."""
     best: tuple[GlobalWeights, ...]
+    """The best global weights, one per fold."""
     per_query: dict[Basis, tuple[PerQuery, ...]]
+    """The rankers with weights per query, by basis, one per fold."""
     over_learned: dict[Basis, PairedComparison]
+    """Gains of the weights per query over the control, by basis: one set of weights that the same learner learns from
+    all training queries. What is left of a gain is due to weights per query, and not to the learner.
+    """
     leaks: tuple[LeakReport, ...]
+    """Leaks, one report per fold."""
 
     @property
     def measure(self) -> Measure:

@@ -36,28 +36,20 @@ _MAX_CHOOSING = 2000  # training queries that are used to choose weights, k and 
 
 @dataclass(frozen=True)
 class HybridPlan:
-    """How weights are chosen and measured.
-
-    Attributes
-    ----------
-    normalization : {"auto", "none", "min_max", "l2", "z_score"}
-        Normalization that your engine has, for the weights per query, the best global weights and the oracle.
-        ``"auto"`` is the best on training queries.
-    ranker : KnnRanker
-        Encoder of query texts; everything else is set by the study.
-    group : str, optional
-        Query column whose values are never split across folds.
-    measure : Measure
-        The measure.
-    seed : int
-        Seed for the folds.
-    """
+    """How weights are chosen and measured."""
 
     normalization: Choice = "auto"
+    """Normalization that your engine has, for the weights per query, the best global weights and the oracle. ``"auto"``
+    is the best on training queries.
+    """
     ranker: KnnRanker = field(default_factory=KnnRanker)
+    """Encoder of query texts; everything else is set by the study."""
     group: str | None = None
+    """Query column whose values are never split across folds."""
     measure: Measure = NDCG @ 10
+    """The measure."""
     seed: int = 0
+    """Seed for the folds."""
 
     def global_weights(self, train: QuerySet) -> dict[str, GlobalWeights]:
         """Return the best weights of every fusion by name."""

@@ -49,24 +49,16 @@ class Leak:
 
 @dataclass(frozen=True, eq=False)
 class LeakReport:
-    """Leaks between training and test queries.
-
-    Attributes
-    ----------
-    n_test : int
-        Number of test queries.
-    seen : tuple of Leak
-        Test queries with the same id, group, text or rows as a training query.
-    near : tuple of Leak
-        Other test queries with a near-duplicate in training.
-    added : AddedRows or None
-        Training candidates that look like relevant documents added to the hits of an engine.
-    """
+    """Leaks between training and test queries."""
 
     n_test: int
+    """Number of test queries."""
     seen: tuple[Leak, ...]
+    """Test queries with the same id, group, text or rows as a training query."""
     near: tuple[Leak, ...]
+    """Other test queries with a near-duplicate in training."""
     added: AddedRows | None = None
+    """Training candidates that look like relevant documents added to the hits of an engine."""
 
     @property
     def seen_queries(self) -> NDArray[np.int64]:

@@ -18,21 +18,14 @@ _COMMON = 20  # items of more queries than this, and of more than 1% of them, ar
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """Items of each query.
-
-    Attributes
-    ----------
-    query : int64 array
-        Position of the query of each item.
-    item : array
-        The items; several queries may have the same item.
-    n_queries : int
-        Number of queries, with or without items.
-    """
+    """Items of each query."""
 
     query: Int64
+    """Position of the query of each item."""
     item: NDArray[Any]
+    """The items; several queries may have the same item."""
     n_queries: int
+    """Number of queries, with or without items."""
 
 
 def rows_as_items(queries: QuerySet) -> Items:

@@ -33,27 +33,18 @@ TREES = ("lambdamart", "kin")
 
 @dataclass(frozen=True)
 class Proposal:
-    """A ranker to try.
-
-    Attributes
-    ----------
-    family : str
-        One of `FAMILIES`.
-    ranker : Ranker
-        The unfitted ranker.
-    stage : {"list", "follow-up", "drawn"}
-        Where the proposal comes from.
-    sweep : bool
-        Whether to try all values of k and prior strength, or all numbers of trees, in one pass.
-    params : mapping or None
-        Sampled parameters, if it was sampled.
-    """
+    """A ranker to try."""
 
     family: str
+    """One of `FAMILIES`."""
     ranker: Ranker
+    """The unfitted ranker."""
     stage: Stage = "list"
+    """Where the proposal comes from."""
     sweep: bool = False
+    """Whether to try all values of k and prior strength, or all numbers of trees, in one pass."""
     params: dict[str, Any] | None = None
+    """Sampled parameters, if it was sampled."""
 
     @property
     def key(self) -> str:

@@ -43,24 +43,16 @@ class Finding:
 
 @dataclass(eq=False)
 class TableCheck:
-    """What was found in a table, and the options with which commands read it.
-
-    Attributes
-    ----------
-    findings : list of Finding
-        In the order of the checks.
-    columns : dict
-        What to read from the table, as in `QuerySet.from_table`.
-    group : str or None
-        Query column that keeps queries together in splits.
-    queries : QuerySet or None
-        The table, if it can be read.
-    """
+    """What was found in a table, and the options with which commands read it."""
 
     findings: list[Finding] = field(default_factory=list)
+    """In the order of the checks."""
     columns: ColumnNames = field(default_factory=lambda: ColumnNames(features=None, query=(), drop=()))
+    """What to read from the table, as in `QuerySet.from_table`."""
     group: str | None = None
+    """Query column that keeps queries together in splits."""
     queries: QuerySet | None = None
+    """The table, if it can be read."""
 
     @property
     def ready(self) -> bool:

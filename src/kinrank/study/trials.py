@@ -26,29 +26,20 @@ from kinrank.rankers.base import Ranker, from_settings
 
 @dataclass(frozen=True)
 class Trial:
-    """A tried ranker and its quality.
-
-    Attributes
-    ----------
-    key, family, stage : str
-        See `kinrank.study.space.Proposal`.
-    record : dict
-        Settings of the ranker with the best k and prior, from `kinrank.rankers.persistence.settings_of`.
-    quality : float
-        Mean of the measure on queries that the ranker was not fitted on.
-    seconds : float
-        Duration of the trial.
-    params : dict or None
-        Sampled parameters, if it was sampled.
-    """
+    """A tried ranker and its quality."""
 
     key: str
     family: str
     stage: str
+    """See `kinrank.study.space.Proposal`."""
     record: dict[str, Any]
+    """Settings of the ranker with the best k and prior, from `kinrank.rankers.persistence.settings_of`."""
     quality: float
+    """Mean of the measure on queries that the ranker was not fitted on."""
     seconds: float
+    """Duration of the trial."""
     params: dict[str, Any] | None = None
+    """Sampled parameters, if it was sampled."""
 
     def make(self) -> Ranker:
         """Return the unfitted ranker."""

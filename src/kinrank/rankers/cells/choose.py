@@ -16,24 +16,16 @@ from kinrank.rankers.local.choose import NeighborChoice, choose_neighbors
 
 @dataclass(frozen=True)
 class CellChoice:
-    """The best number of cells on validation queries.
-
-    Attributes
-    ----------
-    n_cells
-        The best number of cells.
-    ranker
-        The ranker fitted with it, and with the best k and prior for it.
-    quality
-        The measure of every number of cells, each with its own best k and prior.
-    neighbors
-        The best k and prior for each number of cells.
-    """
+    """The best number of cells on validation queries."""
 
     n_cells: int
+    """The best number of cells."""
     ranker: CellRanker
+    """The ranker fitted with it, and with the best k and prior for it."""
     quality: dict[int, float]
+    """The measure of every number of cells, each with its own best k and prior."""
     neighbors: dict[int, NeighborChoice]
+    """The best k and prior for each number of cells."""
 
 
 def choose_cells(

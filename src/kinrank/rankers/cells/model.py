@@ -22,18 +22,13 @@ from kinrank.store import nest, unnest
 
 @dataclass(eq=False)
 class CellModel(NeighborModel):
-    """A local model of cells.
-
-    Attributes
-    ----------
-    tree : CellTree
-        The cells, whose centers are the points of the index.
-    """
+    """A local model of cells."""
 
     learner: RankRLS
     preparer: Preparer
     training_set: CellStatistics
     tree: CellTree
+    """The cells, whose centers are the points of the index."""
 
     @classmethod
     def of(cls, plan: CellPlan, cells: CellStatistics, index: str | NeighborIndex) -> Self:

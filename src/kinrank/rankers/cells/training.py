@@ -42,21 +42,15 @@ _USUAL = 1000  # number of queries to sample distances from
 
 @dataclass(frozen=True, eq=False)
 class CellPlan:
-    """How queries are prepared, described and assigned to cells; fixed before the pass over all queries.
-
-    Attributes
-    ----------
-    learner, preparer, describer, tree
-        The learner of local models, the scaling of features, the description of queries, and the cells.
-    usual_distances : float64 array
-        Sampled distances of queries from the center of their cell, ascending.
-    """
+    """How queries are prepared, described and assigned to cells; fixed before the pass over all queries."""
 
     learner: RankRLS
     preparer: Preparer
     describer: Describer
     tree: CellTree
+    """The learner of local models, the scaling of features, the description of queries, and the cells."""
     usual_distances: Float64
+    """Sampled distances of queries from the center of their cell, ascending."""
 
     def points(self, queries: QuerySet) -> Float32:
         """Return the queries as points."""

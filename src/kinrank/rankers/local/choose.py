@@ -29,27 +29,18 @@ R = TypeVar("R", bound=NeighborRanker)
 
 @dataclass(frozen=True)
 class NeighborChoice:
-    """The best k and prior on validation queries.
-
-    Attributes
-    ----------
-    n_neighbors
-        The best k.
-    prior_strength
-        The best strength of the shrinkage to the global model; None for no prior.
-    quality
-        The measure of every (k, strength) tried.
-    single
-        The measure of the global model on the same queries. If it is above the best, local models do not help.
-    n_queries
-        How many queries have a value of the measure.
-    """
+    """The best k and prior on validation queries."""
 
     n_neighbors: int
+    """The best k."""
     prior_strength: float | None
+    """The best strength of the shrinkage to the global model; None for no prior."""
     quality: dict[tuple[int, float | None], float]
+    """The measure of every (k, strength) tried."""
     single: float
+    """The measure of the global model on the same queries. If it is above the best, local models do not help."""
     n_queries: int
+    """How many queries have a value of the measure."""
 
     def apply(self, ranker: R) -> R:
         """Set the choice on a ranker and return it. A fitted ranker need not be fitted again."""

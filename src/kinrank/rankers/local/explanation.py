@@ -13,39 +13,28 @@ from kinrank.arrays import Float32, Float64
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """How one query was ranked.
-
-    Attributes
-    ----------
-    qid
-        The query.
-    neighbors : array
-        The judged queries it learned from, nearest first. A cell is represented by one of its queries, as text.
-    distances : float64 array
-        The distance to each of them, or to the center of its cell.
-    counts : float64 array
-        How many judged queries each represents: 1, or what its cell contributed.
-    unusual : float
-        The share of judged queries whose nearest neighbor is nearer than that of this query: 0.5 for an ordinary
-        query, 1.0 for one that is farther from the judged queries than any of them from the others.
-    feature_names : tuple of str
-        The features.
-    weights, global_weights : float64 array, or None
-        The query's own weights and those of the global model, per unit of each feature; None if the model is not
-        linear.
-    spread : float64 array
-        The standard deviation of each feature among the candidates.
-    """
+    """How one query was ranked."""
 
     qid: Any
+    """The query."""
     neighbors: NDArray[Any]
+    """The judged queries it learned from, nearest first. A cell is represented by one of its queries, as text."""
     distances: Float64
+    """The distance to each of them, or to the center of its cell."""
     counts: Float64
+    """How many judged queries each represents: 1, or what its cell contributed."""
     unusual: float
+    """The share of judged queries whose nearest neighbor is nearer than that of this query: 0.5 for an ordinary query,
+    1.0 for one that is farther from the judged queries than any of them from the others.
+    """
     feature_names: tuple[str, ...]
+    """The features."""
     weights: Float64 | None
     global_weights: Float64 | None
+    """The query's own weights and those of the global model, per unit of each feature; None if the model is not linear.
+    """
     spread: Float64
+    """The standard deviation of each feature among the candidates."""
 
     @property
     def effects(self) -> tuple[Float64, Float64] | None:

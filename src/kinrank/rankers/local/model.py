@@ -43,27 +43,18 @@ class LocalSettings(Protocol):
 
 @dataclass(eq=False)
 class LocalModel:
-    """Describes queries, and learns models of sets of judged queries.
-
-    Attributes
-    ----------
-    learner : Learner
-        The learner, not fitted.
-    preparer : Preparer or None
-        Scales features and fills missing values; None if the learner reads them as they are.
-    describer : Describer
-        Turns queries into points.
-    training_set : TrainingSet
-        The judged queries.
-    global_model : Learner
-        The model of all of them.
-    """
+    """Describes queries, and learns models of sets of judged queries."""
 
     learner: Learner
+    """The learner, not fitted."""
     preparer: Preparer | None
+    """Scales features and fills missing values; None if the learner reads them as they are."""
     describer: Describer
+    """Turns queries into points."""
     training_set: TrainingSet
+    """The judged queries."""
     global_model: Learner
+    """The model of all of them."""
 
     @classmethod
     def fit(cls, queries: QuerySet, settings: LocalSettings) -> LocalModel:

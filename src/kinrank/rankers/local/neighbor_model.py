@@ -40,44 +40,29 @@ class NeighborSettings(LocalSettings, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LocalPrediction:
-    """Scores of queries by their local models and by the global one, and where they come from.
-
-    Attributes
-    ----------
-    scores, global_scores : float64 arrays of shape (rows,)
-        The scores by the local models and by the global one.
-    novelty : float64 array of shape (queries,)
-        The distance of each query to the nearest judged query; see `Prediction`.
-    near : Neighborhoods
-        What the model of each query was learned from.
-    models : list of Learner
-        The model of each query.
-    """
+    """Scores of queries by their local models and by the global one, and where they come from."""
 
     scores: Float64
     global_scores: Float64
+    """The scores by the local models and by the global one; shape (rows,)."""
     novelty: Float64
+    """The distance of each query to the nearest judged query; see `Prediction`; shape (queries,)."""
     near: Neighborhoods
+    """What the model of each query was learned from."""
     models: list[Learner]
+    """The model of each query."""
 
 
 @dataclass(eq=False)
 class NeighborModel(LocalModel):
-    """A local model whose judged queries, or cells of them, are the points of an index.
-
-    Attributes
-    ----------
-    index : NeighborIndex
-        The points of the positions of the training set.
-    judged : JudgedQueries
-        The judged query at each position; for a cell, the one nearest to its center.
-    usual_distances : float64 array
-        Sampled distances of the judged queries of the fit to their nearest other one, ascending.
-    """
+    """A local model whose judged queries, or cells of them, are the points of an index."""
 
     index: NeighborIndex
+    """The points of the positions of the training set."""
     judged: JudgedQueries
+    """The judged query at each position; for a cell, the one nearest to its center."""
     usual_distances: Float64
+    """Sampled distances of the judged queries of the fit to their nearest other one, ascending."""
 
     def near(self, points: Float32, k: int, radius: float | None = None) -> Neighborhoods:
         """Return the positions near each point: those of the nearest `k` queries, or all in the radius."""

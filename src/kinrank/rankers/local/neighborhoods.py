@@ -14,25 +14,18 @@ from kinrank.neighbors import NeighborIndex, neighbor_weights
 
 @dataclass(frozen=True, eq=False)
 class Neighborhoods:
-    """Sets of judged queries (or cells), one set per point.
-
-    Attributes
-    ----------
-    members : int64 array
-        The positions of all sets, one set after the other, nearest first.
-    starts : int64 array
-        Set i is ``members[starts[i]:starts[i + 1]]``.
-    distances : float64 array
-        The distance of each member from its point.
-    shares : float64 array, or None
-        The fraction of each member that belongs to the set, below 1 only for the last cell of a set. None if all
-        members belong entirely.
-    """
+    """Sets of judged queries (or cells), one set per point."""
 
     members: Int64
+    """The positions of all sets, one set after the other, nearest first."""
     starts: Int64
+    """Set i is ``members[starts[i]:starts[i + 1]]``."""
     distances: Float64
+    """The distance of each member from its point."""
     shares: Float64 | None = None
+    """The fraction of each member that belongs to the set, below 1 only for the last cell of a set. None if all members
+    belong entirely.
+    """
 
     @classmethod
     def nearest(cls, index: NeighborIndex, points: Float32, k: int) -> Neighborhoods:

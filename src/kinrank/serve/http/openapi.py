@@ -52,28 +52,19 @@ _HEADERS = {
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path.
-
-    Attributes
-    ----------
-    method, path : str
-        When it is called.
-    handler : callable
-        Handles the request; its docstring describes the operation.
-    role : Role, or None
-        The role that permits it; None if no key is needed.
-    body : type, or None
-        Struct of the request body.
-    response : type, or None
-        Struct of the response; None leaves the operation out of the document.
-    """
+    """One method of one path."""
 
     method: str
     path: str
+    """When it is called."""
     handler: Callable[[Request], Awaitable[Response]]
+    """Handles the request; its docstring describes the operation."""
     role: Role | None = None
+    """The role that permits it; None if no key is needed."""
     body: type[Any] | None = None
+    """Struct of the request body."""
     response: type[Any] | None = None
+    """Struct of the response; None leaves the operation out of the document."""
 
     @property
     def ranks(self) -> bool:

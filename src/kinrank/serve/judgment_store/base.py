@@ -29,42 +29,29 @@ _PAGE = 2_000  # changed rows that are read at a time
 
 
 class JudgmentRow(NamedTuple):
-    """The judgments of one query by one source.
-
-    Attributes
-    ----------
-    query, source : str
-        Who judged which query.
-    record : str or None
-        The judgments as text; None marks judgments that were withdrawn.
-    """
+    """The judgments of one query by one source."""
 
     query: str
     source: str
+    """Who judged which query."""
     record: str | None
+    """The judgments as text; None marks judgments that were withdrawn."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What changed after a revision.
-
-    Attributes
-    ----------
-    queries : dict
-        For each changed query, its rows of all sources, the latest last. All of them have no record if the query was
-        withdrawn.
-    through : int
-        The revision up to which these are all changes.
-    revision : int
-        The latest revision of the store; read again from `through` on until it is reached.
-    mark : str
-        Identifies the history up to `through`; empty if an earlier version of kinrank wrote it.
-    """
+    """What changed after a revision."""
 
     queries: dict[str, list[JudgmentRow]]
+    """For each changed query, its rows of all sources, the latest last. All of them have no record if the query was
+    withdrawn.
+    """
     through: int
+    """The revision up to which these are all changes."""
     revision: int
+    """The latest revision of the store; read again from `through` on until it is reached."""
     mark: str = ""
+    """Identifies the history up to `through`; empty if an earlier version of kinrank wrote it."""
 
 
 class JudgmentStore(ABC):

@@ -8,7 +8,6 @@ import numpy as np
 
 from kinrank.arrays import Float64
 from kinrank.measure import PairedComparison
-from kinrank.study.report import charts
 from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, Report, Timing
 from kinrank.study.report.groups import GroupGain, kind_gains, level_gains
 from kinrank.study.report.querymap import draw_kinds, draw_map
@@ -229,7 +228,7 @@ def figures_of(report: Report) -> dict[str, str]:
     ]
     figures = {
         "entrants": _intervals(f"Change in {measure} by ranker", rankers),
-        "gains": charts.gain_bars(gains[~np.isnan(gains)], measure),
+        "gains": gain_bars(gains[~np.isnan(gains)], measure),
     }
     levels = level_gains(report)
     if levels:
@@ -238,7 +237,7 @@ def figures_of(report: Report) -> dict[str, str]:
     if kinds:
         figures["kinds"] = _intervals(f"Change in {measure} by kind of query", kinds)
     if report.timings:
-        figures["latency"] = charts.latencies(report.timings)
+        figures["latency"] = latencies(report.timings)
     return figures if report.neighbors is None else figures | _neighbor_figures(report, report.neighbors)
 
 
@@ -251,14 +250,14 @@ def _neighbor_figures(report: Report, analysis: NeighborAnalysis) -> dict[str, s
     if analysis.curve is not None and analysis.n_neighbors is not None:
         by_k = [GroupGain(f"k {k:,}", gain) for k, gain in analysis.curve.gains.items()]
         alt = _intervals_alt(f"Change in {measure} by number of neighbors", by_k)
-        figures["curve"] = charts.gain_curve(analysis.curve.gains, analysis.n_neighbors, alt)
+        figures["curve"] = gain_curve(analysis.curve.gains, analysis.n_neighbors, alt)
     if analysis.ratios is not None:
-        figures["ratios"] = charts.ratio_curves(analysis.ratios.by_mode, _ratio_alt(analysis.ratios))
+        figures["ratios"] = ratio_curves(analysis.ratios.by_mode, _ratio_alt(analysis.ratios))
     return figures
 
 
 def _intervals(what: str, rows: list[GroupGain]) -> str:
-    return charts.intervals(rows, _intervals_alt(what, rows))
+    return intervals(rows, _intervals_alt(what, rows))
 
 
 def _intervals_alt(what: str, rows: list[GroupGain]) -> str:

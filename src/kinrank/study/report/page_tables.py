@@ -107,19 +107,13 @@ def gain_table(rows: list[GroupGain]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class HeatTable:
-    """Feature shares of each kind of query, next to those of the global model.
-
-    Attributes
-    ----------
-    kinds : list of dict
-        Letter, number of queries, examples, and the features that count more and less than globally.
-    rows, rest : list of dict
-        One row per feature, those that differ most between kinds first; `rest` differ less.
-    """
+    """Feature shares of each kind of query, next to those of the global model."""
 
     kinds: list[dict[str, Any]]
+    """Letter, number of queries, examples, and the features that count more and less than globally."""
     rows: list[dict[str, Any]]
     rest: list[dict[str, Any]]
+    """One row per feature, those that differ most between kinds first; `rest` differ less."""
 
 
 @dataclass(frozen=True)

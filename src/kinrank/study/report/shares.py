@@ -22,24 +22,16 @@ _MIN_MEMBERS = 50  # average size of a group, so that its mean is worth showing
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A group of queries that are ranked by similar features.
-
-    Attributes
-    ----------
-    letter : str
-        Name of the group.
-    members : int64 array
-        The queries, most typical first.
-    shares : float64 array of shape (features,)
-        Mean shares of its queries; see `feature_shares`.
-    name : str
-        The words or the value of a column that its queries have in common; empty if there are none.
-    """
+    """A group of queries that are ranked by similar features."""
 
     letter: str
+    """Name of the group."""
     members: NDArray[np.int64]
+    """The queries, most typical first."""
     shares: Float64
+    """Mean shares of its queries; see `feature_shares`; shape (features,)."""
     name: str = ""
+    """The words or the value of a column that its queries have in common; empty if there are none."""
 
     @property
     def label(self) -> str:

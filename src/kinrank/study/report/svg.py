@@ -52,15 +52,6 @@ def _plain(value: object) -> str:
 class Scale:
     """Map values to pixels along one axis.
 
-    Attributes
-    ----------
-    low, high : float
-        Values at both ends.
-    start, end : float
-        Pixels at both ends.
-    log : bool
-        Whether the scale is logarithmic.
-
     Examples
     --------
     >>> Scale(0, 10, 100, 200)(5)
@@ -73,9 +64,12 @@ class Scale:
 
     low: float
     high: float
+    """Values at both ends."""
     start: float
     end: float
+    """Pixels at both ends."""
     log: bool = False
+    """Whether the scale is logarithmic."""
 
     def __call__(self, value: float) -> float:
         """Return the pixel of a value."""
