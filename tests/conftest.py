@@ -124,6 +124,15 @@ def _skip_if_extra_is_missing(item: pytest.Item) -> Generator[None, object, obje
         pytest.skip(f"{item.name}: {error}")
 
 
+@pytest.fixture
+def browser() -> Generator[Any]:
+    """A headless Chromium, a `playwright.sync_api.Browser`. It runs an event loop, so that no test beside it can."""
+    from tests.browsers import launched
+
+    with launched() as browser:
+        yield browser
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Return the folder of the judged collections: ``KINRANK_DATA``, or ``shared/data`` next to the checkout."""

@@ -24,6 +24,7 @@
     │   ├── EngineUnreachableError           no node can be reached
     │   ├── EngineTimeoutError               no answer in time
     │   ├── EngineBusyError                  overloaded, or a node was lost: retry later
+    │   ├── EngineFailedError                an error inside the engine (HTTP 500): see its log
     │   ├── EngineRefusedError               an invalid request: field, vector, script, key
     │   └── MissingIndexError                the index does not exist
     ├── JobError                             a long job that was not finished; finished parts are kept
@@ -113,6 +114,10 @@ class EngineTimeoutError(EngineError):
 
 class EngineBusyError(EngineError):
     """The engine is overloaded (HTTP 429, 502, 503, 504) or has lost a node; a later retry may succeed."""
+
+
+class EngineFailedError(EngineError):
+    """The engine failed while it processed the request (HTTP 500); the engine's log has the reason."""
 
 
 class EngineRefusedError(EngineError):

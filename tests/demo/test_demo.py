@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from kinrank.demo.demo import LONGEST_QUERY, Demo
 from kinrank.demo.http.app import create_app
@@ -129,29 +128,26 @@ def listens(port: int) -> bool:
 @pytest.mark.browser
 @pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_browser_searches_chooses_and_sees_the_order_change(address: str, width: int, scheme: str):
-    with sync_playwright() as playwright:
-        program = shutil.which("chromium") or shutil.which("google-chrome")
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
-        page = context.new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(address, wait_until="networkidle")
-        page.fill("#query", "alien")
-        page.press("#query", "Enter")
-        expect(page.locator("#kinrank .title").first).to_contain_text("Alien", timeout=30_000)
-        before = shown_titles(page)
-        chosen = page.locator("#kinrank .hit", has_text=before[-1])
-        for times in range(1, 5):
-            chosen.click()
-            expect(chosen).to_contain_text(f"chosen {times}×; without that it would be no. 10")
-        assert shown_titles(page).index(before[-1]) < len(before) - 1
-        page.click("#forget")
-        expect(page.locator("#kinrank .title")).to_have_text(before)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert errors == []
-        browser.close()
+def test_browser_searches_chooses_and_sees_the_order_change(address: str, browser: Browser, width: int, scheme: str):
+    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(address, wait_until="networkidle")
+    page.fill("#query", "alien")
+    page.press("#query", "Enter")
+    expect(page.locator("#kinrank .title").first).to_contain_text("Alien", timeout=30_000)
+    before = shown_titles(page)
+    chosen = page.locator("#kinrank .hit", has_text=before[-1])
+    for times in range(1, 5):
+        chosen.click()
+        expect(chosen).to_contain_text(f"chosen {times}×; without that it would be no. 10")
+    assert shown_titles(page).index(before[-1]) < len(before) - 1
+    page.click("#forget")
+    expect(page.locator("#kinrank .title")).to_have_text(before)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert errors == []
+    context.close()
 
 
 def shown_titles(page: Page) -> list[str]:

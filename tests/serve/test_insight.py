@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 from kinrank.serve import Service
 from kinrank.serve.http import endpoints as answers
@@ -19,7 +19,6 @@ from tests.serve.engine import InMemoryEngine
 from tests.serve.servers import one_thread, serving
 
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
 
 def test_explanation_says_what_lifts_each_document(client: Client):
@@ -98,16 +97,11 @@ def test_search_explains_every_move(make_client: Callable[..., Client]):
 
 
 @pytest.mark.browser
-def test_page_without_an_engine(models: Path, tmp_path: Path):
+def test_page_without_an_engine(models: Path, browser: Browser, tmp_path: Path):
     """Replay an example, rank pasted candidates, read the model card and the metrics, and send a request from /docs."""
     messages: list[str] = []
-    with (
-        serving(
-            tmp_path / "log", str(models / "knn"), "--deadline", "5000", "--drain", "0.1", env=one_thread()
-        ) as server,
-        sync_playwright() as playwright,
-    ):
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+    options = [str(models / "knn"), "--deadline", "5000", "--drain", "0.1"]
+    with serving(tmp_path / "log", *options, env=one_thread()) as server:
         tab = browser.new_page(viewport={"width": 390, "height": 844})
         tab.on("console", lambda message: messages.append(message.text))
         tab.on("pageerror", lambda error: messages.append(str(error)))
@@ -132,5 +126,5 @@ def test_page_without_an_engine(models: Path, tmp_path: Path):
         card.get_by_role("button", name="Send").click()
         expect(card.locator("pre")).to_contain_text("unknown-feature")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-        browser.close()
+        tab.close()
     assert messages == []

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import http.client
+import http.server
 import json
 import os
-import shutil
 import socket
 import socketserver
-import subprocess
 import threading
+import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, expect
 
 from kinrank import KnnRanker, QuerySet
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import EngineUnreachableError
+from tests.browsers import PATIENCE
 from tests.engines.servers import ADDRESSES
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 from tests.serve.servers import Load, Server, one_thread, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.data("text/msrd"), pytest.mark.engine]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.data("text/msrd"), pytest.mark.engine]
 
 QUERIES = 300
 FEATURES = """
@@ -94,6 +101,49 @@ def pump(source: socket.socket, target: socket.socket) -> None:
     for each in (source, target):
         with contextlib.suppress(OSError):
             each.shutdown(socket.SHUT_RDWR)
+
+
+class FaultyProxy(http.server.BaseHTTPRequestHandler):
+    """An HTTP proxy in front of the engine that delays requests, or rejects those that search."""
+
+    protocol_version = "HTTP/1.1"
+
+    @staticmethod
+    @contextlib.contextmanager
+    def started(target: int) -> Iterator[http.server.ThreadingHTTPServer]:
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), FaultyProxy) as proxy:
+            proxy.target, proxy.delay, proxy.status, proxy.searches = target, 0.0, 0, 0  # type: ignore[attr-defined]
+            threading.Thread(target=proxy.serve_forever, args=(0.05,), daemon=True).start()
+            yield proxy
+            proxy.shutdown()
+
+    def do_POST(self) -> None:
+        proxy: Any = self.server
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        time.sleep(proxy.delay)
+        if "_search" in self.path:
+            proxy.searches += 1
+            if proxy.status:
+                self.respond(proxy.status, b'{"error": {"type": "injected", "reason": "injected"}}')
+                return
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", proxy.target, timeout=30)) as there:
+            there.request(self.command, self.path, body, dict(self.headers))
+            response = there.getresponse()
+            self.respond(response.status, response.read(), response.headers["Content-Type"])
+
+    do_GET = do_HEAD = do_POST  # noqa: N815
+
+    def respond(self, status: int, body: bytes, kind: str = "application/vnd.elasticsearch+json") -> None:
+        self.send_response(status)
+        for name, value in {"X-Elastic-Product": "Elasticsearch", "Content-Type": kind}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 @dataclass(frozen=True)
@@ -166,7 +216,7 @@ def arguments(world: World, address: str | None = None) -> list[str]:
 @pytest.fixture(scope="module")
 def server(world: World) -> Iterator[Server]:
     # A busy machine must not make the page fall back: these tests are about what it shows.
-    with serving(world.folder / "log", *arguments(world), "--deadline", "2000", env=one_thread()) as server:
+    with serving(world.folder / "log", *arguments(world), "--deadline", "30000", env=one_thread()) as server:
         yield server
 
 
@@ -206,30 +256,37 @@ def test_stopped_engine_is_reported_and_used_again_under_load(world: World, tmp_
     assert set(load.statuses) == {200, 503}
 
 
-def test_page_in_a_browser(server: Server, world: World, tmp_path: Path):
+def test_slow_engine_delays_searches_and_a_failing_one_is_spared(world: World, tmp_path: Path):
+    host, _, index = world.address.rpartition("/")
+    body = {"query": next(iter(world.queries.values())), "size": 3}
+    with FaultyProxy.started(int(host.rpartition(":")[2])) as proxy, ThreadPoolExecutor(40) as clients:
+        address = f"elasticsearch+http://127.0.0.1:{proxy.server_port}/{index}"
+        with serving(tmp_path / "log", *arguments(world, address), env=one_thread()) as server:
+            send = partial(server.request, "POST", "/v1/search", body)
+            assert send()[0] == 200
+            proxy.delay = 0.3  # type: ignore[attr-defined]
+            assert Counter(status for status, _ in clients.map(lambda _: send(), range(40))) == {200: 40}
+            proxy.delay, proxy.status, proxy.searches = 0.0, 503, 0  # type: ignore[attr-defined]
+            statuses = Counter(status for status, _ in clients.map(lambda _: send(), range(200)))
+            assert statuses == {503: 200}
+            assert proxy.searches < 150  # type: ignore[attr-defined]
+            proxy.status = 0  # type: ignore[attr-defined]
+            server.wait_until(lambda: send()[0] == 200)
+
+
+def test_page_in_a_browser(server: Server, browser: Browser, world: World, tmp_path: Path):
     """The page shows both orders, the neighbors and the weights; KINRANK_PAGE_PICTURE names a file for a screenshot."""
-    browser = shutil.which("chromium")
-    if browser is None:
-        pytest.fail("chromium is not installed: apt-get install chromium")
     query = os.environ.get("KINRANK_PAGE_QUERY") or next(iter(world.queries.values()))
-    picture = Path(os.environ.get("KINRANK_PAGE_PICTURE", tmp_path / "page.png"))
-    quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
-    quiet += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    shown = [f"--user-data-dir={tmp_path / 'browser'}", "--virtual-time-budget=20000", "--window-size=1200,1140"]
-    url = f"http://127.0.0.1:{server.port}/#{query.replace(' ', '%20')}"
-    done = subprocess.run(
-        [browser, *quiet, *shown, f"--screenshot={picture}", "--dump-dom", url],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    page = done.stdout
-    _, found = server.request("POST", "/v1/search", {"query": query, "size": 10, "explain": True})
-    assert picture.stat().st_size > 10_000
-    assert page.count("<li data-id=") == len(found["ids"]) + len(found["engine_ids"])
-    for near in found["explanation"]["neighbors"]:
-        assert f">{near['text']}<" in page
-    for title in found["titles"].values():
-        assert title.replace("&", "&amp;") in page
-    assert "Ranked in" in page
-    assert page.count('class="bar"') == 10
+    page = browser.new_page(viewport={"width": 1200, "height": 1140})
+    page.goto(f"http://127.0.0.1:{server.port}/#{query.replace(' ', '%20')}")
+    expect(page.locator("#note")).to_contain_text("Ranked in", timeout=PATIENCE)
+    _, answer = server.request("POST", "/v1/search", {"query": query, "size": 10, "explain": True})
+    assert answer["explanation"] is not None, answer
+    assert page.locator("li[data-id]").count() == len(answer["ids"]) + len(answer["engine_ids"])
+    neighbors = [neighbor["text"] for neighbor in answer["explanation"]["neighbors"]]
+    assert page.locator("#neighbors .what").all_inner_texts() == neighbors
+    shown = page.locator("body").inner_text()
+    assert [title for title in answer["titles"].values() if title not in shown] == []
+    assert page.locator(".bar").count() == 10
+    page.screenshot(path=os.environ.get("KINRANK_PAGE_PICTURE", tmp_path / "page.png"))
+    page.close()

@@ -79,7 +79,7 @@ class LuceneEngine(Engine):
         features: FeatureSet | None = None,
         *,
         timeout: float = 10.0,
-        connections: int = 16,
+        connections: int = 32,
         ids: DocumentIds = "id",
         **client: Any,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kinrank.errors import EngineBusyError, EngineError, EngineRefusedError, MissingIndexError
+from kinrank.errors import EngineBusyError, EngineError, EngineFailedError, EngineRefusedError, MissingIndexError
 
 BUSY = (429, 502, 503, 504)
 # A node left, or its search context was lost. The status is 500 or 404, as for an invalid request.
@@ -42,6 +42,8 @@ def response_error(status: int, body: Any, where: str) -> EngineError:
         return EngineBusyError(f"{where}: lost a node during the request ({status}, {reason}); retry later")
     if status in (401, 403):
         return EngineRefusedError(f"{where}: access denied ({status}, {reason}); check the user, password or API key")
+    if status >= 500:
+        return EngineFailedError(f"{where}: failed ({status}, {kind}): {reason}; look at the engine's log")
     return EngineRefusedError(f"{where}: request rejected ({status}, {kind}): {reason}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from kinrank.arrays import Float32
 from kinrank.engines import Engine, Hits
 from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, KinrankError, ParameterError
+from kinrank.serve.circuit import FAILURES, CircuitBreaker, RetryBudget
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.search_policy import SearchPolicy
 from kinrank.serve.service import Service
@@ -71,6 +73,10 @@ class Searcher:
         self.titles = titles or {}
         self.policy = policy
         self._texts = texts or {}
+        # Apart, so that an engine that cannot compute features is still asked for its order, and with one request.
+        self._features = CircuitBreaker("computing features")
+        self._searches = CircuitBreaker("search")
+        self._second_requests = RetryBudget()
 
     def search(
         self,
@@ -109,11 +115,13 @@ class Searcher:
         """
         options.check()
         options = self.policy.restrict(options)
+        expires = time.monotonic() + self.service.settings.engine_seconds
+        self._second_requests.earn()
         try:
             hits, candidates = self._candidates(query, window, vector, columns, options)
         except (EngineError, ParameterError) as error:
             # Without features there may still be an order to show. If the engine is down, this raises.
-            hits = self._find(query, window, vector, options)
+            hits = self._without_features(error, query, window, vector, options, expires)
             # A request that is valid for a search can only lack the vector that a feature compares.
             reason = Fallback.ENGINE_DOWN if isinstance(error, EngineError) else Fallback.NO_VECTOR
             ids: list[str] = hits.doc_id.tolist()
@@ -206,19 +214,32 @@ class Searcher:
         """Find candidates, and their features if there are any; in one request if the engine can."""
         seconds = self.service.settings.engine_seconds
         with self.service.observer.measure("engine"):
-            hits, rows = self.engine.search_features(
-                query, size=window, vector=vector, options=options, timeout=seconds
+            hits, rows = self._features.call(
+                lambda: self.engine.search_features(query, size=window, vector=vector, options=options, timeout=seconds)
             )
         if not len(hits):
             return hits, None
         ids, names = hits.doc_id.tolist(), self.engine.feature_names
         return hits, CandidateSet(ids, rows, names, vector, columns or {}, query)
 
-    def _find(self, query: str, window: int, vector: Float32 | None, options: SearchOptions) -> Hits:
-        """Find candidates without features."""
-        seconds = self.service.settings.engine_seconds
+    def _without_features(
+        self,
+        error: EngineError | ParameterError,
+        query: str,
+        window: int,
+        vector: Float32 | None,
+        options: SearchOptions,
+        expires: float,
+    ) -> Hits:
+        """Find candidates alone after `error`, in the time that is left. Raise `error` if that would be too much."""
+        left = expires - time.monotonic()
+        is_second = isinstance(error, FAILURES) and not self._features.is_open
+        if left <= 0 or (is_second and not self._second_requests.spend()):
+            raise error
         with self.service.observer.measure("engine"):
-            return self.engine.search(query, size=window, vector=vector, options=options, timeout=seconds)
+            return self._searches.call(
+                lambda: self.engine.search(query, size=window, vector=vector, options=options, timeout=left)
+            )
 
     def _explanation(self, candidates: CandidateSet, model: str | None) -> QueryExplanation | None:
         """Return why candidates are ranked so, with the texts of judged queries; None if the model cannot explain."""

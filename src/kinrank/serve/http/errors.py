@@ -42,6 +42,7 @@ STATUS: dict[type[Exception], tuple[int, str]] = {
     errors.StaleReplicaError: (503, "stale"),
     errors.StoreUnavailableError: (503, "store-down"),
     errors.EngineRefusedError: (502, "engine-refused"),
+    errors.EngineFailedError: (502, "engine-failed"),
     errors.MissingIndexError: (502, "engine-refused"),
     errors.EngineError: (503, "engine-down"),
     errors.EncoderError: (503, "encoder-error"),
