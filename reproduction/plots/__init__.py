@@ -37,6 +37,8 @@ PLOTS: dict[str, tuple[str, tuple[float, float], Draw]] = {
     "map": ("query-map", (9, 4.2), query_map.draw),
     "intents": ("intents", (9, 3.6), curves.draw_methods),
     "curves": ("intent-curves", (9, 3.6), curves.draw_over_k),
+    "letor-curves": ("knn-letor-curves", (9, 3.4), curves.draw_letor),
+    "cost": ("knn-cost", (9, 2.8), curves.draw_cost),
     "movies": ("knn-msrd", (9, 3.0), curves.draw_movies),
     "oracles": ("cluster-oracles", (9, 6.6), oracles.draw),
     "relevant": ("relevant-counts", (9, 2.8), oracles.draw_counts),

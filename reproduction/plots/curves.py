@@ -1,11 +1,11 @@
-"""Geng et al., Figures 7, 8 and 9."""
+"""Geng et al., Figures 7, 8 and 9, and Table 1."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from reproduction.plots.colors import BLUE, INK, METHODS, ORANGE
+from reproduction.plots.colors import BLUE, GREEN, INK, METHODS, ORANGE, PALE, SKY
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,6 +49,51 @@ def draw_over_k(page: Figure, figures: Mapping[str, Any]) -> None:
     ratio.set(xlabel="k / m", title="change ratio γ against KNN Online")
     quality.legend(ncols=1, fontsize=8)
     ratio.legend(fontsize=8)
+
+
+def draw_letor(page: Figure, figures: Mapping[str, Any]) -> None:
+    """Draw the quality of the three modes over k / m, one panel per LETOR collection."""
+    for axes, (name, each) in zip(page.subplots(1, len(figures)), figures.items(), strict=True):
+        for mode, measures in each["by k / m"].items():
+            for measure, style in (("NDCG@10", "o-"), ("NDCG@5", "o--")):
+                curve = measures[measure]
+                shares = [float(share) for share in curve]
+                label = f"{mode}, {measure}"
+                axes.plot(shares, list(curve.values()), style, color=METHODS[mode], label=label, markersize=3)
+        axes.set(xscale="log", xlabel=f"k / m (m = {each['m']:,}; 1 is Single)", title=name)
+        axes.set_xticks([share for share in shares if share not in (0.53, 0.8)])  # their labels would overlap
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+    page.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS) - 2, fontsize=8)
+
+
+def draw_cost(page: Figure, figures: Mapping[str, Any]) -> None:
+    """Draw the time of the steps of a query over n, m and k, and of the offline models over k."""
+    colors = {"query feature": ORANGE, "rank": INK, "k nearest": BLUE, "the nearest": SKY, "offline model": GREEN}
+    names = {"n": "n, candidates", "m": "m, judged queries", "k": "k, neighbors"}
+    *steps, training = page.subplots(1, 4)
+    for axes, (size, label) in zip(steps, names.items(), strict=True):
+        for step, color in colors.items():
+            curve = figures["milliseconds"].get(f"{step}, over {size}")
+            if curve:
+                axes.plot([int(x) for x in curve], list(curve.values()), "o-", color=color, label=step, markersize=3)
+        axes.set(xscale="log", yscale="log", xlabel=label, ylim=(0.009, 40))
+        axes.legend(fontsize=8)
+    steps[0].set(ylabel="milliseconds")
+    for name, label, color in (
+        ("the paper's estimate, c = 1.2", "k (k/m)^0.2", PALE),
+        ("offline models over a global fit, over k", "measured", BLUE),
+    ):
+        curve = figures[name]
+        training.plot([int(k) for k in curve], list(curve.values()), "o-", color=color, label=label, markersize=3)
+    training.set(xscale="log", yscale="log", xlabel=names["k"], title="m models, in global fits")
+    training.title.set_fontsize(10)
+    training.legend(fontsize=8)
+    for axes in (*steps, training):
+        sizes = axes.lines[0].get_xdata()
+        axes.set_xticks([sizes[0], sizes[-1]], [f"{size:,}" for size in (sizes[0], sizes[-1])])
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
 
 
 def draw_movies(page: Figure, figures: Mapping[str, Any]) -> None:
