@@ -39,6 +39,7 @@ OPTIONS = {
     "user": ["position", "cascade", "trust"],
     "seed": ["1", "2", "3"],
     "around": ["both", "LightGBM", "KinRanker"],
+    "model": ["swaps", "trust"],
 }
 WRAPPED = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
 BINS = (0, 50, 100, 200, 500)
@@ -84,8 +85,8 @@ class KeptParts(ChoiceRanker):
         return load(model)
 
 
-def simulated_month(queries: QuerySet, user: str, seed: int) -> Month:
-    """Return a month of clicks on judged queries; query texts are the ids of queries."""
+def simulated_month(queries: QuerySet, user: str, seed: int, model: str = "swaps") -> Month:
+    """Return a month of clicks on judged queries, read with a model of examination; query texts are ids of queries."""
     plain = queries.replace(query_columns={})
     log = simulate_clicks(plain, queries.X[:, queries.feature_names.index(ENGINE)], n_lists=10, user=user, seed=seed)
     early = log.filter(pc.less(log["time"], _WEEKS))
@@ -94,7 +95,7 @@ def simulated_month(queries: QuerySet, user: str, seed: int) -> Month:
         pq.write_table(early, file)
         with open_clicks([file]) as opened:
             counts = opened.counts()
-            examination = estimate_examination(counts)
+            examination = estimate_examination(counts, model)
             evidence = write_evidence(opened, examination, Path(folder) / "evidence")
         evidence = Evidence({name: values.copy() for name, values in evidence.get_state().items()}, evidence.meta)
     table = judgment_table(counts, estimate_attractiveness(counts, examination))
@@ -132,12 +133,14 @@ def summarized(quality: np.ndarray, month: Month) -> dict[str, float]:
     return {name: round(float(value), 4) for name, value in rows.items()}
 
 
-def run(collection: str = "msrd", user: str = "position", seed: str = "1", around: str = "both") -> dict[str, Any]:
+def run(
+    collection: str = "msrd", user: str = "position", seed: str = "1", around: str = "both", model: str = "swaps"
+) -> dict[str, Any]:
     """Measure all orders."""
     queries = msrd()["train"] if collection == "msrd" else judged_text("mwmbl")[0]
     if collection == "mwmbl":
         queries = queries.replace(doc_id=np.arange(queries.n_rows).astype(str))
-    month = simulated_month(queries, user, int(seed))
+    month = simulated_month(queries, user, int(seed), model)
     engine = queries.X[:, queries.feature_names.index(ENGINE)].astype(np.float64)
     unseen = -1 + 1e-6 * (engine - engine.max())  # below every attractiveness, in the engine's order
     scores = {"engine": engine, "own clicks": np.where(np.isnan(month.own), unseen, month.own)}
@@ -162,6 +165,7 @@ def run(collection: str = "msrd", user: str = "position", seed: str = "1", aroun
     return {
         "collection": collection,
         "user": user,
+        "model": model,
         "seed": int(seed),
         "queries": len(queries),
         "impressions": int(month.impressions.sum()),

@@ -14,10 +14,11 @@ from kinrank.cli.comparison_tables import (
     means_table,
     note_on_tests,
     pairs_table,
+    print_traffic,
     unchecked_warnings,
 )
-from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
-from kinrank.cli.options import AsJson, Group, Leaks, MeasureNames, OnLeak, Seed
+from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
+from kinrank.cli.options import AsJson, EvidenceFolder, Group, Leaks, MeasureNames, OnLeak, Seed, Since
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 
@@ -47,6 +48,8 @@ def compare(
         bool,
         typer.Option(help="Also fit what shows where a gain of kin comes from: LightGBM, kin without local models."),
     ] = True,
+    evidence: EvidenceFolder = None,
+    since: Since = None,
     leaks: Leaks = OnLeak.refuse,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -65,6 +68,7 @@ def compare(
     if train is None and folds is None:
         for name in filter(needs_fitting, names):
             raise ParameterError(f"{name!r} must be fitted: add --train DATA or --folds N")
+    split = read_evidence(evidence, since)
     queries = read_queries(data)
     judged = None if train is None else read_queries(train, queries.n_features)
     if train is not None or folds is not None:
@@ -82,6 +86,7 @@ def compare(
             leaks=leaks.value,
             ladder=ladder,
             seed=seed,
+            evidence=split,
         )
     comparison = found.comparison
     warning = leak_warning(found.leaks)
@@ -107,4 +112,5 @@ def compare(
         console.print_result(note_on_tests(comparison, "for every pair" if all_pairs else None))
         console.print_result("")
     if found.answer is not None:
+        print_traffic(found.answer)
         console.print_result(found.answer.text)

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from kinrank.cli import console
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kinrank.measure import Measure, PairedComparison
+    from kinrank.study.answer import Answer
     from kinrank.study.comparison import Comparison, Difference, Entrant
     from kinrank.study.experiment import Experiment
 
@@ -89,6 +92,20 @@ def difference_cells(difference: Difference, comparison: Comparison) -> list[str
     if len(comparison.differences) > 1:
         cells.append(f"{difference.p_holm:.2g}")
     return [*cells, *(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses))]
+
+
+def print_traffic(found: Answer | None) -> None:
+    """Print what choices gain on recurring, similar and new queries, if that was measured."""
+    if found is None or found.choices is None:
+        return
+    headings, *rows = found.choices.table
+    table = Table(box=None, pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    for result in (table, found.choices.note, ""):
+        console.print_result(result)
 
 
 def difference_with_interval(paired: PairedComparison, *, tested: str = "") -> str:

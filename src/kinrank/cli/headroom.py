@@ -9,9 +9,20 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import difference_with_interval
-from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
-from kinrank.cli.options import AsJson, Folds, Group, Leaks, MeasureName, OnLeak, Seed, TestData
+from kinrank.cli.comparison_tables import difference_with_interval, print_traffic
+from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
+from kinrank.cli.options import (
+    AsJson,
+    EvidenceFolder,
+    Folds,
+    Group,
+    Leaks,
+    MeasureName,
+    OnLeak,
+    Seed,
+    Since,
+    TestData,
+)
 from kinrank.data.source import FORMATS
 from kinrank.registry.notation import parse_settings
 
@@ -42,6 +53,8 @@ def headroom(
         str | None,
         typer.Option(metavar="DATA", help="All candidates of the test queries, to count the unjudged ones."),
     ] = None,
+    evidence: EvidenceFolder = None,
+    since: Since = None,
     leaks: Leaks = OnLeak.refuse,
     min_gain: Annotated[float, typer.Option(min=0, help="Smallest gain that is worth having.")] = 0.005,
     seed: Seed = 0,
@@ -56,6 +69,7 @@ def headroom(
 
     wanted = parse_measure(measure)
     ranker = _kin(settings or [])
+    split = read_evidence(evidence, since)
     queries = read_queries(data)
     announce(queries, data, ranker.missing)
     tests = None if test is None else read_queries(test, queries.n_features)
@@ -74,6 +88,7 @@ def headroom(
             candidates=offered,
             min_gain=min_gain,
             seed=seed,
+            evidence=split,
             on_first_answer=lambda first: console.info(f"linear models only: {first.result} Trees follow."),
         )
     warning = leak_warning(found.leaks)
@@ -101,6 +116,7 @@ def _print(found: Headroom, group: str | None) -> None:
     for table in (_means(found), _differences(found)):
         console.print_result(table)
         console.print_result("")
+    print_traffic(found.answer)
     console.print_result(found.text)
 
 

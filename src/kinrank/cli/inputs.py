@@ -9,7 +9,7 @@ from kinrank.cli import console
 from kinrank.cli.columns import table_columns
 from kinrank.cli.options import OnLeak
 from kinrank.data.source import Source
-from kinrank.errors import DataError
+from kinrank.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
     from kinrank.study.added_rows import AddedRows
+    from kinrank.study.traffic import SplitInTime
 
 _EXAMPLES = 5
 _FILLED = {
@@ -32,6 +33,18 @@ def load_model(path: str) -> Ranker:
 
     with console.progress(f"reading {path}"):
         return load(path)
+
+
+def read_evidence(folder: str | None, since: str | None) -> SplitInTime | None:
+    """Open a folder of evidence and split it in time; None without one."""
+    from kinrank.data.evidence import Evidence
+    from kinrank.study.traffic import SplitInTime
+
+    if folder is None:
+        if since is not None:
+            raise ParameterError("--since needs --evidence DIR")
+        return None
+    return SplitInTime.since(Evidence.open(folder), since)
 
 
 def read_queries(path: str, n_features: int | None = None) -> QuerySet:

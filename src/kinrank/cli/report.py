@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import coverage_warnings
-from kinrank.cli.inputs import announce, read_queries, warn_if_perfect
+from kinrank.cli.comparison_tables import coverage_warnings, print_traffic
+from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
+from kinrank.cli.options import EvidenceFolder, Since
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
@@ -54,6 +55,8 @@ def report(
     ladder: Annotated[
         bool, typer.Option(help="With --train, also fit what shows where a gain of kin comes from.")
     ] = True,
+    evidence_folder: EvidenceFolder = None,
+    since: Since = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
     names: Annotated[
         str | None,
@@ -93,6 +96,7 @@ def report(
     if len(entrants) < 2:
         raise ParameterError("a report needs at least two entrants: a baseline and a subject")
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or DEFAULT_MEASURES))
+    split = read_evidence(evidence_folder, since)
     n_features = _n_features(entrants)
     judged = None if train is None else read_queries(train, n_features)
     tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
@@ -122,6 +126,7 @@ def report(
             by=by,
             titles=known_titles,
             sources=_sources(data, train, validate),
+            evidence=split,
             advance=advance,
         )
     size = write_page(out, collected)
@@ -133,6 +138,7 @@ def report(
         console.warn(provenance(leaks, len(tests)))
     console.print_result(f"{headline(collected)}\n{evidence(collected)}")
     if collected.answer is not None:
+        print_traffic(collected.answer)
         console.print_result(collected.answer.text)
     if collected.ingredients:
         console.print_result(ingredients(collected))

@@ -7,7 +7,7 @@ that comes from the queries' own models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -33,6 +33,8 @@ RUNGS = {
     "kin": "kin",
 }
 """The rungs of the ladder from bottom to top, and their names."""
+CHOICES = "choices"
+"""The rung on top of the others, if there is evidence of what people chose."""
 ONE_MODEL = ("linear", "trees")
 """Rungs with one model for all queries: what a search team runs without kinrank."""
 
@@ -119,6 +121,81 @@ def together(claims: Sequence[Claim]) -> list[Claim]:
 
 
 @dataclass(frozen=True)
+class TrafficPart:
+    """What choices gain on a part of the traffic.
+
+    Attributes
+    ----------
+    name : str
+        "recurring" if people looked at candidates of the query before, "similar" if they did so only for similar
+        queries, "new" if neither, or "all".
+    n_queries : int
+        Number of queries that were asked in the measured days.
+    share : float
+        Their share of the looks.
+    mean, without : float
+        Mean of the measure with and without choices, weighted by looks; NaN if there is no query.
+    paired : PairedComparison or None
+        Their difference, weighted by looks; None if there are fewer than two queries, or groups of them.
+    """
+
+    name: str
+    n_queries: int
+    share: float
+    mean: float
+    without: float
+    paired: PairedComparison | None
+
+
+@dataclass(frozen=True)
+class TrafficAnswer:
+    """What people's choices before a day gain on the traffic from that day on.
+
+    Attributes
+    ----------
+    since : str
+        The first measured day.
+    covered : float
+        Share of the looks of the measured days that are at candidates of the measured queries.
+    parts : tuple of TrafficPart
+        Recurring, similar and new queries, and all.
+    claim : Claim
+        The ranker with choices compared with the one without, on all traffic.
+    """
+
+    since: str
+    covered: float
+    parts: tuple[TrafficPart, ...]
+    claim: Claim
+
+    @property
+    def table(self) -> list[tuple[str, ...]]:
+        """Headings, and a row of texts for each part."""
+        headings = "queries", "traffic", "without", "choices", "difference", "95% interval"
+        rows: list[tuple[str, ...]] = [(f"since {self.since}", *headings)]
+        for part in self.parts:
+            means = ["", "", ""]
+            if part.n_queries:
+                means = [f"{part.without:.4f}", f"{part.mean:.4f}", f"{part.mean - part.without:+.4f}"]
+            interval = "" if part.paired is None else "{:+.4f} to {:+.4f}".format(*part.paired.interval)
+            rows.append((part.name, f"{part.n_queries:,}", f"{part.share:.1%}", *means, interval))
+        return rows
+
+    @property
+    def note(self) -> str:
+        """What the table shows."""
+        return (
+            f"Means are weighted by the looks from {self.since} on, of which these queries have {self.covered:.1%}. "
+            "Only earlier choices rank."
+        )
+
+    @property
+    def text(self) -> str:
+        """The result in one sentence."""
+        return f"Weighted by the traffic from {self.since} on, {self.claim.sentence()} ({self.claim.evidence})."
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the ladder says.
 
@@ -134,12 +211,15 @@ class Answer:
         was not measured, or is the other side of `gain`.
     note : str
         Why the ladder ends early, or which other rung is better than `kin`; or an empty text.
+    choices : TrafficAnswer or None
+        What people's choices add to the highest rung with a model per query, by traffic; None without evidence.
     """
 
     means: Mapping[str, float]
     gain: Claim
     own: Claim | None = None
     note: str = ""
+    choices: TrafficAnswer | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -184,8 +264,12 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The result, what to do, and the note."""
-        return " ".join(part for part in (self.result, self.advice, self.note) if part)
+        """The result, what to do, what choices add, and the note."""
+        parts = [self.result, self.advice]
+        if self.choices is not None:
+            parts.append(self.choices.text)
+            parts += ["Add them: --ranker choices."] if self.choices.claim.verdict == "gain" else []
+        return " ".join(part for part in (*parts, self.note) if part)
 
 
 def answer(
@@ -195,6 +279,7 @@ def answer(
     groups: ArrayLike | None = None,
     min_gain: float = MIN_GAIN,
     note: str = "",
+    choices: TrafficAnswer | None = None,
 ) -> Answer | None:
     """Return what the measured rungs say, or None if none has a model per query, or none has one for all.
 
@@ -210,6 +295,8 @@ def answer(
         Smallest gain that is worth having.
     note
         Why rungs are missing; by default that they were not measured.
+    choices
+        What choices add, without Holm's correction.
 
     Examples
     --------
@@ -222,8 +309,8 @@ def answer(
     ('gain', 'gain', 'LightGBM')
     """
     called = {**RUNGS, **(names or {})}
-    means = {rung: mean_of(values[rung]) for rung in RUNGS if rung in values}
-    subject = next((rung for rung in ("kin", "local") if rung in means), None)
+    means = {rung: mean_of(values[rung]) for rung in (*RUNGS, CHOICES) if rung in values}
+    subject = subject_of(means)
     single = [rung for rung in ONE_MODEL if rung in means]
     if subject is None or not single:
         return None
@@ -237,8 +324,8 @@ def answer(
     pairs = [(subject, best)]
     if lacking in means and lacking != best:
         pairs.append((subject, lacking))
-    claims = together([claim(a, b) for a, b in pairs])
-    own = claims[1] if len(claims) > 1 else None
+    claims = together([*(claim(a, b) for a, b in pairs), *([] if choices is None else [choices.claim])])
+    own = claims[1] if len(pairs) > 1 else None
     if not note and "trees" not in means:
         note = "Trees were not measured."
     elif not note and subject == "kin" and own is None:
@@ -246,7 +333,12 @@ def answer(
     if subject == "kin" and "local" in means:
         linear = claim("local", "kin")
         note = f"{note} But {linear.sentence()}: compare knn.".strip() if linear.verdict == "gain" else note
-    return Answer(means, claims[0], own, note)
+    return Answer(means, claims[0], own, note, None if choices is None else replace(choices, claim=claims[-1]))
+
+
+def subject_of(rungs: Container[str]) -> str | None:
+    """Return the highest rung with a model per query; None without one."""
+    return next((rung for rung in ("kin", "local") if rung in rungs), None)
 
 
 def reason(half: PairedComparison) -> str:

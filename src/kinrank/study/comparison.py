@@ -78,6 +78,8 @@ class Entrant:
         Time to fit on the training queries and to score the test queries; None if unknown.
     ranker : Fittable or None
         The fitted ranker; None for a run, and if there is one ranker per fold.
+    parts : tuple of Entrant
+        The entrants of the folds, if there are several.
     coverage : Coverage or None
         Coverage of a run.
     """
@@ -91,6 +93,7 @@ class Entrant:
     rank_seconds: float | None = None
     ranker: Fittable | None = None
     coverage: Coverage | None = None
+    parts: tuple[Entrant, ...] = ()
 
     def per_query(self, measure: Measure) -> Float64:
         """Return the value of each query."""

@@ -204,6 +204,7 @@ def pool_folds(
         parts[0].settings,
         fit_seconds=_total([part.fit_seconds for part in parts]),
         rank_seconds=_total([part.rank_seconds for part in parts]),
+        parts=tuple(parts),
     )
 
 

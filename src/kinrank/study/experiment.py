@@ -16,6 +16,7 @@ from kinrank.study.folds import OnLeak
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.leaks import LeakReport
 from kinrank.study.study import Study
+from kinrank.study.traffic import SplitInTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ def run_experiment(
     leaks: OnLeak = "refuse",
     ladder: bool = True,
     seed: int = 0,
+    evidence: SplitInTime | None = None,
 ) -> Experiment:
     """Fit, rank, measure and compare entrants.
 
@@ -76,6 +78,8 @@ def run_experiment(
         Whether to fit the rungs of `kinrank.study.ladder` that `kin` is compared with, if they are not entrants.
     seed
         Seed for the fold split.
+    evidence
+        What people chose, split in time, for the rung of choices.
 
     Examples
     --------
@@ -89,11 +93,20 @@ def run_experiment(
         raise ParameterError("pass train= or folds=, not both")
     if train is not None or folds is not None:
         judged, test = (queries, None) if train is None else (train, queries)
-        study = Study.split(judged, test, folds=folds or 1, group=group, measures=measures, leaks=leaks, seed=seed)
+        study = Study.split(
+            judged,
+            test,
+            folds=folds or 1,
+            group=group,
+            measures=measures,
+            leaks=leaks,
+            seed=seed,
+            evidence=evidence,
+        )
     elif fitted:
         raise ParameterError(f"{fitted[0]!r} must be fitted: pass train= or folds=")
     else:
-        study = Study.of_test(queries, measures, leaks=leaks)
+        study = Study.of_test(queries, measures, leaks=leaks, evidence=evidence)
     rankers = {name: make_ranker(name, group=group) for name in fitted}
     rungs = _missing_rungs(rankers, study) if ladder else []
     n_folds = max(1, len(study.folds))
@@ -133,4 +146,4 @@ def _answer(
     if kin is not None and study.folds:
         note = missing_trees(study.folds[0].train)
         rungs = climb(kin, study, rungs=missing, measured=rungs, progress=progress)
-    return study.answer(rungs, note=note)
+    return study.answer(study.with_choices(rungs), note=note)

@@ -28,6 +28,7 @@ from kinrank.study.leaks import LeakReport
 from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, scores_by_own_judgments
 from kinrank.study.study import Study
 from kinrank.study.sweep import sweep_neighbors
+from kinrank.study.traffic import SplitInTime
 
 ORACLE = "oracle"
 ENOUGH = 4000
@@ -115,6 +116,7 @@ def headroom(
     candidates: QuerySet | None = None,
     min_gain: float = MIN_GAIN,
     seed: int = 0,
+    evidence: SplitInTime | None = None,
     on_first_answer: Callable[[Answer], None] = lambda _: None,
 ) -> Headroom:
     """Measure what a model per query gains over one model for all queries, with linear models and on top of trees.
@@ -151,6 +153,8 @@ def headroom(
         Smallest gain that is worth having.
     seed
         Seed for folds and halves.
+    evidence
+        What people chose, split in time, for the rung of choices.
     on_first_answer
         Called with what the linear models say, before trees are measured.
 
@@ -176,6 +180,7 @@ def headroom(
         leaks=leaks,
         seed=seed,
         enough=None if note else enough,
+        evidence=evidence,
     )
     rungs_above = [] if note else [rung for rung in RUNGS if rung not in ("linear", "local")]
     progress = Parts(len(study.folds) * sum(COSTS[rung] for rung in ("linear", "local", *rungs_above)))
@@ -185,7 +190,7 @@ def headroom(
     if first is not None and rungs_above:
         on_first_answer(first)
     by_rung |= fit_rungs(kin, study, rungs_above, progress)
-    rungs = {rung: study.pool(of_folds) for rung, of_folds in by_rung.items()}
+    rungs = study.with_choices({rung: study.pool(of_folds) for rung, of_folds in by_rung.items()})
     answer = study.answer(rungs, min_gain=min_gain, note=note)
     assert answer is not None  # both linear rungs are always measured
     half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]

@@ -8,7 +8,7 @@ from typing import Any
 from kinrank.measure import PairedComparison
 from kinrank.measure.base import mean_of
 from kinrank.rankers.local.choose import NeighborChoice
-from kinrank.study.answer import Answer, Claim
+from kinrank.study.answer import Answer, Claim, TrafficAnswer
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.entrants import unjudged_in_top
 from kinrank.study.headroom import Headroom
@@ -25,6 +25,25 @@ def answer_record(found: Answer) -> dict[str, Any]:
         "means": {rung: number(mean) for rung, mean in found.means.items()},
         "gain": _claim(found.gain),
         "own_models": None if found.own is None else _claim(found.own),
+        "choices": None if found.choices is None else _traffic(found.choices),
+    }
+
+
+def _traffic(found: TrafficAnswer) -> dict[str, Any]:
+    return {
+        "since": found.since,
+        "share_of_all_looks": found.covered,
+        "gain": _claim(found.claim),
+        "parts": {
+            part.name: {
+                "queries": part.n_queries,
+                "share_of_traffic": part.share,
+                "mean": number(part.mean),
+                "without_choices": number(part.without),
+                "gain": None if part.paired is None else _paired(part.paired),
+            }
+            for part in found.parts
+        },
     }
 
 

@@ -14,12 +14,13 @@ from kinrank.data.split import groups_of
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.progress import Parts
-from kinrank.rankers import load
-from kinrank.study.answer import MIN_GAIN, Answer, answer
+from kinrank.rankers import Ranker, load
+from kinrank.study.answer import CHOICES, MIN_GAIN, Answer, TrafficAnswer, answer, subject_of
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
 from kinrank.study.entrants import evaluate_ranker, evaluate_run, fit_and_evaluate, make_ranker, origin_of, pool_folds
 from kinrank.study.folds import Fold, OnLeak, checked_folds
 from kinrank.study.leaks import LeakReport
+from kinrank.study.traffic import SplitInTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +43,8 @@ class Study:
         What was done with test queries seen in training.
     n_folds, n_queries : int
         Number of folds and queries, including those that are left out because enough others are measured.
+    evidence : SplitInTime or None
+        What people chose, and the first day of the queries that are measured by traffic; None without.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Study:
     leaks: OnLeak = "refuse"
     n_folds: int = 1
     n_queries: int = 0
+    evidence: SplitInTime | None = None
 
     @classmethod
     def split(
@@ -72,6 +76,7 @@ class Study:
         leaks: OnLeak = "refuse",
         seed: int = 0,
         enough: int | None = None,
+        evidence: SplitInTime | None = None,
     ) -> Study:
         """Split queries into folds, or take given test queries, and check for leaks.
 
@@ -91,6 +96,8 @@ class Study:
             What to do with test queries seen in training: raise, drop them, or keep them.
         enough
             Number of tested queries after which further folds are left out.
+        evidence
+            What people chose, split in time.
         """
         if test is not None and (test.y is None or test.feature_names != queries.feature_names):
             raise DataError("test queries must be judged and have the training features in the same order")
@@ -102,14 +109,19 @@ class Study:
         source = queries if test is None else test
         positions = np.sort(np.concatenate([fold.positions for fold in used]))
         n_folds = folds if test is None else 1
-        return cls(tuple(used), source[positions], tuple(measures), group, leaks, n_folds, len(source))
+        return cls(tuple(used), source[positions], tuple(measures), group, leaks, n_folds, len(source), evidence)
 
     @classmethod
     def of_test(
-        cls, queries: QuerySet, measures: Sequence[Measure] = (NDCG @ 10,), *, leaks: OnLeak = "refuse"
+        cls,
+        queries: QuerySet,
+        measures: Sequence[Measure] = (NDCG @ 10,),
+        *,
+        leaks: OnLeak = "refuse",
+        evidence: SplitInTime | None = None,
     ) -> Study:
         """Study models and runs that exist. Queries that a model was trained on are refused."""
-        return cls((), queries, tuple(measures), None, leaks, n_queries=len(queries))
+        return cls((), queries, tuple(measures), None, leaks, n_queries=len(queries), evidence=evidence)
 
     @property
     def reports(self) -> tuple[LeakReport, ...]:
@@ -142,16 +154,16 @@ class Study:
             if origin == "run":
                 return evaluate_run(text, self.queries, self.measures)
             model: Fittable = load(text)
-            self._check(text, model)
+            self._check(text, model, self.queries)
             return replace(evaluate_ranker(text, model, self.queries, self.measures), origin=origin)
 
-    def _check(self, name: str, model: Fittable) -> None:
+    def _check(self, name: str, model: Fittable, queries: QuerySet) -> None:
         """Raise if a model was trained on test queries."""
-        seen = model.learned_from(self.queries)
+        seen = model.learned_from(queries)
         if seen is not None and seen.any() and self.leaks != "warn":
             raise LeakError(
                 f"{name}: {seen.sum():,} of {len(seen):,} test queries are in this model's training data, "
-                f"for example {self.queries.qid[seen][0].item()!r}: test on other queries"
+                f"for example {queries.qid[seen][0].item()!r}: test on other queries"
             )
 
     def unchecked(self, entrants: Sequence[Entrant]) -> tuple[str, ...]:
@@ -181,7 +193,9 @@ class Study:
         """Fit a ranker on the training queries of one fold and measure it on the test queries."""
         fold = self.folds[number]
         with (progress or Parts(1)).part(self.label(number, name), cost):
-            return fit_and_evaluate(name, ranker, fold.train, fold.test, self.measures)
+            entrant = fit_and_evaluate(name, ranker, fold.train, fold.test, self.measures)
+        self._check(name, ranker, fold.test)
+        return entrant
 
     def label(self, fold: int, name: str) -> str:
         """Return what the progress bar shows while a fold is measured."""
@@ -198,6 +212,43 @@ class Study:
         positions = np.sort(np.concatenate([fold.positions for fold in self.folds]))
         return [self.queries.rows_of(np.searchsorted(positions, fold.positions)) for fold in self.folds]
 
+    def with_choices(self, rungs: Mapping[str, Entrant]) -> dict[str, Entrant]:
+        """Add the rung of choices on top of the highest ranker with a model per query, if there is evidence."""
+        subject = subject_of(rungs)
+        if self.evidence is None or subject is None:
+            return dict(rungs)
+        wrapped = rungs[subject]
+        measured = []
+        for (train, test), part in zip(self._parts(), wrapped.parts or (wrapped,), strict=True):
+            if not isinstance(part.ranker, Ranker):
+                return dict(rungs)
+            ranker = self.evidence.fit(part.ranker, train, test)
+            measured.append(evaluate_ranker(f"choices around {wrapped.name}", ranker, test, self.measures))
+        return {**rungs, CHOICES: self.pool(measured)}
+
+    def _parts(self) -> list[tuple[QuerySet | None, QuerySet]]:
+        """Return training and test queries of each fold; without folds, the test queries."""
+        return [(fold.train, fold.test) for fold in self.folds] or [(None, self.queries)]
+
+    def _traffic(self, rungs: Mapping[str, Entrant], min_gain: float) -> TrafficAnswer | None:
+        """Return what the rung of choices gains by traffic."""
+        subject = subject_of(rungs)
+        if self.evidence is None or subject is None or CHOICES not in rungs:
+            return None
+        by_fold = [self.evidence.recurrence(train, test) for train, test in self._parts()]
+        recurrence = by_fold[0]
+        if self.folds:
+            recurrence = np.concatenate(by_fold)[np.argsort(np.concatenate([fold.positions for fold in self.folds]))]
+        sides = rungs[CHOICES], rungs[subject]
+        return self.evidence.answer(
+            self.queries,
+            recurrence,
+            (sides[0].name, sides[1].name),
+            (sides[0].per_query(self.measures[0]), sides[1].per_query(self.measures[0])),
+            self.groups,
+            min_gain,
+        )
+
     def compare(
         self, entrants: Sequence[Entrant], baseline: str | None = None, pairs: Pairs = "baseline"
     ) -> Comparison:
@@ -208,4 +259,5 @@ class Study:
         """Return what the rungs of the ladder say in the first measure, under the names of their entrants."""
         values = {rung: entrant.per_query(self.measures[0]) for rung, entrant in rungs.items()}
         names = {rung: entrant.name for rung, entrant in rungs.items()}
-        return answer(values, names, groups=self.groups, min_gain=min_gain, note=note)
+        choices = self._traffic(rungs, min_gain)
+        return answer(values, names, groups=self.groups, min_gain=min_gain, note=note, choices=choices)

@@ -64,12 +64,10 @@ def combine(
     ranker: Any,
     queries: QuerySet,
     evidence: Evidence | None,
-    *,
+    folds: tuple[Callable[[QuerySet], Ranker], int, int] | None,
     best: float,
-    fit: Callable[[QuerySet], Ranker] | None,
+    *,
     similar: bool,
-    n_folds: int,
-    seed: int,
 ) -> Combination:
     """Learn what the scores mean, and choose how much they count, from the evidence of queries.
 
@@ -79,21 +77,21 @@ def combine(
         The fitted ranker.
     queries, evidence
         The queries, and what people chose.
+    folds
+        What fits such a ranker, the number of folds and their seed, to score queries that it has not seen; None: the
+        ranker itself has not seen some of the queries.
     best
         The best grade.
-    fit
-        Fits such a ranker, to score queries that it has not seen; None: the ranker has not seen some of the queries.
     similar
         Whether to try the evidence of similar queries.
-    n_folds, seed
-        Folds of the queries, and their seed.
     """
     scores = scores_of(ranker, queries)
     if evidence is None or evidence.totals(queries).choices.sum() <= 0:
         return from_grades(queries, scores, best)
-    if fit is None:
+    if folds is None:
         places, unseen = scores_of_unseen(ranker, queries, scores)
     else:
+        fit, n_folds, seed = folds
         places, unseen = held_out_scores(fit, queries, scores, n_folds, seed)
     return from_evidence(evidence, queries, scores, places, unseen, similar=similar)
 

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float64, State
 from kinrank.data.evidence import JUDGMENT_LOOKS, Evidence, Totals
+from kinrank.data.evidence_cells import judged_in
 from kinrank.data.id_hashes import hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError, StoreError
@@ -146,11 +147,8 @@ class ChoiceRanker(Ranker):
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
         self.judged_ = JudgedQueries(queries.qid)
         self.live_ = LiveJudgments.none(queries.qid)
-        fit = None if self.prefit else self._fit_wrapped
-        folds = {"n_folds": self.n_folds, "seed": self.seed}
-        self.combined_ = combine(
-            self.ranker_, queries, self.evidence_, best=self.best_grade_, fit=fit, similar=self.similar, **folds
-        )
+        folds = None if self.prefit else (self._fit_wrapped, self.n_folds, self.seed)
+        self.combined_ = combine(self.ranker_, queries, self.evidence_, folds, self.best_grade_, similar=self.similar)
 
     def _fit_wrapped(self, queries: QuerySet) -> Ranker:
         return self._new().fit(queries)
@@ -187,9 +185,8 @@ class ChoiceRanker(Ranker):
 
     def _with_choices(self, queries: QuerySet, scores: Float64, own: Totals) -> Float64:
         """Return the expected rates of choices of queries with evidence, and the given scores of the others."""
-        kin, similar = self.combined_.kin, None
-        if kin is not None and queries.doc_id is not None:
-            similar = kin.totals(queries, kin.neighbors(queries), self.posterior_.width)
+        kin = self.combined_.kin
+        similar = None if kin is None else kin.totals(queries, kin.neighbors(queries), self.posterior_.width)
         touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
         if not len(touched):
             return scores
@@ -244,6 +241,12 @@ class ChoiceRanker(Ranker):
         """Return which of these ids are those of judged queries."""
         check_is_fitted(self)
         return self.judged_.find(qid) >= 0
+
+    def learned_from(self, queries: QuerySet) -> NDArray[np.bool_] | None:
+        """Return which of these queries were training queries, or have human judgments as evidence."""
+        learned = super().learned_from(queries)
+        judged = np.False_ if self.evidence_ is None else judged_in(self.evidence_, queries)
+        return None if learned is None else learned | judged
 
     def check_learnable(self, queries: QuerySet) -> None:
         """Raise `DataError` if `add` could not learn these queries."""

@@ -28,6 +28,7 @@ from kinrank.study.report.names import query_names
 from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
 from kinrank.study.report.shares import groups_by_column
 from kinrank.study.study import Study
+from kinrank.study.traffic import SplitInTime
 
 STEPS = 5
 """Number of calls of `advance` in `collect`."""
@@ -47,6 +48,7 @@ def collect(
     by: str | None = None,
     titles: Mapping[str, str] | None = None,
     sources: Mapping[str, str] | None = None,
+    evidence: SplitInTime | None = None,
     advance: Callable[[int], None] = lambda _: None,
     seed: int = 0,
 ) -> Report:
@@ -77,6 +79,8 @@ def collect(
         most.
     sources
         Where the data came from, by what it was used for, to print at the end.
+    evidence
+        What people chose, split in time, for the rung of choices.
     advance
         Called with 1 after each of `STEPS` steps.
     seed
@@ -102,7 +106,7 @@ def collect(
         comparison, chosen, validation, seed, names=own_names, groups=groups, judged_names=names
     )
     advance(1)
-    study = _study(comparison, judged)
+    study = _study(comparison, judged, evidence)
     leak_check = _leak_check(comparison, chosen, study)
     advance(1)
     answer = _answer(comparison, chosen, study, ladder=ladder)
@@ -139,7 +143,7 @@ def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool)
     elif study.folds and ladder:
         rungs = climb(ranker, study, measured=rungs)
         note = missing_trees(study.folds[0].train)
-    return study.answer(rungs, note=note)
+    return study.answer(study.with_choices(rungs), note=note)
 
 
 def _analyze_neighbors(
@@ -165,11 +169,11 @@ def _analyze_neighbors(
     return None
 
 
-def _study(comparison: Comparison, judged: QuerySet | None) -> Study:
+def _study(comparison: Comparison, judged: QuerySet | None, evidence: SplitInTime | None) -> Study:
     """Return the test queries, checked against the training queries if they are known; the page shows leaks."""
     if judged is None:
-        return Study.of_test(comparison.queries, comparison.measures, leaks="warn")
-    return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn")
+        return Study.of_test(comparison.queries, comparison.measures, leaks="warn", evidence=evidence)
+    return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn", evidence=evidence)
 
 
 def _leak_check(comparison: Comparison, subject: str, study: Study) -> LeakCheck | None:

@@ -17,6 +17,7 @@ _SECTIONS = {
     "measures": ("All measures", None),
     "queries": ("Query by query", None),
     "map": ("Map of queries", "analysis"),
+    "traffic": ("What choices gain by traffic", "traffic"),
     "kinds": ("Kinds of queries", "kind_table"),
     "weights": ("What decides the ranking", "heat"),
     "difficulty": ("Easy and hard queries", "levels"),
@@ -35,6 +36,7 @@ def context_of(report: Report) -> dict[str, Any]:
         "levels": page_tables.gain_table(level_gains(report)) or None,
         "kind_table": page_tables.gain_table(kind_gains(report)) or None,
         "latency": _latency(report),
+        "traffic": None if report.answer is None else report.answer.choices,
     }
     return {
         **_answer(report),
