@@ -9,49 +9,93 @@ The model is KinRanker, as in ``serve_load``; the request has 100 candidates wit
 A request is answered in time if it is ranked (no fallback) and the response is there within the deadline after it was
 sent. Loads take turns, and the ratios are medians over the rounds. The client needs a core of its own at 5 times
 saturation; how much of the machine each side used is reported.
+
+With ``--front haproxy`` the client sends to HAProxy with deploy/haproxy.cfg, and the service has 10 ms less, which the
+proxy may let a request wait. *Two models* adds requests to a second model of the same service, a thirtieth of those to
+the first, at 2 times saturation: how many of the second's are in time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import statistics
+import subprocess
 import time
 from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 
 import uvloop
 
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
-from benchmarks.serve_load import CONNECTIONS, cpu_seconds, fit_once, serving, write_bodies
+from benchmarks.serve_load import CONNECTIONS, cpu_seconds, fit_once, free_port, is_listening, serving, write_bodies
 from kinrank.serve.http.bodies import MSGPACK
 
 AIM = 0.8
 MAX_CONNECTIONS = 400  # of the client; the server closes idle ones beyond 512
-OPTIONS = {"deadline": ("50", "100", "200"), "rounds": ("3", "1"), "seconds": ("5", "3", "10")}
+OPTIONS = {
+    "deadline": ("50", "100", "200"),
+    "rounds": ("3", "1"),
+    "seconds": ("5", "3", "10"),
+    "front": ("none", "haproxy"),
+}
 
 
-def run(deadline: str, rounds: str, seconds: str) -> dict[str, object]:
+SMALL = 30
+"""How many requests go to the first model for one to the second."""
+SECOND_BACKEND = """
+backend model-second
+    balance leastconn
+    server replica1 "${KINRANK_REPLICA}"
+"""
+
+
+def run(deadline: str, rounds: str, seconds: str, front: str) -> dict[str, object]:
     """Measure the throughput in time at saturation and at overload."""
     place = CHECKOUT / "benchmarks" / "results" / "serve_load"
     write_bodies(place)
     fit_once("kin", place / "kin")
+    service_deadline = int(deadline) - (10 if front == "haproxy" else 0)
     with (
-        serving(place, "kin", "--deadline", deadline) as server,
+        serving(place, "kin", f"second={place / 'kin'}", "--deadline", str(service_deadline)) as server,
         serving(place, "kin", "--deadline", "5000") as patient,
+        in_front(front, server.port, place) as port,
     ):
         body = (place / "msgpack.body").read_bytes()
-        clients = Client(server.port, body), Client(patient.port, body)
+        clients = Client(port, body), Client(port, body, model="second"), Client(patient.port, body)
         return uvloop.run(measure(*clients, server.pid, float(deadline) / 1000, int(rounds), int(seconds)))
 
 
+@contextmanager
+def in_front(name: str, port: int, place: Path) -> Iterator[int]:
+    """Run the proxy, if any, and return the port to send to."""
+    if name == "none":
+        yield port
+        return
+    front = free_port()
+    (place / "models.cfg").write_text(SECOND_BACKEND)
+    env = {**os.environ, "KINRANK_FRONT": f"127.0.0.1:{front}", "KINRANK_REPLICA": f"127.0.0.1:{port}"}
+    command = ["haproxy", "-f", str(CHECKOUT / "deploy" / "haproxy.cfg"), "-f", str(place / "models.cfg")]
+    with subprocess.Popen(command, env=env) as process:
+        try:
+            while not is_listening(front):
+                time.sleep(0.1)
+            yield front
+        finally:
+            process.terminate()
+
+
 async def measure(
-    client: Client, patient: Client, pid: int, deadline: float, rounds: int, seconds: int
+    client: Client, second: Client, patient: Client, pid: int, deadline: float, rounds: int, seconds: int
 ) -> dict[str, object]:
     """Measure all loads in turns."""
-    for each in (client, patient):
+    for each in (client, second, patient):
         await each.saturate(2, deadline)  # warm up
     results: list[dict[str, Outcome]] = []
     for _ in range(rounds):
@@ -61,6 +105,9 @@ async def measure(
             before = cpu_seconds(pid), time.process_time()
             outcome = outcomes[f"{times} times"] = await client.overload(times * rate, seconds, deadline)
             outcome.cores = (cpu_seconds(pid) - before[0]) / seconds, (time.process_time() - before[1]) / seconds
+        _, outcomes["second model"] = await asyncio.gather(
+            client.overload(2 * rate, seconds, deadline), second.overload(2 * rate / SMALL, seconds, deadline)
+        )
         log_progress("; ".join(f"{name}: {outcome.summary(seconds)}" for name, outcome in outcomes.items()))
         results.append(outcomes)
     figures: dict[str, object] = {}
@@ -78,6 +125,10 @@ async def measure(
             "results": dict(sum((each.results for each in of_name), Counter())),
         }
     shares = [figures[f"{times} times"]["of saturation"] for times in (2, 5)]  # type: ignore[index]
+    second_model = [each["second model"] for each in results]
+    figures["share of the second model's requests in time"] = round(
+        statistics.median(each.in_time / max(1, sum(each.results.values())) for each in second_model), 3
+    )
     return {**figures, "holds": min(shares) >= AIM}
 
 
@@ -117,9 +168,11 @@ class Outcome:
 class Client:
     """Sends one request again and again, over connections that it keeps. The server logs the id of each."""
 
-    def __init__(self, port: int, body: bytes, kind: str = MSGPACK) -> None:
+    def __init__(self, port: int, body: bytes, kind: str = MSGPACK, model: str | None = None) -> None:
         self._port = port
         head = f"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}"
+        if model is not None:
+            head += f"\r\nx-kinrank-model: {model}"
         self._head, self._body = head.encode() + b"\r\nx-request-id: ", b"\r\n\r\n" + body
         self._ids = count()
         self._idle: deque[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = deque()

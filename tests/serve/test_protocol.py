@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+import uvloop
 
 from kinrank.serve.http import protocol
 from kinrank.serve.http.metrics import Metrics
@@ -36,12 +37,12 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[uvicorn.Server]:
+def serving(app: Any, run: Any = asyncio.run) -> Iterator[uvicorn.Server]:
     config = uvicorn.Config(
         app, http=BoundedProtocol, port=0, lifespan="off", log_config=None, ws="none", timeout_keep_alive=600
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread = threading.Thread(target=lambda: run(server.serve()))
     thread.start()
     wait_until(lambda: server.started)
     yield server
@@ -134,6 +135,36 @@ def test_client_that_does_not_read_is_disconnected(server: uvicorn.Server):
         connection.sendall(GET.replace(b"/ ", b"/large "))
         wait_until(lambda: server.server_state.connections)
         wait_until(lambda: not server.server_state.connections and not server.server_state.tasks, 30)
+
+
+@pytest.mark.parametrize(("size", "count", "accepted"), [(1, 900, True), (1, 2000, False), (1000, 5000, True)])
+def test_body_in_tiny_chunks_is_refused(server: uvicorn.Server, size: int, count: int, accepted: bool):
+    chunk = b"%x\r\n%b\r\n" % (size, b"x" * size)
+    with connect(server) as connection:
+        connection.sendall(b"PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+        with suppress(ConnectionError):
+            connection.sendall(count * chunk + b"0\r\n\r\n")
+        assert (b"200 OK" in read_all(connection)) is accepted
+
+
+def test_pipelined_requests_of_a_client_that_does_not_read_end_without_an_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(protocol, "PATIENCE", 0.3)
+    started: list[str] = []
+    errors: list[Exception] = []
+
+    async def observed(scope: Any, receive: Any, send: Any) -> None:
+        started.append(scope["path"])
+        try:
+            await app(scope, receive, send)
+        except Exception as error:
+            errors.append(error)
+
+    with serving(observed, uvloop.run) as server, connect(server) as connection:
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n" + 20 * GET)
+        wait_until(lambda: not server.server_state.connections)
+        time.sleep(0.2)
+    assert started == ["/large", "/"]
+    assert errors == []
 
 
 def test_new_connection_replaces_the_longest_idle_one(server: uvicorn.Server, monkeypatch: pytest.MonkeyPatch):

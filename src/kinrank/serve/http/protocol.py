@@ -1,18 +1,19 @@
 """The HTTP protocol of uvicorn with limits, so that clients without a key cannot exhaust the process.
 
 uvicorn bounds the size of a request's head only with its slower parser, and nothing ends a connection that never sends
-a complete request. Here the head and the trailers are bounded, a client must finish what it has begun to send or read,
-and if there are too many connections, the one that has been idle for longest makes room.
+a complete request. Here the head, the trailers and the number of chunks are bounded, a client must finish what it has
+begun to send or read, and if there are too many connections, the one that has been idle for longest makes room.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from kinrank.serve.http.middleware import STARTED, RequestMiddleware
 from kinrank.serve.http.responses import ErrorDetail, ErrorResponse
@@ -21,6 +22,9 @@ HEAD_BYTES = 64 << 10
 _PIECE = HEAD_BYTES // 8
 PATIENCE = 10.0
 """Seconds for a client to send a complete head or the rest of a body, or to read a response."""
+_SMALL_CHUNKS = 1000
+_CHUNK_BYTES = 256
+"""A body may have so many chunks, and one more for so many bytes: each costs the event loop as much as a large one."""
 MAX_CONNECTIONS = 512  # below the usual limit of 1,024 open files
 
 
@@ -30,10 +34,12 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._outside_body = 0  # bytes since the last piece of a body
+        self._chunks_left = _SMALL_CHUNKS
         self._in_head = True
         self._active_at = time.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self._rejected = False  # the request whose body may still arrive
+        self._unanswered: deque[RequestResponseCycle] = deque()  # more than one if the client pipelines requests
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -48,8 +54,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self.connections.discard(oldest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Forget the connection, and all requests on it: uvicorn ends only the last one."""
         self._progressed()
+        for cycle in self._unanswered:
+            cycle.disconnected = True
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     @property
@@ -65,9 +74,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._in_head:
             self._expect_progress()
         while data and not self.transport.is_closing():
-            piece, data = (data[:_PIECE], data[_PIECE:]) if self._in_head else (data, b"")
+            piece, data = data[:_PIECE], data[_PIECE:]
             self._outside_body += len(piece)
             super().data_received(piece)
+            if self._chunks_left < 0:
+                self._refuse(400, "small-chunks", f"send chunks of at least {_CHUNK_BYTES} bytes")
             if self._outside_body > HEAD_BYTES:
                 self._refuse(431, "head-too-large", f"a request has at most {HEAD_BYTES} bytes besides its body")
 
@@ -79,7 +90,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Handle the request, whose body may follow."""
         self._progressed()
-        self._in_head, self._outside_body = False, 0
+        self._in_head, self._outside_body, self._chunks_left = False, 0, _SMALL_CHUNKS
         self.scope[STARTED] = time.perf_counter()  # type: ignore[literal-required]
         if isinstance(self.app, RequestMiddleware) and self.is_idle:
             scope = {"path": self.url.partition(b"?")[0].decode("latin-1"), "headers": self.headers}
@@ -87,10 +98,12 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._reject(*self.app.reject(scope), close=self.app.draining)
                 return
         super().on_headers_complete()
+        self._unanswered.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """Pass a piece of the body on."""
         self._outside_body = 0
+        self._chunks_left += len(body) // _CHUNK_BYTES - 1
         if not self._rejected:
             super().on_body(body)
 
@@ -106,6 +119,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Keep the connection; a rest of the body, which nobody reads, must end soon."""
+        self._unanswered.popleft()
         super().on_response_complete()
         if not self._in_head:
             self._expect_progress()
