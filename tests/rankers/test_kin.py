@@ -212,3 +212,29 @@ def test_validation_of_trees_does_not_depend_on_further_metrics():
     ranker = KinRanker(trees=LambdaMART(10, min_rows_in_leaf=5, params={"early_stopping_round": 2}))
     with pytest.raises(ParameterError, match="params must leave metric, eval_at and early stopping out"):
         ranker.fit(queries)
+
+
+def weighted_camps(weights_of_relevant: tuple[float, float]) -> QuerySet:
+    """Return queries whose relevant documents have these weights in turn, and the others weight 0.1."""
+    queries = make_two_camps(n_queries=40, seed=0)
+    turns = np.where(np.arange(queries.n_rows) % 2, *weights_of_relevant)
+    return queries.replace(sample_weight=np.where(queries.grades > 0, turns, 0.1))
+
+
+def test_trees_do_not_see_the_standing_if_weights_of_relevant_documents_differ(tmp_path):
+    clicked = weighted_camps((0.9, 0.2))
+    ranker = KinRanker(5, trees=FEW).fit(clicked)
+    assert ranker.forest_.n_features == clicked.n_features + 1
+    explained = ranker.explain(clicked[:2])
+    assert explained[0].shares["trees: standing"] == 0.0
+    np.testing.assert_allclose(
+        np.concatenate([each.scores for each in explained]), ranker.predict(clicked[:2]), atol=1e-9
+    )
+    assert len(ranker.feature_importances_) == clicked.n_features
+    ranker.save(tmp_path / "model")
+    np.testing.assert_array_equal(kinrank.load(tmp_path / "model").predict(clicked), ranker.predict(clicked))
+
+
+def test_trees_see_the_standing_if_only_unjudged_documents_weigh_less():
+    judged = weighted_camps((1.0, 1.0))
+    assert KinRanker(5, trees=FEW).fit(judged).forest_.n_features == 3 * (judged.n_features + 1)

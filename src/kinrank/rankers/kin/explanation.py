@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.rankers.kin.trees import end_of_standing
 from kinrank.rankers.local.explanation import Explanation
 
 PARTS = ("trees: features", "trees: standing", "trees: local score", "local", "global")
@@ -117,10 +118,8 @@ def split_trees(members: Sequence[LambdaMART], queries: QuerySet, blended: Float
     if table is None or not blended.any():
         return parts
     shap_values = np.mean([model.contributions(table) for model in members], axis=0)
-    n = queries.n_features
-    families = np.column_stack(
-        [shap_values[:, :n].sum(1), shap_values[:, n : 3 * n].sum(1), shap_values[:, 3 * n : -1].sum(1)]
-    )
+    n, end = queries.n_features, end_of_standing(queries.n_features, table.shape[1])
+    families = np.column_stack([shap_values[:, :n].sum(1), shap_values[:, n:end].sum(1), shap_values[:, end:-1].sum(1)])
     for start, stop in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
         rows = slice(start, stop)
         centered = families[rows] - families[rows].mean(axis=0)

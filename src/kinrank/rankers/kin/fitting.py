@@ -16,7 +16,14 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.blend import best_shares, standardized_columns
 from kinrank.rankers.kin.crossfit import FittedWithout, SubtractedFold
 from kinrank.rankers.kin.model import INGREDIENTS, KinModel
-from kinrank.rankers.kin.sample import JudgedBlocks, QueriesInMemory, only_judgments, spread_over, sums_of_folds
+from kinrank.rankers.kin.sample import (
+    JudgedBlocks,
+    QueriesInMemory,
+    only_judgments,
+    spread_over,
+    sums_of_folds,
+    weights_differ,
+)
 from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
 from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, Without
 from kinrank.rankers.knn.ranker import KnnRanker
@@ -128,13 +135,14 @@ class KinFitting:
     ) -> KinModel:
         """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats."""
         if not folds:
-            return KinModel.of(self.settings, local, [], dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True)), {})
+            return KinModel.of(local, [], dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True)), {})
         settings: LambdaMART = tree_settings(self.settings).set_params(seed=self.settings.seed)
         training = BagTraining(
             rows=kept,
             folds=[kept.split(fold) for fold in folds],
             without=without,
             local=self.settings.local,
+            standing=not weights_differ(judged),
             settings=settings,
             n_members=self.settings.n_members,
             store=self.store,
@@ -144,7 +152,7 @@ class KinFitting:
         # Averaging reduces overfitting, so a bag can use more trees than one of its members alone.
         n_trees = min(2 * bag.n_trees, bag.n_grown)
         members = [model.keep_trees(n_trees) for model in bag.members]
-        return KinModel.of(self.settings, local, members, shares, record)
+        return KinModel.of(local, members, shares, record)
 
     def _decide(self, queries: QuerySet, parts: Float64) -> tuple[dict[str, float], dict[str, float]]:
         """Return the shares by the standardized out-of-fold scores of each ingredient, and the quality of each."""

@@ -17,7 +17,7 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.blend import standardized_columns
 from kinrank.rankers.kin.settings import KinSettings, local_part, tree_settings
-from kinrank.rankers.kin.trees import linear_scores, what_trees_see
+from kinrank.rankers.kin.trees import end_of_standing, linear_scores, what_trees_see
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.neighbor_model import LocalPrediction
 from kinrank.store import nest, unnest
@@ -50,8 +50,6 @@ class KinModel:
         Out-of-fold quality of each ingredient and of the blend.
     forest : Forest or None
         The trees of all members.
-    trees_see_standing, trees_see_local : bool
-        Whether the trees see the standing of each value among the query's candidates, and the local score.
     """
 
     local: KnnRanker | CellRanker
@@ -59,13 +57,10 @@ class KinModel:
     shares: dict[str, float]
     record: dict[str, float]
     forest: Forest | None
-    trees_see_standing: bool
-    trees_see_local: bool
 
     @classmethod
     def of(
         cls,
-        settings: KinSettings,
         local: KnnRanker | CellRanker,
         members: list[LambdaMART],
         shares: dict[str, float],
@@ -73,8 +68,7 @@ class KinModel:
     ) -> KinModel:
         """Join the trees of all members."""
         forest = Forest.from_text(*(model.text for model in members)) if members else None
-        learns = tree_settings(settings).learns  # trees from a file were trained on features alone
-        return cls(local, members, shares, record, forest, learns, settings.local)
+        return cls(local, members, shares, record, forest)
 
     @property
     def share_of_each(self) -> Float64:
@@ -88,9 +82,10 @@ class KinModel:
         scores[:, 1:] = linear_scores(local, queries, self.local.model_.highest_novelty)
         table = None
         if self.forest is not None:
-            table = queries.X
-            if self.trees_see_standing:
-                table = what_trees_see(queries, scores[:, 1] if self.trees_see_local else None)
+            # Trees from a file were trained on features alone, and trees from clicks without standing.
+            n_columns, end = self.forest.n_features, end_of_standing(queries.n_features, self.forest.n_features)
+            seen_local = scores[:, 1] if n_columns > end else None
+            table = what_trees_see(queries, seen_local, standing=end > queries.n_features)
             scores[:, 0] = self.forest.predict(table) / len(self.members)
         return IngredientScores(standardized_columns(scores, queries), table, local)
 
@@ -119,7 +114,6 @@ class KinModel:
         while arrays := unnest(state, f"member{len(members)}"):
             members.append(tree_settings(settings).set_state(arrays))
         return cls.of(
-            settings,
             local_part(settings, n_neighbors).set_state(unnest(state, "local")),
             members,
             dict(zip(INGREDIENTS, state["shares"].tolist(), strict=True)),

@@ -151,3 +151,28 @@ def spread_over(count: int, wanted: int) -> Int64:
     [0, 3, 6, 9]
     """
     return np.linspace(0, count - 1, min(count, wanted)).astype(np.int64)
+
+
+def weights_differ(queries: QuerySet) -> bool:
+    """Return whether the weights of relevant documents differ within most queries, as those from clicks do.
+
+    Such weights tell how often a document was shown, and so does its standing by the engine's score. Documents that
+    nobody has seen have grade 0, so the weight that they are given does not matter here.
+
+    Examples
+    --------
+    >>> shown = QuerySet.from_arrays(np.zeros((3, 1)), [1, 2, 0], group=[3], sample_weight=[0.9, 0.1, 0.1])
+    >>> human = QuerySet.from_arrays(np.zeros((3, 1)), [1, 2, 0], group=[3], sample_weight=[1.0, 1.0, 0.1])
+    >>> weights_differ(shown), weights_differ(human)
+    (True, False)
+    """
+    if queries.sample_weight is None:
+        return False
+    relevant = (queries.grades > 0) & (queries.sample_weight > 0)
+    weight, owner = queries.sample_weight[relevant], queries.query_of_row[relevant]
+    starts = np.flatnonzero(np.diff(owner, prepend=-1))
+    if not len(starts):
+        return False
+    several = np.diff(starts, append=len(owner)) > 1
+    differs = np.maximum.reduceat(weight, starts) > np.minimum.reduceat(weight, starts)
+    return bool(2 * np.count_nonzero(differs) > np.count_nonzero(several))

@@ -74,6 +74,8 @@ class BagTraining:
         Returns the local ranker that has not seen a fold.
     local
         Whether trees see the local score.
+    standing
+        Whether trees see the standing of each value among the query's candidates.
     settings
         Settings of the members; their seeds follow one another.
     n_members
@@ -86,6 +88,7 @@ class BagTraining:
     folds: list[list[Int64]]
     without: Without
     local: bool
+    standing: bool
     settings: LambdaMART
     n_members: int
     store: Store
@@ -167,8 +170,9 @@ class BagTraining:
             scores[rows_of(queries, out)] = linear_scores(
                 local.predict_local(unseen), unseen, local.model_.highest_novelty
             )
+        seen_local = scores[:, 0] if self.local else None
         table = queries.replace(
-            X=what_trees_see(queries, scores[:, 0] if self.local else None) if self.settings.learns else queries.X,
+            X=what_trees_see(queries, seen_local, self.standing) if self.settings.learns else queries.X,
             feature_names=(),
             doc_id=None,
             query_columns={},
@@ -227,13 +231,23 @@ class BagTraining:
         return state
 
 
-def what_trees_see(queries: QuerySet, local: Float64 | None) -> Float32:
-    """Return features, their standing, and the local score, if there is one, with its standing."""
-    parts = [queries.X, relative_features(queries.X, queries.offsets)]
-    if local is not None:
-        score = local.astype(np.float32)[:, None]
-        parts += [score, relative_features(score, queries.offsets)]
-    return np.hstack(parts)
+def what_trees_see(queries: QuerySet, local: Float64 | None, standing: bool = True) -> Float32:
+    """Return the features and the local score, if there is one, each with its standing, if that is wanted."""
+    columns = [queries.X] if local is None else [queries.X, local.astype(np.float32)[:, None]]
+    if not standing:
+        return np.hstack(columns)
+    return np.hstack([part for each in columns for part in (each, relative_features(each, queries.offsets))])
+
+
+def end_of_standing(n_features: int, n_columns: int) -> int:
+    """Return where the standing of the features ends among the columns that trees see; it begins after the features.
+
+    Examples
+    --------
+    >>> end_of_standing(10, 33), end_of_standing(10, 11)
+    (30, 10)
+    """
+    return 3 * n_features if n_columns >= 3 * n_features else n_features
 
 
 def n_columns_seen(n_features: int, local: bool) -> int:
@@ -244,10 +258,9 @@ def n_columns_seen(n_features: int, local: bool) -> int:
 def importances(members: Sequence[LambdaMART], n_features: int) -> Float64:
     """Return the mean importance of each feature with its standing; that of the local score makes them sum to 1."""
     each: Float64 = np.mean([member.feature_importances_ for member in members], axis=0)
-    return sum(  # values, z-scores and ranks of the features come first, in this order
-        (each[start : start + n_features] for start in range(0, min(3 * n_features, len(each)), n_features)),
-        start=np.zeros(n_features),
-    )
+    # Values, z-scores and ranks of the features come first, in this order.
+    shares: Float64 = each[: end_of_standing(n_features, len(each))].reshape(-1, n_features).sum(axis=0)
+    return shares
 
 
 def linear_scores(local: LocalPrediction, queries: QuerySet, highest_novelty: float) -> Float64:
