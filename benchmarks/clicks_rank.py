@@ -1,6 +1,6 @@
 """KinRanker learned from debiased clicks on MSRD: its share of the gain that it reaches with the true judgments.
 
-Users click on the lists of MSRD's training queries, shown in the order of BM25 over all fields with some noise: ten
+Users click on the lists of the training queries, shown in the order of BM25 over all fields with some noise: ten
 lists per query at the median, with a heavy tail. NDCG@10 on the test queries of KinRanker learned from the true
 judgments, from clicks corrected for examination, and from plain click rates; the gain is that over the engine's order.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.common import log_progress, msrd
+from benchmarks.common import judged_text, log_progress, msrd
 from kinrank import QuerySet
 from kinrank.clicks import ClickCounts, read_clicks
 from kinrank.clicks.examination import estimate_examination
@@ -25,7 +25,12 @@ from kinrank.datasets import simulate_clicks
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers import RANKERS
 
-OPTIONS = {"ranker": ["kin", "single(learner=lambdamart)", "knn"], "user": ["position", "cascade", "trust"]}
+OPTIONS = {
+    "ranker": ["kin", "single(learner=lambdamart)", "knn"],
+    "user": ["position", "cascade", "trust"],
+    "collection": ["msrd", "mwmbl"],
+    "sources": ["all", "true judgments", "corrected clicks", "click rates"],
+}
 ENGINE = "bm25_all"
 MEASURE = NDCG @ 10
 
@@ -61,29 +66,52 @@ def judged_by_clicks(train: QuerySet, table: pa.Table) -> QuerySet:
     )
 
 
-def run(ranker: str = "kin", user: str = "position") -> dict[str, Any]:
-    """Measure all sources of judgments."""
-    parts = msrd()
-    train, test = parts["train"], parts["test"]
+def splits(collection: str) -> list[tuple[QuerySet, QuerySet]]:
+    """Return training and test queries: those of MSRD, or two of the five folds of mwmbl as test queries."""
+    if collection == "msrd":
+        parts = msrd()
+        return [(parts["train"], parts["test"])]
+    queries, fold = judged_text(collection)
+    queries = queries.replace(doc_id=np.arange(queries.n_rows).astype(str))
+    return [(queries[fold != test], queries[fold == test]) for test in (1, 2)]
+
+
+def judgments(train: QuerySet, user: str) -> dict[str, QuerySet]:
+    """Return the training queries with judgments of each source."""
     counts = simulated(train, user)
-    quality = {"engine": MEASURE.per_query(test.X[:, test.feature_names.index(ENGINE)], test.grades, test.offsets)}
-    sources = {"true judgments": train}
+    log_progress(f"{counts.impressions.sum():,} impressions")
+    judged = {}
     for name, model in (("corrected clicks", "swaps"), ("click rates", "none")):
-        found = estimate_attractiveness(counts, estimate_examination(counts, model))
-        sources[name] = judged_by_clicks(train, judgment_table(counts, found))
-    for name, source in sources.items():
-        fitted = RANKERS.make(ranker).fit(source)
-        quality[name] = MEASURE.per_query(fitted.predict(test), test.grades, test.offsets)
-        log_progress(f"{name}: {quality[name].mean():.4f}")
-    gain = quality["true judgments"].mean() - quality["engine"].mean()
-    difference = compare_paired(quality["click rates"], quality["corrected clicks"], groups=test.query_columns["movie"])
-    return {
+        estimate = estimate_attractiveness(counts, estimate_examination(counts, model))
+        judged[name] = judged_by_clicks(train, judgment_table(counts, estimate))
+    return {"true judgments": train, **judged}
+
+
+def run(ranker: str = "kin", user: str = "position", collection: str = "msrd", sources: str = "all") -> dict[str, Any]:
+    """Measure all sources of judgments, or one."""
+    measured: dict[str, list[np.ndarray]] = {}
+    for train, test in splits(collection):
+        scores = {"engine": test.X[:, test.feature_names.index(ENGINE)]}
+        for name, source in judgments(train, user).items():
+            if sources in ("all", name):
+                scores[name] = RANKERS.make(ranker).fit(source).predict(test)
+        for name, values in scores.items():
+            measured.setdefault(name, []).append(MEASURE.per_query(values, test.grades, test.offsets))
+            log_progress(f"{name}: {np.nanmean(measured[name][-1]):.4f}")
+    quality = {name: np.concatenate(values) for name, values in measured.items()}
+    mean = {name: float(np.nanmean(values)) for name, values in quality.items()}
+    figures = {
         "ranker": ranker,
         "user": user,
-        "impressions": int(counts.impressions.sum()),
-        "NDCG@10": {name: round(float(values.mean()), 4) for name, values in quality.items()},
-        "share of the gain": {
-            name: round(float((values.mean() - quality["engine"].mean()) / gain), 3) for name, values in quality.items()
-        },
-        "p, corrected against click rates": float(f"{difference.p:.2g}"),
+        "collection": collection,
+        "NDCG@10": {name: round(value, 4) for name, value in mean.items()},
     }
+    if sources == "all":
+        gain = mean["true judgments"] - mean["engine"]
+        movie = splits(collection)[0][1].query_columns["movie"] if collection == "msrd" else None
+        judged = np.isfinite(quality["engine"])
+        by_rates, corrected = (quality[name][judged] for name in ("click rates", "corrected clicks"))
+        difference = compare_paired(by_rates, corrected, groups=None if movie is None else movie[judged])
+        figures["share of the gain"] = {name: round((value - mean["engine"]) / gain, 3) for name, value in mean.items()}
+        figures["p, corrected against click rates"] = float(f"{difference.p:.2g}")
+    return figures
