@@ -7,6 +7,7 @@ from reproduction import PAPERS
 from reproduction.experiment import Experiment
 from reproduction.experiments import (
     atvt,
+    atvt_convergence,
     bound,
     cluster_methods,
     cluster_oracles,
@@ -54,6 +55,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         map_clusters,
         relevant_counts,
         atvt,
+        atvt_convergence,
         map_atvt,
         ensemble,
         ensemble_time,

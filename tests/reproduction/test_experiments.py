@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from kinrank import ATVTRanker, QuerySet
 from reproduction.experiments import knn_cost
+from reproduction.experiments.atvt_convergence import gradient
 
 
 def test_exponent_is_the_slope_without_the_smallest_size():
@@ -20,3 +23,19 @@ def test_windows_on_a_ring_overlap_most_with_the_window_itself():
 def test_paper_estimates_k_global_fits_if_training_is_linear():
     assert knn_cost.estimate(["50", "400"], 1.0) == {"50": 50.0, "400": 400.0}
     assert knn_cost.estimate(["500"], 2.0) == {"500": 250.0}
+
+
+def test_gradient_in_alpha_and_beta_is_that_of_the_objective():
+    rng = np.random.default_rng(0)
+    train = QuerySet.from_arrays(rng.standard_normal((20, 2)), rng.integers(0, 3, 20), group=[5] * 4)
+    ranker = ATVTRanker("kernel-ridge", alpha_penalty=2.0, beta_penalty=3.0, n_rounds=1, tol=0.0).fit(train)
+    h, y, query = ranker.predict(train), train.grades.astype(np.float64), train.query_of_row
+
+    def objective(line):
+        alpha, beta = line[:4], line[4:]
+        residual = y - beta[query] - alpha[query] * h
+        return residual @ residual + 2.0 * np.sum((alpha - 1.0) ** 2) + 3.0 * beta @ beta
+
+    line = np.concatenate([ranker.alpha_, ranker.beta_])
+    slopes = [(objective(line + step) - objective(line - step)) / 2e-6 for step in 1e-6 * np.eye(8)]
+    assert gradient(ranker, train) == pytest.approx(np.linalg.norm(slopes), rel=1e-4)
