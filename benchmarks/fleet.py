@@ -1,10 +1,11 @@
 """Three replicas on one PostgreSQL lose no acknowledged judgment when the database, a replica or the network fails.
 
 Each replica ranks under light load and takes judgments, and reaches the database through a proxy of its own. In every
-round one thing fails for a second: PostgreSQL is killed, a replica is killed, or a proxy drops everything without a
-word. Meanwhile ranking goes on, by the model, in every replica that is alive. Within 10 seconds of its end, every
-replica must have stored one more judgment and learned all that were acknowledged until then. At the end every
-acknowledged judgment must be in the database, and all replicas must have learned the same ones.
+round one thing fails for a second: PostgreSQL is killed, a replica is killed, a proxy drops everything without a word,
+or the operator restores a dump that is a second old. Meanwhile ranking goes on, by the model, in every replica that is
+alive. Within 10 seconds of its end, every replica must have stored one more judgment and learned all that were
+acknowledged until then. At the end every acknowledged judgment must be in the database unless a dump was restored over
+it, all replicas must have learned the same ones, and every replica must have logged every restored dump.
 
 Needs `scripts/engine` and loopback only; ``--rounds`` sets how often.
 """
@@ -29,6 +30,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
 from kinrank import KnnRanker
@@ -36,7 +39,8 @@ from kinrank.datasets import make_two_camps
 from kinrank.serve.judgment_store import open_store
 from kinrank.serve.keys import Role, add_key
 
-OPTIONS = {"rounds": ("100", "30", "12", "3")}
+OPTIONS = {"rounds": ("100", "32", "12", "4")}
+FAULTS = ("database", "replica", "network", "restore")
 REPLICAS, CATCH_UP_SECONDS, FAULT_SECONDS = 3, 10.0, 1.0
 PORT = 15842
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
@@ -113,7 +117,7 @@ class Replica:
 
     def start(self) -> None:
         """Fork the server and wait until it is ready."""
-        address = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/postgres"
+        address = f"postgresql://postgres@127.0.0.1:{self.proxy.port}/judgments"
         child = self._parent.fork(self.port, address)
         wait_for(lambda: self.request("GET", "/readyz")[0] == 200, 60.0)
         self.pid = child
@@ -200,7 +204,11 @@ class Fleet:
 
     def __init__(self, place: Path, port: int) -> None:
         self.port = port
-        self.address = engine("start", port)
+        self.server = engine("start", port)
+        with psycopg.connect(self.server, autocommit=True) as connection:
+            connection.execute("DROP DATABASE IF EXISTS judgments WITH (FORCE)")
+            connection.execute("CREATE DATABASE judgments")
+        self.log = place / "log"
         camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
         camps = camps.replace(qid=camps.qid.astype(str))
         KnnRanker(5).fit(camps).save(place / "model", examples=camps[:5])
@@ -208,6 +216,7 @@ class Fleet:
         self.parent = Parent(place)
         self.replicas = [Replica(self.parent, port, keys) for _ in range(REPLICAS)]
         self.acknowledged: dict[str, int] = {}
+        self.restored_over = 0
         self._numbers = itertools.count()
         self._stop = threading.Event()
         self._writers = [threading.Thread(target=self._write, args=(replica,)) for replica in self.replicas]
@@ -229,8 +238,8 @@ class Fleet:
     @contextmanager
     def fault(self, number: int) -> Iterator[str]:
         """Let something fail for the time of the block."""
-        kind = ("database", "replica", "network")[number % 3]
-        replica = self.replicas[number // 3 % REPLICAS]
+        kind = FAULTS[number % len(FAULTS)]
+        replica = self.replicas[number // len(FAULTS) % REPLICAS]
         if kind == "database":
             engine("kill", self.port)
             yield kind
@@ -239,6 +248,13 @@ class Fleet:
             replica.kill()
             yield kind
             replica.start()
+        elif kind == "restore":
+            in_dump = dict(self.acknowledged)
+            copy_database(self.server, "judgments", "dump")
+            yield kind
+            copy_database(self.server, "dump", "judgments")
+            self.restored_over += len(self.acknowledged) - len(in_dump)
+            self.acknowledged = in_dump
         else:
             replica.proxy.dropping = True
             yield kind
@@ -258,12 +274,14 @@ class Fleet:
         self._stop.set()
         for writer in self._writers:
             writer.join()
-        store = open_store(self.address)
+        store = open_store(self.server.rpartition("/")[0] + "/judgments")
         stored = store.read("default", limit=1_000_000)
         store.close()
         wait_for(lambda: all(replica.learned[0] == stored.revision for replica in self.replicas), 60.0)
         return {
             "acknowledged": len(self.acknowledged),
+            "restored over": self.restored_over,
+            "restores logged": self.log.read_text().count('"relearned"'),
             "of which lost": len(set(self.acknowledged) - set(stored.queries)),
             "stored": len(stored.queries),
             "replicas that have learned all": sum(
@@ -295,10 +313,12 @@ def run(rounds: str, port: int = PORT) -> dict[str, object]:
             figures = fleet.finish()
         finally:
             fleet.close()
+    restores = len(seconds.get("restore", ()))
     slowest = {kind: round(max(each), 1) for kind, each in seconds.items()}
     held = (
         figures["of which lost"] == 0
         and figures["replicas that have learned all"] == REPLICAS
+        and figures["restores logged"] == REPLICAS * restores
         and set(figures["rankings"]) <= {"ranked", "killed"}  # type: ignore[call-overload]
         and max(slowest.values()) <= CATCH_UP_SECONDS
     )
@@ -317,6 +337,16 @@ def wait_for(condition: Callable[[], bool], seconds: float) -> None:
     raise TimeoutError(f"the condition did not hold within {seconds:g} seconds")
 
 
+def copy_database(server: str, source: str, target: str) -> None:
+    """Replace a PostgreSQL database by a copy of another one; all connections are cut."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {target} WITH (FORCE)")
+        connection.execute(f"ALTER DATABASE {source} WITH ALLOW_CONNECTIONS false")
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (source,))
+        connection.execute(f"CREATE DATABASE {target} TEMPLATE {source}")
+        connection.execute(f"ALTER DATABASE {source} WITH ALLOW_CONNECTIONS true")
+
+
 def engine(command: str, port: int) -> str:
     """Run a command of scripts/engine for PostgreSQL and return what it prints."""
     script = [str(CHECKOUT / "scripts" / "engine"), command, "postgresql", f"--port={port}"]
@@ -330,6 +360,7 @@ def fork_servers(model: str, keys: str) -> None:
 
     from kinrank.serve import Service, Settings
     from kinrank.serve.http.app import create_app
+    from kinrank.serve.http.logs import JsonLog
     from kinrank.serve.http.metrics import Metrics
     from kinrank.serve.keys import KeyRing
 
@@ -344,6 +375,7 @@ def fork_servers(model: str, keys: str) -> None:
             metrics = Metrics()
             service = Service({"default": model}, settings=settings, observer=metrics, judgments=address)
             app = create_app(service, metrics=metrics, keys=KeyRing(keys))
+            JsonLog().start()
             uvicorn.run(app, host="127.0.0.1", port=int(port), log_config=None, access_log=False)
             os._exit(0)
         print(child, flush=True)

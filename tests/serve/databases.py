@@ -82,15 +82,9 @@ def restore_file(address: str) -> None:
 
 
 def copy_database(source: str, target: str) -> None:
-    """Replace a PostgreSQL database by a copy of another one; all connections are cut."""
-    import psycopg
+    from benchmarks import fleet  # which needs the extra
 
-    with psycopg.connect(server(), autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE IF EXISTS {target} WITH (FORCE)")
-        connection.execute(f"ALTER DATABASE {source} WITH ALLOW_CONNECTIONS false")
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (source,))
-        connection.execute(f"CREATE DATABASE {target} TEMPLATE {source}")
-        connection.execute(f"ALTER DATABASE {source} WITH ALLOW_CONNECTIONS true")
+    fleet.copy_database(server(), source, target)
 
 
 @contextmanager

@@ -15,8 +15,10 @@ PORT = 15642 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw
 @pytest.mark.engine
 @pytest.mark.alone
 def test_fleet_loses_no_acknowledged_judgment() -> None:
-    figures = run("3", PORT)
+    figures = run("4", PORT)
     assert figures["acknowledged"] > 9
     assert figures["of which lost"] == 0
+    assert figures["restored over"] > 0
+    assert figures["restores logged"] == 3
     assert figures["replicas that have learned all"] == 3
     assert set(figures["rankings"]) <= {"ranked", "killed"}

@@ -1,0 +1,120 @@
+"""Each failure that was found in the service, as a drill with a criterion: it passes, or the run names what failed.
+
+A drill is a test of this repository that starts real servers, so that CI runs the same drills: PostgreSQL,
+Elasticsearch, HAProxy, an S3 server and up to three replicas. Start the engine first: `scripts/engine start
+elasticsearch`. ``--drill NAME`` runs one. `fleet` and `serve_overload` are the long versions of two of them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from benchmarks.common import log_progress
+from benchmarks.engine_msrd import CHECKOUT
+
+
+@dataclass(frozen=True)
+class Drill:
+    """A failure, what was seen before it was mended, when the drill passes, and its tests."""
+
+    failure: str
+    before: str
+    passes_if: str
+    tests: tuple[str, ...]
+
+
+DRILLS = {
+    "restored-dump": Drill(
+        "The database is restored from an older dump while three replicas run",
+        "All reported the same version and differed in 52 of 100 positions",
+        "Every replica relearns and logs it; equal versions rank alike",
+        ("test_judgments.py::test_replicas_agree_after_an_older_dump_was_restored", "test_fleet.py"),
+    ),
+    "blackholed-database": Drill(
+        "The database accepts connections and never responds",
+        "Searches and explanations got 503 after 2.6 s; the twelfth judgment waited 65 s",
+        "Nothing else waits; judgments get 503 that names the store, within its timeout",
+        ("test_lanes.py",),
+    ),
+    "large-bodies": Drill(
+        "60 connections send bodies of 4 MB to /v1/explain",
+        "587 to 4,516 MB, and /healthz timed out",
+        "At most twice the idle memory plus 300 MB",
+        ("test_slots.py::test_large_bodies_do_not_exhaust_memory",),
+    ),
+    "renamed-features": Drill(
+        "A model with renamed or reordered features is published",
+        "It was taken, and every ranking fell back",
+        "Refused unless --accept-features; a model without examples is flagged",
+        (
+            "test_service.py::test_model_with_other_features_replaces_the_current_one_only_if_that_is_accepted",
+            "test_service.py::test_model_without_examples_is_flagged",
+        ),
+    ),
+    "held-slots": Drill(
+        "140 slow bodies, or 140 requests that wait for a revision that never comes",
+        "70 to 80% of the other requests were turned away",
+        "None of the others is turned away",
+        (
+            "test_slots.py::test_slow_bodies_turn_nobody_else_away",
+            "test_slots.py::test_waiting_for_a_revision_turns_nobody_else_away",
+        ),
+    ),
+    "forbidden-fields": Drill(
+        "A query key asks for all fields, facets of suppliers, or a wider filter",
+        "Any query key read any field",
+        "403, and the filter of the service holds in every request",
+        ("test_search_policy.py",),
+    ),
+    "slow-engine": Drill(
+        "The engine takes 0.3 s more per call, or rejects every search",
+        "7 of 40 searches got 503, and every rejection caused a second request",
+        "All 40 are answered; at most 150 requests for 200 searches that fail; used again once it is back",
+        ("test_page.py::test_slow_engine_delays_searches_and_a_failing_one_is_spared", "test_circuit.py"),
+    ),
+    "busy-model": Drill(
+        "One model gets more requests than the service can rank",
+        "Requests to another model fell to 60% in time",
+        "With HAProxy in front, each model has its own queue, and what would be late is rejected there",
+        ("test_front.py",),
+    ),
+    "hostile-clients": Drill(
+        "Clients pipeline requests without reading, send one-byte chunks, or rebind a DNS name",
+        "Errors were counted, the p99 of others rose to 139 ms, and keyless services answered any Host",
+        "No error is counted, the connection is closed, and a foreign Host gets 421",
+        ("test_protocol.py", "test_hosts.py"),
+    ),
+    "object-storage": Drill(
+        "Published versions are incomplete or damaged, or the S3 server is away",
+        "Held",
+        "The current model goes on, and the new one is used as soon as it is complete",
+        ("test_versions.py",),
+    ),
+}
+OPTIONS = {"drill": ("all", *DRILLS)}
+
+
+def run(drill: str) -> dict[str, object]:
+    """Run the drills and return the result of each."""
+    results: dict[str, object] = {}
+    for name, each in DRILLS.items():
+        if drill not in ("all", name):
+            continue
+        start = time.perf_counter()
+        tests = [f"tests/serve/{test}" for test in each.tests]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-n", "0", *tests], cwd=CHECKOUT, capture_output=True, text=True
+        )
+        results[name] = {
+            "failure": each.failure,
+            "before": each.before,
+            "passes if": each.passes_if,
+            "passes": done.returncode == 0,
+            "result": done.stdout.strip().splitlines()[-1],
+            "seconds": round(time.perf_counter() - start, 1),
+        }
+        log_progress(f"{name}: {'passes' if done.returncode == 0 else done.stdout[-3000:]}")
+    return {**results, "holds": all(result["passes"] for result in results.values())}  # type: ignore[index]
