@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from kinrank.data.normalization import Normalization
 from kinrank.engines.targets.base import Fuses, Target, relative_weights
@@ -17,17 +17,6 @@ NORMALIZERS: dict[str, Normalization | None] = {"none": None, "minmax": "min_max
 class LinearRetriever(Target):
     """Linear retriever of Elasticsearch 8.18: a weighted sum of the scores of other retrievers.
 
-    Parameters
-    ----------
-    normalizer : {"none", "minmax", "l2_norm"}
-        Normalization of the scores before they are weighted. ``"none"`` ranks by the raw features. With the others
-        every retriever should return every candidate, since scores are scaled over the documents it returns.
-        ``"l2_norm"`` needs Elasticsearch 8.19.
-    window : int
-        Number of documents that each retriever returns, at least `size`. Other documents get 0 from it.
-    size : int
-        Number of hits.
-
     Notes
     -----
     Weights must not be negative. They are sent unchanged.
@@ -39,15 +28,19 @@ class LinearRetriever(Target):
     0.5
     """
 
-    version: ClassVar[str] = "Elasticsearch 8.18"
-    documentation: ClassVar[str] = (
-        "https://www.elastic.co/docs/reference/elasticsearch/rest-apis/retrievers/linear-retriever"
-    )
-    clause_kind: ClassVar[str] = "a retriever"
+    version = "Elasticsearch 8.18"
+    documentation = "https://www.elastic.co/docs/reference/elasticsearch/rest-apis/retrievers/linear-retriever"
+    clause_kind = "a retriever"
 
     normalizer: Literal["none", "minmax", "l2_norm"] = "none"
+    """Normalization of the scores before they are weighted. ``"none"`` ranks by the raw features. With the others every
+    retriever should return every candidate, since scores are scaled over the documents it returns. ``"l2_norm"`` needs
+    Elasticsearch 8.19.
+    """
     window: int = 100
+    """Number of documents that each retriever returns, at least `size`. Other documents get 0 from it."""
     size: int = 10
+    """Number of hits."""
 
     @property
     def fuses(self) -> Fuses:
@@ -80,15 +73,6 @@ class RRFRetriever(Target):
     A document at position r (from 1) of a retriever with weight w gets w / (rank_constant + r) from it. **This is not
     the order of the weighted sum**: RRF uses positions and ignores scores.
 
-    Parameters
-    ----------
-    rank_constant : int
-        Constant of RRF; with a larger one the first positions count less.
-    window : int
-        Number of documents that each retriever returns, at least `size`.
-    size : int
-        Number of hits.
-
     Notes
     -----
     Weights must not be negative. They are divided by their mean, so that equal weights give plain RRF.
@@ -101,16 +85,17 @@ class RRFRetriever(Target):
     [1.5, 0.5]
     """
 
-    version: ClassVar[str] = "Elasticsearch 9.2"
-    documentation: ClassVar[str] = (
-        "https://www.elastic.co/docs/reference/elasticsearch/rest-apis/retrievers/rrf-retriever"
-    )
-    clause_kind: ClassVar[str] = "a retriever"
-    fusion: ClassVar[Fuses] = "ranks"
+    version = "Elasticsearch 9.2"
+    documentation = "https://www.elastic.co/docs/reference/elasticsearch/rest-apis/retrievers/rrf-retriever"
+    clause_kind = "a retriever"
+    fusion = "ranks"
 
     rank_constant: int = 60
+    """Constant of RRF; with a larger one the first positions count less."""
     window: int = 100
+    """Number of documents that each retriever returns, at least `size`."""
     size: int = 10
+    """Number of hits."""
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         check_window(self.window, self.size)

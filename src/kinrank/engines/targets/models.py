@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from kinrank.engines.targets.base import Target
 
@@ -15,13 +15,6 @@ from kinrank.engines.targets.base import Target
 @dataclass(frozen=True)
 class SolrLinearModel(Target):
     """A ``LinearModel`` of Solr's Learning To Rank (since 6.4). PUT it to ``/schema/model-store``.
-
-    Parameters
-    ----------
-    name : str
-        Name of the model.
-    store : str, optional
-        Feature store of the features. Defaults to Solr's default store.
 
     Notes
     -----
@@ -33,13 +26,15 @@ class SolrLinearModel(Target):
     {'weights': {'title': 0.5}}
     """
 
-    version: ClassVar[str] = "Solr 6.4"
-    documentation: ClassVar[str] = "https://solr.apache.org/guide/solr/latest/query-guide/learning-to-rank.html"
-    allows_negative: ClassVar[bool] = True
-    per_query: ClassVar[bool] = False
+    version = "Solr 6.4"
+    documentation = "https://solr.apache.org/guide/solr/latest/query-guide/learning-to-rank.html"
+    allows_negative = True
+    per_query = False
 
     name: str = "kinrank"
+    """Name of the model."""
     store: str | None = None
+    """Feature store of the features. Defaults to Solr's default store."""
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         model = {
@@ -57,11 +52,6 @@ class PluginLinearModel(Target):
 
     Plugin 1.0 for Elasticsearch and the plugin included in OpenSearch since 2.19 accept the same request.
 
-    Parameters
-    ----------
-    name : str
-        Name of the model.
-
     Notes
     -----
     Weights must not be negative: Lucene does not allow negative scores, and the model has no constant term.
@@ -72,13 +62,12 @@ class PluginLinearModel(Target):
     {'model': {'name': 'kinrank', 'model': {'type': 'model/linear', 'definition': '{"title": 0.5}'}}}
     """
 
-    version: ClassVar[str] = "Learning to Rank plugin 1.0"
-    documentation: ClassVar[str] = (
-        "https://elasticsearch-learning-to-rank.readthedocs.io/en/latest/training-models.html"
-    )
-    per_query: ClassVar[bool] = False
+    version = "Learning to Rank plugin 1.0"
+    documentation = "https://elasticsearch-learning-to-rank.readthedocs.io/en/latest/training-models.html"
+    per_query = False
 
     name: str = "kinrank"
+    """Name of the model."""
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002
         definition = json.dumps(weights, ensure_ascii=False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from kinrank.data.normalization import NORMALIZATIONS, Normalization
-from kinrank.engines.targets.base import Fuses, Target, normalize_weights
+from kinrank.engines.targets.base import Target, normalize_weights
 from kinrank.errors import DataError
 from kinrank.registry.choices import check_choice
 
@@ -21,13 +21,6 @@ class HybridQuery(Target):
     over the documents that a sub-query returns. A document that it does not return, or that it scores 0, gets 0; the
     lowest other min-max score becomes 0.001. So sub-queries should return all candidates, with positive scores.
 
-    Parameters
-    ----------
-    technique : {"min_max", "l2", "z_score"}
-        Normalization. ``"z_score"`` needs OpenSearch 3.0.
-    size : int
-        Number of hits, and of documents that a sub-query returns from each shard: at least the number of candidates.
-
     Notes
     -----
     OpenSearch requires weights between 0 and 1 that sum to 1, so they are divided by their sum. At most five
@@ -41,15 +34,15 @@ class HybridQuery(Target):
     {'technique': 'arithmetic_mean', 'parameters': {'weights': [0.75, 0.25]}}
     """
 
-    version: ClassVar[str] = "OpenSearch 2.10"
-    documentation: ClassVar[str] = (
-        "https://docs.opensearch.org/docs/search-plugins/search-pipelines/normalization-processor"
-    )
-    clause_kind: ClassVar[str] = "a sub-query"
-    fusion: ClassVar[Fuses] = "normalized scores"
+    version = "OpenSearch 2.10"
+    documentation = "https://docs.opensearch.org/docs/search-plugins/search-pipelines/normalization-processor"
+    clause_kind = "a sub-query"
+    fusion = "normalized scores"
 
     technique: Normalization = "min_max"
+    """Normalization. ``"z_score"`` needs OpenSearch 3.0."""
     size: int = 10
+    """Number of hits, and of documents that a sub-query returns from each shard: at least the number of candidates."""
 
     @property
     def normalization(self) -> Normalization:
@@ -76,13 +69,6 @@ class HybridRRF(Target):
     A document at position r (from 1) of a sub-query with weight w gets w / (rank_constant + r) from it. **This is not
     the order of the weighted sum**: RRF uses positions and ignores scores; `HybridQuery` uses scores.
 
-    Parameters
-    ----------
-    rank_constant : int
-        Constant of RRF; with a larger one the first positions count less.
-    size : int
-        Number of hits, and of documents that a sub-query returns from each shard.
-
     Notes
     -----
     OpenSearch requires weights between 0 and 1 that sum to 1, so they are divided by their sum. At most five
@@ -96,15 +82,15 @@ class HybridRRF(Target):
     {'technique': 'rrf', 'rank_constant': 60, 'parameters': {'weights': [0.75, 0.25]}}
     """
 
-    version: ClassVar[str] = "OpenSearch 3.1"
-    documentation: ClassVar[str] = (
-        "https://docs.opensearch.org/docs/search-plugins/search-pipelines/score-ranker-processor"
-    )
-    clause_kind: ClassVar[str] = "a sub-query"
-    fusion: ClassVar[Fuses] = "ranks"
+    version = "OpenSearch 3.1"
+    documentation = "https://docs.opensearch.org/docs/search-plugins/search-pipelines/score-ranker-processor"
+    clause_kind = "a sub-query"
+    fusion = "ranks"
 
     rank_constant: int = 60
+    """Constant of RRF; with a larger one the first positions count less."""
     size: int = 10
+    """Number of hits, and of documents that a sub-query returns from each shard."""
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         combination = {

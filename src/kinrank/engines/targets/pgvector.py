@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from kinrank.data.normalization import Normalization
 from kinrank.engines.targets.base import Fuses, Target, normalize_weights
@@ -25,13 +25,6 @@ class HybridSelect(Target):
     %(vector)s::vector LIMIT 100", "params": {"vector": "[0.1, 0.9]"}}``. A row that a clause does not return gets 0
     from it. Run the result with psycopg: ``connection.execute(request["sql"], request["params"])``.
 
-    Parameters
-    ----------
-    normalizer : {"min_max", "none"}
-        Normalization of the scores of each clause over the rows that it returns.
-    limit : int
-        Number of rows to return.
-
     Notes
     -----
     Weights must not be negative. They are divided by their sum, and passed as parameters, so that the statement is the
@@ -44,12 +37,14 @@ class HybridSelect(Target):
     {'weight_0': 0.75, 'weight_1': 0.25, 'limit': 10}
     """
 
-    version: ClassVar[str] = "pgvector 0.5"
-    documentation: ClassVar[str] = "https://github.com/pgvector/pgvector#hybrid-search"
-    clause_kind: ClassVar[str] = "a SELECT"
+    version = "pgvector 0.5"
+    documentation = "https://github.com/pgvector/pgvector#hybrid-search"
+    clause_kind = "a SELECT"
 
     normalizer: Literal["min_max", "none"] = "min_max"
+    """Normalization of the scores of each clause over the rows that it returns."""
     limit: int = 10
+    """Number of rows to return."""
 
     @property
     def fuses(self) -> Fuses:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from kinrank.engines.targets.base import Fuses, Target, relative_weights
+from kinrank.engines.targets.base import Target, relative_weights
 from kinrank.errors import DataError
 
 DOCUMENTATION = "https://qdrant.tech/documentation/"
@@ -18,11 +18,6 @@ class FormulaQuery(Target):
     A clause is a prefetch (an object), whose score is the feature, or the key of a payload field (a string). A point
     that a prefetch does not return gets 0 from it, so filter each prefetch to the candidates or give it a limit of at
     least their number. A point without the payload field gets 0.
-
-    Parameters
-    ----------
-    limit : int
-        Number of points to return.
 
     Notes
     -----
@@ -38,12 +33,13 @@ class FormulaQuery(Target):
     {'votes': 0.0}
     """
 
-    version: ClassVar[str] = "Qdrant 1.14"
-    documentation: ClassVar[str] = DOCUMENTATION + "search/search-relevance/"
-    clause_kind: ClassVar[str] = "a prefetch or the key of a payload field"
-    allows_negative: ClassVar[bool] = True
+    version = "Qdrant 1.14"
+    documentation = DOCUMENTATION + "search/search-relevance/"
+    clause_kind = "a prefetch or the key of a payload field"
+    allows_negative = True
 
     limit: int = 10
+    """Number of points to return."""
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         prefetched = [name for name in weights if not isinstance(clauses[name], str)]
@@ -68,13 +64,6 @@ class WeightedRRF(Target):
     order of the weighted sum**: RRF uses positions and ignores scores; `FormulaQuery` uses scores. Servers before 1.17
     ignore the weights without an error.
 
-    Parameters
-    ----------
-    k : int
-        Constant of RRF; with a larger k the first positions count less. Qdrant's default is 2.
-    limit : int
-        Number of points to return.
-
     Notes
     -----
     Weights must not be negative. Not only their proportions matter, so they are divided by their mean: equal weights
@@ -87,13 +76,15 @@ class WeightedRRF(Target):
     {'rrf': {'k': 60, 'weights': [1.5, 0.5]}}
     """
 
-    version: ClassVar[str] = "Qdrant 1.17"
-    documentation: ClassVar[str] = DOCUMENTATION + "search/hybrid-queries/"
-    clause_kind: ClassVar[str] = "a prefetch"
-    fusion: ClassVar[Fuses] = "ranks"
+    version = "Qdrant 1.17"
+    documentation = DOCUMENTATION + "search/hybrid-queries/"
+    clause_kind = "a prefetch"
+    fusion = "ranks"
 
     k: int = 2
+    """Constant of RRF; with a larger k the first positions count less. Qdrant's default is 2."""
     limit: int = 10
+    """Number of points to return."""
 
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         relative = relative_weights(weights, self.version)
