@@ -172,11 +172,11 @@ def test_result_after_the_deadline_counts_as_late(store: VersionStore, tmp_path:
 def test_shadow_survives_an_error(store: VersionStore, tmp_path: Path, up: CandidateSet):
     observer = Comparisons()
     with shadowed(store, tmp_path, observer) as service:
-        service.workers.shadows[0]._is_busy = lambda: 1 // 0
+        service.workers.shadows[0].is_busy = lambda: 1 // 0
         service.rank(up)
         wait_until(lambda: observer.errors)
         assert "shadow: " in observer.errors[0]
-        service.workers.shadows[0]._is_busy = lambda: False
+        service.workers.shadows[0].is_busy = lambda: False
         service.rank(up)
         wait_until(lambda: observer.compared)
 
@@ -203,7 +203,7 @@ def test_shadow_is_compared_and_never_answers(store: VersionStore, tmp_path: Pat
 def test_shadow_drops_its_work_while_queries_are_ranked(store: VersionStore, tmp_path: Path, up: CandidateSet):
     observer = Comparisons()
     with shadowed(store, tmp_path, observer) as service:
-        service.workers.shadows[0]._is_busy = lambda: True
+        service.workers.shadows[0].is_busy = lambda: True
         assert service.rank(up).fallback is None
         wait_until(lambda: observer.dropped == 1)
         assert observer.compared == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -63,49 +63,38 @@ class _LoggedQuery:
     counts: LogCounts
 
 
+@dataclass(eq=False, repr=False)
 class FeatureLogger:
     """Logs the features of the candidates of judged queries.
 
     A model should learn from the lists that it will rank: the standing of a candidate, the description of a query and
     the share of relevant candidates all depend on the list. So the default is what `kinrank.serve.search.Searcher`
     ranks, the engine's first hits. Candidates without a judgment are logged without a grade; see `QuerySet.grades`.
-
-    Parameters
-    ----------
-    engine
-        Engine that computes the features.
-    candidates : {"top", "judged"}
-        Documents to log: the engine's first hits, or the judged documents. Not both: their features would tell
-        documents that the engine did not return from its hits, and these are all judged, if not all relevant.
-    top
-        Number of top documents.
-    unjudged_weight
-        Weight of hits without a judgment if the judgments have weights, as those from clicks do; 0 leaves these hits
-        out of learning and measures.
-    timeout
-        Seconds to wait for a response.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        candidates: CandidateSource = "top",
-        top: int = 100,
-        unjudged_weight: float = UNJUDGED_WEIGHT,
-        timeout: float = 30.0,
-    ) -> None:
-        if candidates not in get_args(CandidateSource):
-            raise ParameterError(f"candidates must be 'top' or 'judged', got {candidates!r}")
-        if top < 1:
-            raise ParameterError(f"top must be at least 1, got {top}")
-        if not 0 <= unjudged_weight <= 1:
-            raise ParameterError(f"unjudged_weight must be between 0 and 1, got {unjudged_weight}")
-        self.engine = engine
-        self.candidates = candidates
-        self.top = top
-        self.unjudged_weight = unjudged_weight
-        self.timeout = timeout
+    engine: Engine
+    """Engine that computes the features."""
+    _: KW_ONLY
+    candidates: CandidateSource = "top"
+    """Documents to log: the engine's first hits, or the judged documents. Not both: their features would tell documents
+    that the engine did not return from its hits, and these are all judged, if not all relevant.
+    """
+    top: int = 100
+    """Number of top documents."""
+    unjudged_weight: float = UNJUDGED_WEIGHT
+    """Weight of hits without a judgment if the judgments have weights, as those from clicks do; 0 leaves these hits out
+    of learning and measures.
+    """
+    timeout: float = 30.0
+    """Seconds to wait for a response."""
+
+    def __post_init__(self) -> None:
+        if self.candidates not in get_args(CandidateSource):
+            raise ParameterError(f"candidates must be 'top' or 'judged', got {self.candidates!r}")
+        if self.top < 1:
+            raise ParameterError(f"top must be at least 1, got {self.top}")
+        if not 0 <= self.unjudged_weight <= 1:
+            raise ParameterError(f"unjudged_weight must be between 0 and 1, got {self.unjudged_weight}")
 
     def log(self, judged: QuerySet, pool: RetryingPool) -> Generator[tuple[QuerySet | None, LogCounts], None, None]:
         """Yield each query with its features, or None if no candidate is in the index, and its counts.

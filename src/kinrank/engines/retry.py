@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 from kinrank.errors import EngineBusyError, EngineTimeoutError, EngineUnreachableError, ParameterError
@@ -67,18 +68,9 @@ class ConcurrencyLimit:
             self._changed.notify()
 
 
+@dataclass(eq=False, repr=False)
 class RetryingPool:
     """Thread pool that retries failed requests and adapts the number of requests in flight.
-
-    Parameters
-    ----------
-    workers
-        Maximum number of requests in flight.
-    retry_for
-        Seconds after which a request is no longer retried and its last error is raised.
-    first_pause, longest_pause
-        Seconds before the first retry, and at most. The pause doubles with each retry and is partly random, so that
-        requests do not retry all at once.
 
     Attributes
     ----------
@@ -88,16 +80,21 @@ class RetryingPool:
         Number of retries so far.
     """
 
-    def __init__(
-        self, workers: int, *, retry_for: float = 120.0, first_pause: float = 0.1, longest_pause: float = 5.0
-    ) -> None:
-        if workers < 1:
-            raise ParameterError(f"workers must be at least 1, got {workers}")
-        self.workers = workers
-        self.retry_for = retry_for
-        self.first_pause = first_pause
-        self.longest_pause = longest_pause
-        self.limit = ConcurrencyLimit(workers)
+    workers: int
+    """Maximum number of requests in flight."""
+    _: KW_ONLY
+    retry_for: float = 120.0
+    """Seconds after which a request is no longer retried and its last error is raised."""
+    first_pause: float = 0.1
+    longest_pause: float = 5.0
+    """Seconds before the first retry, and at most. The pause doubles with each retry and is partly random, so that
+    requests do not retry all at once.
+    """
+
+    def __post_init__(self) -> None:
+        if self.workers < 1:
+            raise ParameterError(f"workers must be at least 1, got {self.workers}")
+        self.limit = ConcurrencyLimit(self.workers)
         self.retries = 0
         self._lock = threading.Lock()
 

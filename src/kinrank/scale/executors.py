@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, TypeVar
 
 from kinrank.errors import JobError, ParameterError
@@ -16,27 +17,25 @@ Together = Callable[[int, dict[str, Any], Callable[[int], int]], None]
 """What a worker does, together with others: see `RayCluster.run_together`."""
 
 
+@dataclass(eq=False, repr=False)
 class RayCluster:
     """Runs tasks on a Ray cluster.
 
     If a worker or node dies, its item is retried elsewhere. Only small results pass through the driver, and at most
     `pending_per_core` items per core are submitted at a time, so memory use depends on the number of workers only.
-
-    Parameters
-    ----------
-    address : str
-        Address for `ray.init`, such as ``"10.0.0.1:6379"``. ``"local"`` starts a cluster on this machine's cores;
-        ``"auto"`` uses the open session, or else the cluster that this machine is a node of.
-    max_retries : int
-        How often an item is retried if its worker or node dies.
-    pending_per_core : int
-        Items submitted at a time, per core.
     """
 
-    def __init__(self, address: str = "auto", *, max_retries: int = 20, pending_per_core: int = 2) -> None:
-        self.address = address
-        self.max_retries = max_retries
-        self.pending_per_core = pending_per_core
+    address: str = "auto"
+    """Address for `ray.init`, such as ``"10.0.0.1:6379"``. ``"local"`` starts a cluster on this machine's cores;
+    ``"auto"`` uses the open session, or else the cluster that this machine is a node of.
+    """
+    _: KW_ONLY
+    max_retries: int = 20
+    """How often an item is retried if its worker or node dies."""
+    pending_per_core: int = 2
+    """Items submitted at a time, per core."""
+
+    def __post_init__(self) -> None:
         self._opened = False
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from kinrank.errors import (
@@ -32,42 +33,26 @@ RETRY_PAUSE = 10.0
 """Seconds before a model is tried again that was too slow, as on a busy machine, or could not be fetched."""
 
 
+@dataclass(eq=False, repr=False)
 class ModelSlot:
-    """A named model: the source that is watched, and the model in use.
+    """A named model: the source that is watched, and the model in use."""
 
-    Parameters
-    ----------
-    name
-        The name that requests use.
-    source
-        Where the model comes from.
-    settings
-        The deadline of the self-test, how files are read, and which encoders are allowed.
-    observer
-        Notified of every swap and refusal.
-    learner
-        Learns judgments, if the service accepts them.
-    search
-        Features of the attached engine, if there is one.
-    """
+    name: str
+    """The name that requests use."""
+    source: ModelSource
+    """Where the model comes from."""
+    _: KW_ONLY
+    settings: Settings
+    """The deadline of the self-test, how files are read, and which encoders are allowed."""
+    observer: Observer
+    """Notified of every swap and refusal."""
+    learner: JudgmentLearner | None
+    """Learns judgments, if the service accepts them."""
+    search: FeatureSet | None = None
+    """Features of the attached engine, if there is one."""
 
-    def __init__(
-        self,
-        name: str,
-        source: ModelSource,
-        *,
-        settings: Settings,
-        observer: Observer,
-        learner: JudgmentLearner | None,
-        search: FeatureSet | None = None,
-    ) -> None:
-        self.name = name
-        self.source = source
+    def __post_init__(self) -> None:
         self.current: ServedModel | None = None
-        self.learner = learner
-        self._search = search
-        self.settings = settings
-        self._observer = observer
         self._loading = threading.Lock()
         self._swapping = threading.Lock()  # another one, because loading may take minutes
         self._seen: Signature | None = None
@@ -101,7 +86,7 @@ class ModelSlot:
             except Exception as error:  # whatever is wrong with the new model, the current one must stay
                 self._seen, self._load_failure = seen, str(error)
                 self._retry_at = time.monotonic() + RETRY_PAUSE if _is_temporary(error) else math.inf
-                self._observer.model(self.name, None, "refused", self._load_failure)
+                self.observer.model(self.name, None, "refused", self._load_failure)
                 self._report_unexpected("load", error)
                 raise RejectedModelError(f"{self.name}: {error}") from error
             self._load_failure = None
@@ -110,10 +95,10 @@ class ModelSlot:
             with self._swapping:
                 self.current = updated
             self._seen = seen
-            self._observer.model(self.name, served.fitted, "loaded")
+            self.observer.model(self.name, served.fitted, "loaded")
             if not served.tested:
                 detail = "the folder has no examples, so the model was not tested: save it with examples"
-                self._observer.model(self.name, served.fitted, "untested", detail)
+                self.observer.model(self.name, served.fitted, "untested", detail)
             return True
 
     def replay(self) -> None:
@@ -159,7 +144,7 @@ class ModelSlot:
             seen = self.source.signature()
         except (OSError, KinrankError) as error:
             if self._outage is None:
-                self._observer.model(self.name, None, "unreachable", str(error))
+                self.observer.model(self.name, None, "unreachable", str(error))
             self._outage = str(error)
             raise RejectedModelError(f"{self.name}: {error}") from error
         self._outage = None
@@ -177,7 +162,7 @@ class ModelSlot:
         if self.learner is not None:
             self.learner.failure = None
         if ended is not None:
-            self._observer.model(self.name, ended.fitted, "ended")
+            self.observer.model(self.name, ended.fitted, "ended")
 
     def _load(self, seen: Signature) -> ServedModel:
         for _ in range(3):
@@ -189,8 +174,8 @@ class ModelSlot:
             warm_up(ranker, examples)
             tested = self_test(ranker, examples, self.settings.deadline)
             encoder = QueryEncoder(ranker)
-            if self._search is not None:
-                search_test(ranker, encoder, self._search)
+            if self.search is not None:
+                search_test(ranker, encoder, self.search)
             if version == fingerprint(path):  # otherwise the folder was replaced while it was read
                 revision = None if self.learner is None else self.learner.starting_revision(ranker)
                 return ServedModel(version, ranker, ranker, tested, encoder, revision=revision, examples=examples)
@@ -198,7 +183,7 @@ class ModelSlot:
 
     def _check_features(self, ranker: Ranker) -> None:
         """Raise if requests that suit the model in use would not suit this one; an engine is tested separately."""
-        if self.current is None or self._search is not None or self.settings.accept_features:
+        if self.current is None or self.search is not None or self.settings.accept_features:
             return
         before, after = self.current.base.feature_names_, ranker.feature_names_
         if before == after:
@@ -216,7 +201,7 @@ class ModelSlot:
 
     def _report_unexpected(self, where: str, error: Exception) -> None:
         if not isinstance(error, KinrankError | OSError):
-            self._observer.error(where, error)
+            self.observer.error(where, error)
 
 
 def _is_temporary(error: Exception) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -26,33 +26,29 @@ class _Ready:
     rows: Float32
 
 
+@dataclass(eq=False, repr=False)
 class BatchRanker:
-    """Ranks the jobs of one model.
+    """Ranks the jobs of one model."""
 
-    Parameters
-    ----------
-    rollout
-        The models.
-    max_novelty
-        Queries with a higher novelty stay in the engine's order.
-    observer
-        Receives stage times, novelty, results and errors.
-    """
+    rollout: Rollout
+    """The models."""
+    _: KW_ONLY
+    max_novelty: float
+    """Queries with a higher novelty stay in the engine's order."""
+    observer: Observer
+    """Receives stage times, novelty, results and errors."""
 
-    def __init__(self, rollout: Rollout, *, max_novelty: float, observer: Observer) -> None:
-        self._rollout = rollout
-        self._name = rollout.current.name
+    def __post_init__(self) -> None:
+        self._name = self.rollout.current.name
         self.on_ranked: Callable[[Job, Ranking], None] = lambda *_: None
         """Called after a ranking by a model was delivered."""
-        self._max_novelty = max_novelty
-        self._observer = observer
 
     def __call__(self, jobs: list[Job]) -> None:
         """Rank every job and deliver its ranking."""
         start = time.perf_counter()
         chosen: dict[ServedModel, list[Job]] = {}
         for job in jobs:
-            job.context.run(self._observer.stage, "wait", start - job.submitted)
+            job.context.run(self.observer.stage, "wait", start - job.submitted)
             served = self._model_for(job)
             if served is None:
                 job.deliver(self.in_engine_order(job.candidates, Fallback.NO_MODEL, "no model is loaded"))
@@ -66,7 +62,7 @@ class BatchRanker:
         """Deliver the engine's order, unless the deadline has passed: then the caller has answered already."""
         served = self._model_for(job)
         if served is not None:
-            self._observer.result(self._name, served.fitted, Fallback.LATE)
+            self.observer.result(self._name, served.fitted, Fallback.LATE)
         if time.perf_counter() < job.expires:
             job.deliver(self.refusal(job.candidates))
 
@@ -79,7 +75,7 @@ class BatchRanker:
         groups: dict[tuple[object, ...], list[_Ready]] = {}
         for job in jobs:
             try:
-                candidates = job.context.run(served.encoder, job.candidates, self._observer)
+                candidates = job.context.run(served.encoder, job.candidates, self.observer)
                 rows = candidates.align(served.ranker.feature_names_)
             except Exception as error:  # one bad query must not fail the others
                 self._fail(served, job, error)
@@ -92,13 +88,13 @@ class BatchRanker:
         return Ranking(candidates.ids, model=self._name, fallback=reason, detail=detail)
 
     def _model_for(self, job: Job) -> ServedModel | None:
-        return self._rollout.model_for(job.candidates, job.context.get(SESSION))
+        return self.rollout.model_for(job.candidates, job.context.get(SESSION))
 
     def _deliver(self, served: ServedModel, job: Job, ranking: Ranking) -> None:
         job.deliver(ranking)
         # The caller has used the engine's order since the deadline.
         reason = Fallback.LATE if time.perf_counter() > job.expires else ranking.fallback
-        self._observer.result(self._name, served.fitted, reason)
+        self.observer.result(self._name, served.fitted, reason)
         if reason is None:
             self.on_ranked(job, ranking)
 
@@ -117,8 +113,8 @@ class BatchRanker:
             return
         seconds = time.perf_counter() - start
         for position, job in enumerate(each.job for each in group):
-            job.context.run(self._observer.stage, "rank", seconds, len(group))
-            self._observer.ranked(self._name, served.fitted, seconds / len(group))
+            job.context.run(self.observer.stage, "rank", seconds, len(group))
+            self.observer.ranked(self._name, served.fitted, seconds / len(group))
             scores = predicted.scores[queries.offsets[position] : queries.offsets[position + 1]]
             novelty = None if predicted.novelty is None else float(predicted.novelty[position])
             self._deliver(served, job, self._ranking(served, job.candidates, scores, novelty))
@@ -127,8 +123,8 @@ class BatchRanker:
         self, served: ServedModel, candidates: CandidateSet, scores: Float64, novelty: float | None
     ) -> Ranking:
         if novelty is not None:
-            self._observer.novelty(self._name, novelty)
-        failure = failure_in(scores, novelty, self._max_novelty)
+            self.observer.novelty(self._name, novelty)
+        failure = failure_in(scores, novelty, self.max_novelty)
         if failure is not None:
             return self.in_engine_order(candidates, failure.reason, failure.detail)
         order = np.argsort(-scores, kind="stable")  # ties stay in the engine's order
@@ -144,5 +140,5 @@ class BatchRanker:
     def _fail(self, served: ServedModel, job: Job, error: Exception, rows: Float32 | None = None) -> None:
         failure = failure_of(error, rows)
         if failure.where is not None:
-            job.context.run(self._observer.error, failure.where, error)
+            job.context.run(self.observer.error, failure.where, error)
         self._deliver(served, job, self.in_engine_order(job.candidates, failure.reason, failure.detail))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from scipy.stats import kendalltau
@@ -26,40 +27,36 @@ _STOP = None
 _LOOKS, _PAUSE = 5, 0.001
 
 
+@dataclass(eq=False, repr=False)
 class Shadow:
-    """A thread that ranks queries again while no query waits for its answer.
+    """A thread that ranks queries again while no query waits for its answer."""
 
-    Parameters
-    ----------
-    name
-        The name of the model.
-    slot
-        The shadow model.
-    observer
-        Receives the comparisons.
-    is_busy
-        Returns whether queries are being ranked or wait; then the shadow drops its work.
-    """
+    name: str
+    """The name of the model."""
+    slot: ModelSlot
+    """The shadow model."""
+    observer: Observer
+    """Receives the comparisons."""
+    is_busy: Callable[[], bool]
+    """Returns whether queries are being ranked or wait; then the shadow drops its work."""
 
-    def __init__(self, name: str, slot: ModelSlot, observer: Observer, is_busy: Callable[[], bool]) -> None:
-        self._name = name
-        self._slot = slot
-        self._observer = observer
-        self._is_busy = is_busy
-        self._ranker = BatchRanker(Rollout({"current": slot}), max_novelty=math.inf, observer=_OnlyErrors(observer))
+    def __post_init__(self) -> None:
+        self._ranker = BatchRanker(
+            Rollout({"current": self.slot}), max_novelty=math.inf, observer=_OnlyErrors(self.observer)
+        )
         self._queue: queue.Queue[tuple[Job, Ranking] | None] = queue.Queue(WAITING)
-        self._thread = threading.Thread(target=self._run, name=f"shadow-{name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"shadow-{self.name}", daemon=True)
         self._thread.start()
 
     def offer(self, job: Job, answer: Ranking) -> None:
         """Compare a ranking, if the query belongs to the shadow's share and there is time."""
-        served = self._slot.current
-        if served is None or not is_chosen(self._slot, served, job.candidates, job.context.get(SESSION)):
+        served = self.slot.current
+        if served is None or not is_chosen(self.slot, served, job.candidates, job.context.get(SESSION)):
             return
         try:
             self._queue.put_nowait((job, answer))
         except queue.Full:
-            self._observer.shadow_dropped(self._name)
+            self.observer.shadow_dropped(self.name)
 
     def close(self) -> None:
         """Stop after the current query."""
@@ -77,11 +74,11 @@ class Shadow:
             try:
                 self._rank(*work)
             except Exception as error:  # the thread must survive for the next queries
-                self._observer.error("shadow", error)
+                self.observer.error("shadow", error)
 
     def _rank(self, job: Job, answer: Ranking) -> None:
         if not self._is_idle():
-            self._observer.shadow_dropped(self._name)
+            self.observer.shadow_dropped(self.name)
             return
         now = time.perf_counter()
         self._ranker([Job(job.candidates, now, math.inf, partial(self._compare, answer))])
@@ -89,7 +86,7 @@ class Shadow:
     def _is_idle(self) -> bool:
         """Return whether no query is ranked or waits; the batch of this one may take a moment to end."""
         for _ in range(_LOOKS):
-            if not self._is_busy():
+            if not self.is_busy():
                 return True
             time.sleep(_PAUSE)
         return False
@@ -101,7 +98,7 @@ class Shadow:
         tau = 1.0
         if len(answer.ids) > 1:
             tau = float(kendalltau(range(len(answer.ids)), [position[each] for each in answer.ids]).statistic)
-        self._observer.shadow(self._name, answer, found, tau, overlap)
+        self.observer.shadow(self.name, answer, found, tau, overlap)
 
 
 class _OnlyErrors(Observer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
 from kinrank.errors import RejectedModelError
@@ -17,44 +18,29 @@ from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
 
 
+@dataclass(eq=False, repr=False)
 class Workers:
-    """The threads of a service.
+    """The threads of a service."""
 
-    Parameters
-    ----------
-    rollouts
-        The models by name.
-    settings
-        Deadlines and limits.
-    observer
-        Receives batches, events of models and errors.
-    expected
-        Returns how many rankings by a model are about to be submitted or wait.
-    watch
-        Further functions to call every `Settings.watch_interval` seconds.
-    learns
-        Whether models learn judgments.
-    """
+    rollouts: Mapping[str, Rollout]
+    """The models by name."""
+    _: KW_ONLY
+    settings: Settings
+    """Deadlines and limits."""
+    observer: Observer
+    """Receives batches, events of models and errors."""
+    expected: Callable[[str], int]
+    """Returns how many rankings by a model are about to be submitted or wait."""
+    watch: Iterable[Callable[[], None]]
+    """Further functions to call every `Settings.watch_interval` seconds."""
+    learns: bool
+    """Whether models learn judgments."""
 
-    def __init__(
-        self,
-        rollouts: Mapping[str, Rollout],
-        *,
-        settings: Settings,
-        observer: Observer,
-        expected: Callable[[str], int],
-        watch: Iterable[Callable[[], None]],
-        learns: bool,
-    ) -> None:
-        self._rollouts = rollouts
-        self._settings = settings
-        self._observer = observer
-        self._expected = expected
-        self._watched = [self._refresh, *watch]
-        self._learns = learns
+    def __post_init__(self) -> None:
+        self._watched = [self._refresh, *self.watch]
         self.rankers = {
-            name: BatchRanker(rollout, max_novelty=settings.max_novelty, observer=observer)
-            for name, rollout in rollouts.items()
+            name: BatchRanker(rollout, max_novelty=self.settings.max_novelty, observer=self.observer)
+            for name, rollout in self.rollouts.items()
         }
         self.batchers: dict[str, Batcher] = {}
         self.shadows: list[Shadow] = []
@@ -65,9 +51,9 @@ class Workers:
     def start(self, *, strict: bool) -> None:
         """Start to rank, load the models, and watch them; see `Service.start`."""
         self.batchers = {name: self._batcher(name, ranker) for name, ranker in self.rankers.items()}
-        for name, rollout in self._rollouts.items():
+        for name, rollout in self.rollouts.items():
             if rollout.shadow is not None:
-                shadow = Shadow(name, rollout.shadow, self._observer, self.batchers[name].is_busy)
+                shadow = Shadow(name, rollout.shadow, self.observer, self.batchers[name].is_busy)
                 self.rankers[name].on_ranked = shadow.offer
                 self.shadows.append(shadow)
         try:
@@ -77,9 +63,9 @@ class Workers:
             raise
         # A database or a store that does not respond must not hold up the watch over models and keys.
         loops: dict[str, Callable[[], None]] = {"watch": self._watch}
-        if self._learns:
+        if self.learns:
             loops["learn"] = self._learn
-        for name, rollout in self._rollouts.items():
+        for name, rollout in self.rollouts.items():
             if rollout.current.source.is_remote:
                 loops[f"poll-{name}"] = partial(self._poll, rollout)
         self._threads = [threading.Thread(target=loop, name=name, daemon=True) for name, loop in loops.items()]
@@ -104,33 +90,33 @@ class Workers:
     def _batcher(self, name: str, ranker: BatchRanker) -> Batcher:
         return Batcher(
             ranker,
-            on_batch=partial(self._observer.batch, name),
+            on_batch=partial(self.observer.batch, name),
             on_drop=ranker.drop,
-            on_error=lambda error: self._observer.error("rank", error),
-            schedule=Schedule(backlog=self._settings.backlog, batch_size=self._settings.batch_size),
-            batch_size=self._settings.batch_size,
-            linger=self._settings.linger,
-            expected=lambda: self._expected(name),
+            on_error=lambda error: self.observer.error("rank", error),
+            schedule=Schedule(backlog=self.settings.backlog, batch_size=self.settings.batch_size),
+            batch_size=self.settings.batch_size,
+            linger=self.settings.linger,
+            expected=lambda: self.expected(name),
             name=f"rank-{name}",
         )
 
     def _load(self, *, strict: bool) -> None:
-        for rollout in self._rollouts.values():
+        for rollout in self.rollouts.values():
             slot = rollout.current
             try:
                 if not slot.refresh():
-                    self._observer.model(slot.name, None, "missing", slot.source.missing)
+                    self.observer.model(slot.name, None, "missing", slot.source.missing)
                     raise RejectedModelError(slot.source.missing)
             except Exception as error:
                 if strict:
                     raise
                 self._report("start", error)
         # Canaries too, so that sessions meet the same model after a restart.
-        canaries = [rollout.canary for rollout in self._rollouts.values()]
+        canaries = [rollout.canary for rollout in self.rollouts.values()]
         self._check_slots(ModelSlot.refresh, [canary for canary in canaries if canary is not None])
 
     def _watch(self) -> None:
-        while not self._stop.wait(self._settings.watch_interval):
+        while not self._stop.wait(self.settings.watch_interval):
             for check in self._watched:
                 try:
                     check()
@@ -139,19 +125,19 @@ class Workers:
 
     def _learn(self) -> None:
         while not self._stop.is_set():
-            self._news.wait(self._settings.watch_interval)
+            self._news.wait(self.settings.watch_interval)
             self._news.clear()
-            for rollout in self._rollouts.values():
+            for rollout in self.rollouts.values():
                 self._check_slots(ModelSlot.replay, rollout.slots.values())
 
     def _poll(self, rollout: Rollout) -> None:
         while True:
             self._check_slots(ModelSlot.refresh, rollout.slots.values())
-            if self._stop.wait(self._settings.poll_interval):
+            if self._stop.wait(self.settings.poll_interval):
                 return
 
     def _refresh(self) -> None:
-        local = [rollout.current for rollout in self._rollouts.values() if not rollout.current.source.is_remote]
+        local = [rollout.current for rollout in self.rollouts.values() if not rollout.current.source.is_remote]
         self._check_slots(ModelSlot.refresh, local)
 
     def _check_slots(self, check: Callable[[ModelSlot], object], slots: Iterable[ModelSlot]) -> None:
@@ -163,4 +149,4 @@ class Workers:
 
     def _report(self, where: str, error: Exception) -> None:
         if not isinstance(error, RejectedModelError):  # the slot has reported those
-            self._observer.error(where, error)
+            self.observer.error(where, error)

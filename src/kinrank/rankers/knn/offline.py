@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
@@ -17,23 +18,16 @@ from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.store import nest, unnest
 
 
+@dataclass(eq=False, repr=False)
 class OfflineModels:
-    """The local model h_i of every judged query i, and the neighbors it was learned from.
+    """The local model h_i of every judged query i, and the neighbors it was learned from."""
 
-    Parameters
-    ----------
-    models
-        h_i, the models.
-    near
-        N(q_i), the neighbors that each model was learned from.
-    pairs
-        |S_q|, the number of pairs of each judged query.
-    """
-
-    def __init__(self, models: list[Learner], near: Neighborhoods, pairs: Float64) -> None:
-        self.models = models
-        self.near = near
-        self.pairs = pairs
+    models: list[Learner]
+    """h_i, the models."""
+    near: Neighborhoods
+    """N(q_i), the neighbors that each model was learned from."""
+    pairs: Float64
+    """|S_q|, the number of pairs of each judged query."""
 
     @cached_property
     def _models_by_query(self) -> csr_array:
