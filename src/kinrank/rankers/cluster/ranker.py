@@ -23,7 +23,7 @@ from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.linear_weights import LinearWeights, exact_weights
 from kinrank.rankers.local.model import Prior, check_prior, coefficients
 from kinrank.rankers.local.training_base import Shrinkage, TrainingSet
-from kinrank.rankers.local.training_sets import make_training_set
+from kinrank.rankers.local.training_sets import training_set_class
 from kinrank.store import nest, unnest
 
 Mode = Literal["naive", "select", "transform"]
@@ -149,7 +149,7 @@ class ClusterRanker(WeightedRanker, Ranker):
         self._make_mode(queries.feature_names)
         self.preparer_ = Preparer(self.scale, self.missing).fit(queries)
         prepared = self.preparer_.apply(queries)
-        training_set = make_training_set(learner, prepared)
+        training_set = training_set_class(learner).of(learner, prepared)
         self.global_coef_ = coefficients(training_set.learn(np.arange(len(queries)), np.ones(len(queries))))
         judged = self._scored(prepared)
         self.labels_ = self.mode_.group(judged)

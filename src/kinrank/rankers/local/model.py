@@ -23,7 +23,7 @@ from kinrank.learn.prepare import Missing, Preparer, Scale
 from kinrank.learn.statistics import PairStatistics
 from kinrank.rankers.local.neighborhoods import Neighborhoods
 from kinrank.rankers.local.training_base import Shrinkage, TrainingSet
-from kinrank.rankers.local.training_sets import make_training_set, restore_training_set
+from kinrank.rankers.local.training_sets import training_set_class
 from kinrank.store import nest, unnest
 
 Prior = Literal["none", "global"]
@@ -64,7 +64,7 @@ class LocalModel:
             raise ParameterError("prior='global' shrinks weights, and this learner has none: set prior='none'")
         preparer = None if learner.allow_nan else Preparer(settings.scale, settings.missing).fit(queries)
         prepared = queries if preparer is None else preparer.apply(queries)
-        training_set = make_training_set(learner, prepared)
+        training_set: TrainingSet = training_set_class(learner).of(learner, prepared)
         global_model = training_set.learn(np.arange(len(queries)), np.ones(len(queries)))
         describer = make_describer(settings.describe, reference=settings.reference)
         describer.fit(queries, targets=unit_moments(prepared) if describer.needs_targets else None)
@@ -127,7 +127,7 @@ class LocalModel:
             learner,
             preparer,
             describer.set_state(unnest(state, "describer")),
-            restore_training_set(learner, unnest(state, "memory")) if training_set is None else training_set,
+            training_set or training_set_class(learner).from_state(learner, unnest(state, "memory")),
             make_learner(settings.learner).set_state(unnest(state, "global")),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, Self, TypeGuard
+from typing import Any, Self
 
 from threadpoolctl import threadpool_limits
 
@@ -129,23 +129,14 @@ class EncodedBlocks(Blocks):
         return self.blocks.fingerprint()
 
 
-class _EncodesTexts(Protocol):
-    encoder: EncoderSpec | None
-    encoder_: Encoder | None
-
-
-def _encodes_texts(ranker: object) -> TypeGuard[_EncodesTexts]:
-    return capabilities_of(ranker).text
-
-
-def unfitted_encoder(ranker: object) -> Encoder | None:
+def unfitted_encoder(ranker: Any) -> Encoder | None:
     """Return the encoder that a ranker would fit, or None if its settings name none."""
-    return make_encoder(ranker.encoder) if _encodes_texts(ranker) and ranker.encoder is not None else None
+    return make_encoder(ranker.encoder) if capabilities_of(ranker).text and ranker.encoder is not None else None
 
 
-def text_encoder(ranker: object) -> Encoder | None:
+def text_encoder(ranker: Any) -> Encoder | None:
     """Return the encoder of a fitted ranker, or None if it does not encode query texts."""
-    return ranker.encoder_ if _encodes_texts(ranker) else None
+    return ranker.encoder_ if capabilities_of(ranker).text else None
 
 
 def with_vectors(ranker: object, queries: QuerySet) -> QuerySet:

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from kinrank.arrays import Float64, Int64, State
@@ -54,14 +55,7 @@ class PairTrainingSet(EditableTrainingSet):
 
     def get_state(self) -> State:
         """Return the rows and the statistics."""
-        rows: State = {
-            "X": self.rows.X,
-            "offsets": self.rows.offsets,
-            "lower": self.rows.lower,
-            "pairs": self.rows.pairs,
-            "weight": self.rows.weight,
-        }
-        return nest(rows=rows, statistics=self.statistics.get_state())
+        return nest(rows=vars(self.rows), statistics=self.statistics.get_state())
 
     @classmethod
     def from_state(cls, learner: RankSVM, state: State) -> Self:
@@ -119,23 +113,13 @@ class RowTrainingSet(EditableTrainingSet):
 
     def get_state(self) -> State:
         """Return the rows."""
-        weight = self.queries.sample_weight
-        return {
-            "X": self.queries.X,
-            "y": self.queries.grades,
-            "offsets": self.queries.offsets,
-            "qid": self.queries.qid,
-            "feature_names": np.array(self.queries.feature_names),
-            **({} if weight is None else {"sample_weight": weight}),
-        }
+        rows = _only_rows(self.queries, self.queries.qid).replace(y=self.queries.grades)
+        return {**rows.get_state(), "feature_names": np.array(rows.feature_names)}
 
     @classmethod
     def from_state(cls, learner: Learner, state: State) -> Self:
         """Restore from the arrays of `get_state`."""
-        names = tuple(state["feature_names"].tolist())
-        weight = state.get("sample_weight")
-        rows = (state["X"], state["y"], state["offsets"], state["qid"])
-        return cls(learner, QuerySet(*rows, feature_names=names, sample_weight=weight))
+        return cls(learner, QuerySet.from_state(state, state["feature_names"].tolist()))
 
     @property
     def pairs(self) -> Float64:
@@ -143,27 +127,13 @@ class RowTrainingSet(EditableTrainingSet):
         return self._pairs
 
 
-def training_set_class(learner: Learner) -> type[QueryStatistics | PairTrainingSet | RowTrainingSet]:
-    """Return the smallest form of training set that a learner can learn from."""
+def training_set_class(learner: Learner) -> type[Any]:
+    """Return the smallest form of training set that a learner can learn from, a class of `EditableTrainingSet`."""
     if isinstance(learner, RankRLS):
         return QueryStatistics
     return PairTrainingSet if isinstance(learner, RankSVM) else RowTrainingSet
 
 
-def make_training_set(learner: Learner, queries: QuerySet) -> EditableTrainingSet:
-    """Return the training set of judged queries for a learner."""
-    cls: Any = training_set_class(learner)
-    training_set: EditableTrainingSet = cls.of(learner, queries)
-    return training_set
-
-
-def restore_training_set(learner: Learner, state: State) -> EditableTrainingSet:
-    """Restore a training set from the arrays of `get_state`."""
-    cls: Any = training_set_class(learner)
-    training_set: EditableTrainingSet = cls.from_state(learner, state)
-    return training_set
-
-
-def _only_rows(queries: QuerySet, positions: Int64) -> QuerySet:
-    """Return what learners read, so that any two sets of queries can be concatenated; positions replace the ids."""
-    return queries.replace(qid=positions, doc_id=None, query_columns={}, row_order=None)
+def _only_rows(queries: QuerySet, qid: NDArray[Any]) -> QuerySet:
+    """Return what learners read, under other ids, so that any two sets of queries can be concatenated."""
+    return queries.replace(qid=qid, doc_id=None, query_columns={}, row_order=None)
