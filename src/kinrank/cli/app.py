@@ -8,7 +8,7 @@ import typer
 
 import kinrank
 from kinrank.cli.clicks import clicks
-from kinrank.cli.columns import with_columns
+from kinrank.cli.columns import with_columns, with_threads
 from kinrank.cli.compare import compare
 from kinrank.cli.convert import convert
 from kinrank.cli.demo import demo
@@ -27,7 +27,6 @@ from kinrank.cli.rank import rank
 from kinrank.cli.report import report
 from kinrank.cli.serve import serve
 from kinrank.cli.split import split
-from kinrank.cli.threads import with_threads
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
 

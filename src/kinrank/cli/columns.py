@@ -1,4 +1,4 @@
-"""The options that say which columns of a table are read as what."""
+"""Options that are added to several commands: which columns of a table are read as what, and ``--threads``."""
 
 from __future__ import annotations
 
@@ -47,6 +47,14 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "drop": (Annotated[list[str] | None, _option(help="Column that is not read; repeatable.")], None),
 }
+_THREADS = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Maximum number of threads.",
+        show_default="OMP_NUM_THREADS or the cores, fewer for little work",
+    ),
+]
 
 
 def with_columns(command: Callable[..., None]) -> Callable[..., None]:
@@ -54,8 +62,7 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
 
     A command that has an option of the same name keeps it: ``kinrank log --features`` is a file.
     """
-    signature = inspect.signature(command, eval_str=True)  # Typer evaluates no annotations of a given signature
-    added = {name: option for name, option in _OPTIONS.items() if name not in signature.parameters}
+    added = {name: option for name, option in _OPTIONS.items() if name not in inspect.signature(command).parameters}
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -71,10 +78,33 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
         finally:
             table_columns.reset(token)
 
-    options = [
+    return _with_options(run, command, added)
+
+
+def with_threads(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the option ``--threads`` to a command, which then runs with at most that many threads."""
+
+    @wraps(command)
+    def run(*args: Any, threads: int | None = None, **kwargs: Any) -> None:
+        if threads is None:
+            command(*args, **kwargs)
+            return
+        from kinrank.parallel import use_threads
+
+        with use_threads(threads):
+            command(*args, **kwargs)
+
+    return _with_options(run, command, {"threads": (_THREADS, None)})
+
+
+def _with_options(
+    run: Callable[..., None], command: Callable[..., None], options: dict[str, tuple[Any, Any]]
+) -> Callable[..., None]:
+    """Give `run` the signature of a command with further options."""
+    signature = inspect.signature(command, eval_str=True)  # Typer evaluates no annotations of a given signature
+    added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, (annotation, default) in added.items()
+        for name, (annotation, default) in options.items()
     ]
-    parameters = [*signature.parameters.values(), *options]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
     return run
