@@ -142,19 +142,13 @@ _worker_function: list[Callable[[Any], Any]] = []
 
 @dataclass(frozen=True)
 class TaskCost:
-    """What a task cost.
-
-    Attributes
-    ----------
-    seconds, cpu_seconds : float
-        Wall-clock and CPU time.
-    peak_mb : float
-        Peak memory of the process that ran it, over the lifetime of the process.
-    """
+    """What a task cost."""
 
     seconds: float
     cpu_seconds: float
+    """Wall-clock and CPU time."""
     peak_mb: float
+    """Peak memory of the process that ran it, over the lifetime of the process."""
 
 
 def start_measuring() -> Callable[[], TaskCost]:

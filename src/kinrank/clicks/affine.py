@@ -25,25 +25,21 @@ MIN_STRENGTH = 10.0
 
 @dataclass(frozen=True, eq=False)
 class AffineFit:
-    """A regression of the clicks of each rank on those of the first.
-
-    Attributes
-    ----------
-    slope, offset, slope_error, offset_error : float64 arrays of shape (ranks,)
-        The estimates, and their standard errors.
-    strength : float64 array of shape (ranks,)
-        F statistic of the instrument: how clearly click rates on other days go along with those at the first rank, for
-        documents that were also shown at this rank. If it is weak, slopes and errors are meaningless.
-    drawn : float64 array of shape (draws, 2, ranks)
-        Slopes and offsets from groups of queries that are weighed at random (the Bayesian bootstrap).
-    """
+    """A regression of the clicks of each rank on those of the first."""
 
     slope: Float64
     offset: Float64
     slope_error: Float64
     offset_error: Float64
+    """The estimates, and their standard errors; shape (ranks,)."""
     strength: Float64
+    """F statistic of the instrument: how clearly click rates on other days go along with those at the first rank, for
+    documents that were also shown at this rank. If it is weak, slopes and errors are meaningless; shape (ranks,).
+    """
     drawn: Float64
+    """Slopes and offsets from groups of queries that are weighed at random (the Bayesian bootstrap); shape (draws, 2,
+    ranks).
+    """
 
 
 def regress_on_first_rank(counts: ClickCounts, known: Int64, group: Int64, n_groups: int) -> AffineFit | None:

@@ -21,37 +21,29 @@ Numbers = NDArray[np.int32] | Float64
 
 @dataclass(frozen=True, eq=False)
 class ClickCounts:
-    """Counts of a click log. A *pair* is a document of a query; a *cell* is a pair at one rank.
-
-    Attributes
-    ----------
-    query, document : string arrays of shape (pairs,)
-        The pairs, sorted by query.
-    offsets : int64 array of shape (pairs + 1,)
-        Pair ``i`` owns cells ``offsets[i]:offsets[i + 1]``.
-    rank : int32 array of shape (cells,)
-        Ranks, from 1.
-    impressions, clicks, reward, examined : int32 arrays of shape (cells,); reward may be float64
-        How often the document was shown at the rank, how often it was clicked, the sum of the values of the actions on
-        it (1 for each click if clicks are the only action), and how often the rank was examined if users stop at their
-        last click.
-    days : dict of str to pair of arrays
-        Impressions and clicks on "even" and on "odd" days before the last fifth of the time; empty if these are the
-        counts of such a part.
-    funnel : Funnel
-        What was read and dropped.
-    """
+    """Counts of a click log. A *pair* is a document of a query; a *cell* is a pair at one rank."""
 
     query: pa.Array
     document: pa.Array
+    """The pairs, sorted by query; shape (pairs,)."""
     offsets: Int64
+    """Pair ``i`` owns cells ``offsets[i]:offsets[i + 1]``; shape (pairs + 1,)."""
     rank: NDArray[np.int32]
+    """Ranks, from 1; shape (cells,)."""
     impressions: Numbers
     clicks: Numbers
     reward: Numbers
     examined: Numbers
+    """How often the document was shown at the rank, how often it was clicked, the sum of the values of the actions on
+    it (1 for each click if clicks are the only action), and how often the rank was examined if users stop at their last
+    click; shape (cells,).
+    """
     days: dict[str, tuple[Numbers, Numbers]]
+    """Impressions and clicks on "even" and on "odd" days before the last fifth of the time; empty if these are the
+    counts of such a part.
+    """
     funnel: Funnel
+    """What was read and dropped."""
 
     @property
     def n_pairs(self) -> int:

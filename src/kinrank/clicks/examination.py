@@ -35,40 +35,30 @@ _MISFIT = 0.001  # p-value below which a model does not fit
 
 @dataclass(frozen=True, eq=False)
 class Examination:
-    """How ranks are examined.
-
-    Attributes
-    ----------
-    model
-        The name of the model.
-    ranks
-        The ranks that the model knows, from 1. Impressions at other ranks are not used.
-    slope, offset
-        P(click) = slope α + offset, for each of the ranks. The first slope is 1: examination is relative to the first
-        rank.
-    low, high
-        The 95% interval of the slopes; equal to the slopes if the model does not estimate them.
-    verdict
-        Whether the log identifies the examination of ranks, in one sentence.
-    warnings
-        Signs that the model does not fit the log.
-    fits
-        False if the log shows that the model does not fit it.
-    drawn
-        Slopes and offsets of a bootstrap over queries, of shape (draws, 2, ranks): how uncertain the model is. None if
-        it estimates nothing.
-    """
+    """How ranks are examined."""
 
     model: str
+    """The name of the model."""
     ranks: Int64
+    """The ranks that the model knows, from 1. Impressions at other ranks are not used."""
     slope: Float64
     offset: Float64
+    """P(click) = slope α + offset, for each of the ranks. The first slope is 1: examination is relative to the first
+    rank.
+    """
     low: Float64
     high: Float64
+    """The 95% interval of the slopes; equal to the slopes if the model does not estimate them."""
     verdict: str
+    """Whether the log identifies the examination of ranks, in one sentence."""
     warnings: tuple[str, ...] = ()
+    """Signs that the model does not fit the log."""
     fits: bool = True
+    """False if the log shows that the model does not fit it."""
     drawn: Float64 | None = None
+    """Slopes and offsets of a bootstrap over queries, of shape (draws, 2, ranks): how uncertain the model is. None if
+    it estimates nothing.
+    """
 
     def at(self, rank: NDArray[np.integer]) -> tuple[Float64, Float64]:
         """Return the slope and the offset of each rank; slope 0 if the model does not know the rank."""

@@ -9,15 +9,6 @@ from dataclasses import dataclass, field
 class Funnel:
     """Counts of the rows of a log at each stage.
 
-    Attributes
-    ----------
-    read
-        Rows read by stage: "queries", "events", "impressions".
-    dropped
-        Rows dropped by stage and reason.
-    notes
-        Sentences about choices that were made for this log.
-
     Examples
     --------
     >>> funnel = Funnel()
@@ -27,8 +18,11 @@ class Funnel:
     """
 
     read: dict[str, int] = field(default_factory=dict)
+    """Rows read by stage: "queries", "events", "impressions"."""
     dropped: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Rows dropped by stage and reason."""
     notes: list[str] = field(default_factory=list)
+    """Sentences about choices that were made for this log."""
 
     def count(self, stage: str, by_reason: dict[str | None, int]) -> None:
         """Add the rows of a stage; the reason None is for those that were kept."""

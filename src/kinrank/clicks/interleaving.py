@@ -29,28 +29,20 @@ _EDGE = 1e-12
 
 @dataclass(frozen=True)
 class Contest:
-    """The result of interleaving two models.
-
-    Attributes
-    ----------
-    first, second
-        The models.
-    wins, losses, ties
-        Sessions (or lists without a session) in which the first got more clicks than the second, fewer, or as many.
-    low, high
-        The always-valid interval of the share of wins of the first model among decided sessions.
-    alpha
-        The probability that the interval ever misses the true share.
-    """
+    """The result of interleaving two models."""
 
     first: str
     second: str
+    """The models."""
     wins: int
     losses: int
     ties: int
+    """Sessions (or lists without a session) in which the first got more clicks than the second, fewer, or as many."""
     low: float
     high: float
+    """The always-valid interval of the share of wins of the first model among decided sessions."""
     alpha: float
+    """The probability that the interval ever misses the true share."""
 
     @property
     def share(self) -> float:

@@ -15,58 +15,43 @@ COLUMNS = ("query", "session", "document", "rank", "clicked", "time", "client")
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Options of `read_clicks`.
-
-    Attributes
-    ----------
-    format
-        "ubi", "metarank" or "table"; "auto" looks at the files.
-    columns
-        For a table: the name of each column of `COLUMNS` that is named differently. "time" and "client" are optional.
-    actions
-        The value of each action that counts as a click, such as ``{"click": 1, "add_to_cart": 3, "purchase": 5}``.
-    seen
-        What counts as an impression in a UBI log: "events" are the logged impressions, "results" all documents that
-        the engine returned; "auto" takes the events if there are any. Returned documents were not always seen.
-    attributes
-        Lists with a filter, a sort order or a page other than the first, according to ``query_attributes``: "drop"
-        them, keep them "apart" as queries of their own, or "ignore" the attributes.
-    exclude
-        Drop lists whose ``query_attributes`` have one of these values by name, such as lists that your own model
-        ranked.
-    first_rank
-        The number of the first rank in the log, 0 or 1; None finds out.
-    max_rank
-        Impressions at later ranks are dropped.
-    since
-        Drop queries before this date (ISO 8601); None keeps all.
-    max_queries_per_day
-        A client with more lists in one day is a bot.
-    max_click_rate, min_impressions
-        A client that clicks a larger share of its impressions is a bot, if it has at least this many.
-    early, late
-        Drop actions more than `early` seconds before their query or `late` seconds after it: one of the clocks is
-        wrong.
-    memory, threads
-        Limits of DuckDB; ``threads=None`` uses all cores.
-    """
+    """Options of `read_clicks`."""
 
     format: str = "auto"
+    """"ubi", "metarank" or "table"; "auto" looks at the files."""
     columns: Mapping[str, str] = field(default_factory=dict)
+    """For a table: the name of each column of `COLUMNS` that is named differently. "time" and "client" are optional."""
     actions: Mapping[str, float] = field(default_factory=lambda: {"click": 1.0})
+    """The value of each action that counts as a click, such as ``{"click": 1, "add_to_cart": 3, "purchase": 5}``."""
     seen: str = "auto"
+    """What counts as an impression in a UBI log: "events" are the logged impressions, "results" all documents that the
+    engine returned; "auto" takes the events if there are any. Returned documents were not always seen.
+    """
     attributes: str = "drop"
+    """Lists with a filter, a sort order or a page other than the first, according to ``query_attributes``: "drop" them,
+    keep them "apart" as queries of their own, or "ignore" the attributes.
+    """
     exclude: Mapping[str, str] = field(default_factory=dict)
+    """Drop lists whose ``query_attributes`` have one of these values by name, such as lists that your own model ranked.
+    """
     first_rank: int | None = None
+    """The number of the first rank in the log, 0 or 1; None finds out."""
     max_rank: int = 50
+    """Impressions at later ranks are dropped."""
     since: str | None = None
+    """Drop queries before this date (ISO 8601); None keeps all."""
     max_queries_per_day: int = 500
+    """A client with more lists in one day is a bot."""
     max_click_rate: float = 0.5
     min_impressions: int = 200
+    """A client that clicks a larger share of its impressions is a bot, if it has at least this many."""
     early: float = 300.0
     late: float = 86_400.0
+    """Drop actions more than `early` seconds before their query or `late` seconds after it: one of the clocks is wrong.
+    """
     memory: str = "2GB"
     threads: int | None = None
+    """Limits of DuckDB; ``threads=None`` uses all cores."""
 
     @property
     def plain(self) -> bool:

@@ -24,32 +24,27 @@ _PAIRS = 100_000  # in one call of the kernel
 
 @dataclass(frozen=True, eq=False)
 class Attractiveness:
-    """P(click | examined) of each pair: an unbiased rate, and a Beta posterior.
-
-    Attributes
-    ----------
-    rate : float64 array of shape (pairs,)
-        Clicks over looks, corrected for the offsets of ranks. Its expectation is the attractiveness, whatever the
-        number of looks; it is noisy if there are few, and may be above 1 or below 0 then. Grades come from it.
-    looks : float64 array of shape (pairs,)
-        Expected number of examined impressions, relative to the first rank.
-    mean, low, high : float64 arrays of shape (pairs,)
-        The posterior mean and the 90% interval. The mean is pulled to that of the prior if there are few looks.
-    weight : float64 array of shape (pairs,)
-        How much the clicks say, from 0 to 1: the looks as a share of them and the prior's. It depends on what was shown
-        alone, and not on the clicks, so that weighing rates by it keeps them unbiased.
-    prior_mean, prior_strength : float
-        The prior: the mean over documents, and the number of examined impressions that it counts as.
-    """
+    """P(click | examined) of each pair: an unbiased rate, and a Beta posterior."""
 
     rate: Float64
+    """Clicks over looks, corrected for the offsets of ranks. Its expectation is the attractiveness, whatever the number
+    of looks; it is noisy if there are few, and may be above 1 or below 0 then. Grades come from it; shape (pairs,).
+    """
     looks: Float64
+    """Expected number of examined impressions, relative to the first rank; shape (pairs,)."""
     mean: Float64
     low: Float64
     high: Float64
+    """The posterior mean and the 90% interval. The mean is pulled to that of the prior if there are few looks; shape
+    (pairs,).
+    """
     weight: Float64
+    """How much the clicks say, from 0 to 1: the looks as a share of them and the prior's. It depends on what was shown
+    alone, and not on the clicks, so that weighing rates by it keeps them unbiased; shape (pairs,).
+    """
     prior_mean: float
     prior_strength: float
+    """The prior: the mean over documents, and the number of examined impressions that it counts as."""
 
 
 def estimate_attractiveness(

@@ -31,24 +31,16 @@ class Coverage:
 
 @dataclass(frozen=True)
 class ClickQuality:
-    """What the report shows next to the curve; None if the log cannot answer.
-
-    Attributes
-    ----------
-    coverage
-        Queries by their number of impressions.
-    stability
-        The rank correlation of attractiveness between even and odd days, and the number of documents compared.
-    perplexity
-        The perplexity of clicks in the last fifth of the time by method, learned before; 1 is perfect.
-    agreement
-        The share of pairs of documents in the order of human grades by method, and the number of pairs.
-    """
+    """What the report shows next to the curve; None if the log cannot answer."""
 
     coverage: list[Coverage]
+    """Queries by their number of impressions."""
     stability: tuple[float, int] | None
+    """The rank correlation of attractiveness between even and odd days, and the number of documents compared."""
     perplexity: dict[str, float] | None
+    """The perplexity of clicks in the last fifth of the time by method, learned before; 1 is perfect."""
     agreement: tuple[dict[str, float], int] | None
+    """The share of pairs of documents in the order of human grades by method, and the number of pairs."""
 
 
 def measure_quality(

@@ -65,21 +65,14 @@ def read_clicks(files: Sequence[PathLike], options: LogOptions | None = None, *,
 
 @dataclass(frozen=True)
 class ClickLog:
-    """A click log in a temporary database, as `open_clicks` yields it.
-
-    Attributes
-    ----------
-    database
-        The database, with the relations ``impressions`` and ``query_times`` of `kinrank.clicks.clean`.
-    options
-        What was read and what was dropped.
-    funnel
-        Counts of the rows at each stage.
-    """
+    """A click log in a temporary database, as `open_clicks` yields it."""
 
     database: DuckDBPyConnection
+    """The database, with the relations ``impressions`` and ``query_times`` of `kinrank.clicks.clean`."""
     options: LogOptions
+    """What was read and what was dropped."""
     funnel: Funnel
+    """Counts of the rows at each stage."""
 
     def counts(self, *, cascade: bool = False) -> ClickCounts:
         """Count impressions and clicks by query, document and rank; see `read_clicks`. Call it once."""

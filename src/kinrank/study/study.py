@@ -29,23 +29,6 @@ class Study:
 
     Make one with `split` or, if nothing is fitted, with `of_test`.
 
-    Attributes
-    ----------
-    folds : tuple of Fold
-        Training and test queries; empty if nothing is fitted.
-    queries : QuerySet
-        The test queries of all folds, in their original order.
-    measures : tuple of Measure
-        The measures; the first decides.
-    group : str or None
-        Query column whose values are never split, and may vary together in tests.
-    leaks : {"refuse", "drop", "warn"}
-        What was done with test queries seen in training.
-    n_folds, n_queries : int
-        Number of folds and queries, including those that are left out because enough others are measured.
-    evidence : SplitInTime or None
-        What people chose, and the first day of the queries that are measured by traffic; None without.
-
     Examples
     --------
     >>> from kinrank.datasets import make_two_camps
@@ -56,13 +39,20 @@ class Study:
     """
 
     folds: tuple[Fold, ...]
+    """Training and test queries; empty if nothing is fitted."""
     queries: QuerySet
+    """The test queries of all folds, in their original order."""
     measures: tuple[Measure, ...] = (NDCG @ 10,)
+    """The measures; the first decides."""
     group: str | None = None
+    """Query column whose values are never split, and may vary together in tests."""
     leaks: OnLeak = "refuse"
+    """What was done with test queries seen in training."""
     n_folds: int = 1
     n_queries: int = 0
+    """Number of folds and queries, including those that are left out because enough others are measured."""
     evidence: SplitInTime | None = None
+    """What people chose, and the first day of the queries that are measured by traffic; None without."""
 
     @classmethod
     def split(

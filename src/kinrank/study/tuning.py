@@ -44,42 +44,28 @@ Folds = list[tuple[QuerySet, QuerySet]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What to try, for how long, and how to measure it.
-
-    Attributes
-    ----------
-    families : sequence of str, optional
-        Families of `kinrank.study.space.FAMILIES` to try; by default all that can be fitted.
-    n_trials : int
-        Maximum number of trials, including earlier runs.
-    seconds : float, optional
-        Seconds after which no new trial is started.
-    folds : int
-        Number of cross-validation folds, without validation queries.
-    group : str, optional
-        Query column whose values are never split across folds.
-    reference : str or int, optional
-        Feature whose top proposals describe a query.
-    missing : str
-        How to handle missing features; see `kinrank.SingleRanker`.
-    measure : Measure
-        Measure to maximize.
-    leaks : {"refuse", "drop", "warn"}
-        What to do with validation queries seen in training: raise, drop them, or keep them.
-    seed : int
-        Seed for folds and sampler.
-    """
+    """What to try, for how long, and how to measure it."""
 
     families: Sequence[str] | None = None
+    """Families of `kinrank.study.space.FAMILIES` to try; by default all that can be fitted."""
     n_trials: int = 25
+    """Maximum number of trials, including earlier runs."""
     seconds: float | None = None
+    """Seconds after which no new trial is started."""
     folds: int = 5
+    """Number of cross-validation folds, without validation queries."""
     group: str | None = None
+    """Query column whose values are never split across folds."""
     reference: str | int | None = None
+    """Feature whose top proposals describe a query."""
     missing: Missing = "mean"
+    """How to handle missing features; see `kinrank.SingleRanker`."""
     measure: Measure = NDCG @ 10
+    """Measure to maximize."""
     leaks: OnLeak = "refuse"
+    """What to do with validation queries seen in training: raise, drop them, or keep them."""
     seed: int = 0
+    """Seed for folds and sampler."""
 
     def study(self, queries: QuerySet, test: QuerySet | None = None) -> Study:
         """Split the queries, and check them for leaks."""
@@ -90,25 +76,18 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """Result of `tune`.
-
-    Attributes
-    ----------
-    trials : tuple of Trial
-        All trials, in order.
-    best : Trial
-        The best trial.
-    stopped : str
-        Why tuning stopped.
-    answer : Answer or None
-        What the best trial of each rung of `kinrank.study.ladder` says, on the queries they were chosen by; None if no
-        ranker with a model per query was tried, or none with one model for all.
-    """
+    """Result of `tune`."""
 
     trials: tuple[Trial, ...]
+    """All trials, in order."""
     best: Trial
+    """The best trial."""
     stopped: str
+    """Why tuning stopped."""
     answer: Answer | None = None
+    """What the best trial of each rung of `kinrank.study.ladder` says, on the queries they were chosen by; None if no
+    ranker with a model per query was tried, or none with one model for all.
+    """
 
     @property
     def best_by_rung(self) -> dict[str, Trial]:
@@ -274,25 +253,18 @@ def per_query_values(ranker: Any, queries: QuerySet, measure: Measure) -> Float6
 
 @dataclass(frozen=True, eq=False)
 class Nested:
-    """Quality of tuning itself, on queries that were used neither to fit nor to choose the ranker.
-
-    Attributes
-    ----------
-    tuned : float64 array of shape (queries,)
-        Measure of the ranker tuned on the other folds.
-    rungs : dict of str to float64 array of shape (queries,)
-        Measure of the best trial of each rung of `kinrank.study.ladder`, tuned on the other folds. One linear model is
-        always among them.
-    tunings : tuple of Tuning
-        One per outer fold.
-    groups : array of shape (queries,) or None
-        Group of each query; queries of a group may vary together.
-    """
+    """Quality of tuning itself, on queries that were used neither to fit nor to choose the ranker."""
 
     tuned: Float64
+    """Measure of the ranker tuned on the other folds; shape (queries,)."""
     rungs: dict[str, Float64]
+    """Measure of the best trial of each rung of `kinrank.study.ladder`, tuned on the other folds. One linear model is
+    always among them; shape (queries,).
+    """
     tunings: tuple[Tuning, ...]
+    """One per outer fold."""
     groups: NDArray[Any] | None = None
+    """Group of each query; queries of a group may vary together; shape (queries,)."""
 
     @property
     def gain(self) -> Claim:

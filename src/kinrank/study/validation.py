@@ -24,33 +24,22 @@ GLOBAL_RANKER = "single"
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """The result of `validate`.
-
-    Attributes
-    ----------
-    name : str
-        Name of the validated ranker in `RANKERS`.
-    kept : Ranker
-        The ranker to use: the validated one if it gains, else the better model for all queries.
-    kept_name : str
-        Name of `kept` in `RANKERS`.
-    measure : Measure
-        The measure that decides.
-    n_queries : int
-        Number of held-out queries.
-    means : dict
-        Mean of the measure for each ranker that was measured, by name.
-    answer : Answer or None
-        What the comparison says; None if the validated ranker is one model for all queries.
-    """
+    """The result of `validate`."""
 
     name: str
+    """Name of the validated ranker in `RANKERS`."""
     kept: Ranker
+    """The ranker to use: the validated one if it gains, else the better model for all queries."""
     kept_name: str
+    """Name of `kept` in `RANKERS`."""
     measure: Measure
+    """The measure that decides."""
     n_queries: int
+    """Number of held-out queries."""
     means: dict[str, float]
+    """Mean of the measure for each ranker that was measured, by name."""
     answer: Answer | None = None
+    """What the comparison says; None if the validated ranker is one model for all queries."""
 
 
 def validate(name: str, ranker: Ranker, study: Study) -> Validation:
