@@ -27,7 +27,7 @@ class NeighborIndex(BaseEstimator):
     Attributes
     ----------
     points_ : float32 array of shape (points, dim)
-        Fitted and added points.
+        The fitted points.
     recall : float
         The share of true neighbors that the index finds at least; 1.0 for exact indexes.
     """
@@ -119,21 +119,6 @@ class NeighborIndex(BaseEstimator):
             offsets[row + 1] = offsets[row] + len(order)
         return np.concatenate(distances), np.concatenate(indices), offsets
 
-    def add(self, points: ArrayLike) -> Self:
-        """Append points after the last position."""
-        new = self._as_queries(points)
-        self._set_points(np.concatenate([self.points_, new]))
-        self._extend(new)
-        return self
-
-    def remove(self, indices: ArrayLike) -> Self:
-        """Remove the points at these positions, shift later ones up, and rebuild."""
-        drop = np.atleast_1d(np.asarray(indices))
-        out = (drop < -len(self.points_)) | (drop >= len(self.points_))
-        if out.any():
-            raise ParameterError(f"position {drop[out][0]} is out of range for an index of {len(self.points_)} points")
-        return self.fit(np.delete(self.points_, drop, axis=0))
-
     def get_state(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that `set_state` needs."""
         return {"points": self.points_}
@@ -144,10 +129,6 @@ class NeighborIndex(BaseEstimator):
 
     def _build(self) -> None:
         """Build the search structure of all points."""
-
-    def _extend(self, new: Float32) -> None:  # noqa: ARG002
-        """Add appended points to the search structure."""
-        self._build()
 
     def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:  # noqa: ARG002
         """Yield positions for each query that include its `k` nearest, in any order, or None to request a scan."""

@@ -71,10 +71,6 @@ class _FaissIndex(NeighborIndex):
                 self._faiss.train(self.points_)
             self._faiss.add(self.points_)
 
-    def _extend(self, new: Float32) -> None:
-        with _threads(import_extra("faiss", "faiss"), self.n_threads):
-            self._faiss.add(new)
-
     def _propose(self, queries: Float32, k: int) -> Iterable[Int64 | None]:
         wanted = min(k + _EXTRA, len(self.points_))
         with _threads(import_extra("faiss", "faiss"), 1 if len(queries) == 1 else self.n_threads):
