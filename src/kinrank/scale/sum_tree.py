@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from kinrank.errors import DamagedFolderError
 from kinrank.parallel import Executor, TaskCost, start_measuring
 from kinrank.rankers.cells.statistics import CellStatistics
 from kinrank.rankers.cells.training import FAN_IN, CellPlan
-from kinrank.rankers.kin.sample import JudgedBlocks
+from kinrank.rankers.kin.sample import JudgedBlocks, TreeSample
 from kinrank.scale.folder import JobFolder
 from kinrank.scale.repeated_queries import query_hashes
 
@@ -42,14 +41,6 @@ class TrainingProgress:
     """Peak memory of the process that ran the task, over its lifetime."""
 
 
-class QueryFilter(Protocol):
-    """Chooses some queries."""
-
-    def of(self, queries: QuerySet) -> QuerySet:
-        """Return the chosen queries."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class SumTree:
     """Sums of all blocks as a tree: each node adds up to `FAN_IN` nodes of the level below, in order.
@@ -61,7 +52,7 @@ class SumTree:
     plan: CellPlan
     blocks: Blocks
     folder: JobFolder
-    kept: QueryFilter | None = None
+    sample: TreeSample | None = None
 
     def sizes(self) -> list[int]:
         """Return the number of nodes of each level; the last level has one."""
@@ -110,7 +101,7 @@ class SumTree:
             return self._write_hashes(block, [query_hashes(part.qid) for part in self.blocks.read(block)])
 
     def queries(self, block: int) -> QuerySet:
-        """Read the kept queries of a block, or choose them again if they are missing or damaged."""
+        """Read the sampled queries of a block, or choose them again if they are missing or damaged."""
         try:
             return QuerySet.from_state(self.folder.read(f"queries-{block}"), self.blocks.feature_names)
         except DamagedFolderError:
@@ -136,19 +127,19 @@ class SumTree:
         def read() -> Iterator[QuerySet]:
             for part in self.blocks.read(block):
                 hashes.append(query_hashes(part.qid))
-                if self.kept is not None:
-                    chosen.append(self.kept.of(part))
+                if self.sample is not None:
+                    chosen.append(self.sample.of(part))
                 yield part
 
         with self.blocks.error_context(block):
             sums = self.plan.sums(read()).pack()
         self._write_hashes(block, hashes)
-        if self.kept is not None:
+        if self.sample is not None:
             self._write_queries(block, chosen)
         return sums
 
     def _choose(self, part: QuerySet) -> QuerySet:
-        return part if self.kept is None else self.kept.of(part)
+        return part if self.sample is None else self.sample.of(part)
 
     def _write_queries(self, block: int, parts: list[QuerySet]) -> QuerySet:
         queries = QuerySet.concat(parts)
@@ -165,7 +156,7 @@ class SumTree:
 
 
 class StoredQueries(JudgedBlocks):
-    """The kept queries of all blocks, in the job folder.
+    """The sampled queries of all blocks, in the job folder.
 
     Parameters
     ----------

@@ -84,10 +84,10 @@ def test_importance_and_direction_are_apart(report: Report):
     analysis = report.neighbors
     assert analysis is not None
     assert analysis.shares is not None
-    rows = {row["feature"]: row for row in heat_table(report, analysis, analysis.shares).rows}
+    rows = {row["feature"]: row for row in heat_table(report, analysis, analysis.shares)["rows"]}
     wanted = rows[report.comparison.queries.feature_names[0]]
-    assert all(int(cell.share) > 50 for cell in wanted["cells"])
-    assert {cell.way or wanted["way"] for cell in wanted["cells"]} == {"up", "down"}
+    assert all(int(cell["share"]) > 50 for cell in wanted["cells"])
+    assert {cell["way"] or wanted["way"] for cell in wanted["cells"]} == {"up", "down"}
 
 
 def test_lists_before_and_after_have_titles(report: Report):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -105,26 +104,11 @@ def gain_table(rows: list[GroupGain]) -> list[dict[str, str]]:
     ]
 
 
-@dataclass(frozen=True)
-class HeatTable:
-    """Feature shares of each kind of query, next to those of the global model."""
+def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares) -> dict[str, Any]:
+    """Return the table of importances, shaded by the difference from the global model, with directions apart.
 
-    kinds: list[dict[str, Any]]
-    """Letter, number of queries, examples, and the features that count more and less than globally."""
-    rows: list[dict[str, Any]]
-    rest: list[dict[str, Any]]
-    """One row per feature, those that differ most between kinds first; `rest` differ less."""
-
-
-@dataclass(frozen=True)
-class _Cell:
-    share: str
-    shade: str
-    way: str  # the direction if it differs from the global one
-
-
-def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares) -> HeatTable:
-    """Return the table of importances, shaded by the difference from the global model, with directions apart."""
+    Features that differ most between kinds come first; those that differ less are the `rest`.
+    """
     features = report.comparison.queries.feature_names
     sizes = np.array([_mean_size(shares, kind) for kind in shares.kinds])
     ways = [
@@ -143,11 +127,11 @@ def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares
             "overall": _percent(overall[feature]),
             "way": own_ways[feature],
             "cells": [
-                _Cell(
-                    _percent(sizes[kind, feature]),
-                    shade_class(int(shades[kind, feature])),
-                    ways[kind][feature] if ways[kind][feature] != own_ways[feature] else "",
-                )
+                {
+                    "share": _percent(sizes[kind, feature]),
+                    "shade": shade_class(int(shades[kind, feature])),
+                    "way": ways[kind][feature] if ways[kind][feature] != own_ways[feature] else "",
+                }
                 for kind in range(len(sizes))
             ],
         }
@@ -164,7 +148,7 @@ def heat_table(report: Report, analysis: NeighborAnalysis, shares: FeatureShares
         }
         for kind, moved in zip(shares.kinds, change, strict=True)
     ]
-    return HeatTable(kinds, rows[:_HEAT_ROWS], rows[_HEAT_ROWS:])
+    return {"kinds": kinds, "rows": rows[:_HEAT_ROWS], "rest": rows[_HEAT_ROWS:]}
 
 
 def _mean_size(shares: FeatureShares, kind: Kind) -> Float64:
