@@ -238,3 +238,12 @@ def test_trees_do_not_see_the_standing_if_weights_of_relevant_documents_differ(t
 def test_trees_see_the_standing_if_only_unjudged_documents_weigh_less():
     judged = weighted_camps((1.0, 1.0))
     assert KinRanker(5, trees=FEW).fit(judged).forest_.n_features == 3 * (judged.n_features + 1)
+
+
+def test_later_repeats_grow_only_as_many_trees_as_the_first_needs():
+    queries = make_two_camps(n_queries=40, seed=0)
+    once, twice = (KinRanker(10, trees=FEW, n_repeats=repeats).fit(queries) for repeats in (1, 2))
+    grown = [member.booster_.num_trees() for member in twice.members_]
+    assert once.n_trees_ < FEW.n_trees
+    assert grown == [FEW.n_trees] * 4 + [once.n_trees_] * 4
+    assert twice.n_trees_ <= once.n_trees_

@@ -25,7 +25,7 @@ from kinrank.rankers.kin.sample import (
     weights_differ,
 )
 from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
-from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, Without
+from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, Without, n_trees_of_bag
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.held_out import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
 from kinrank.rankers.local.intermediate import Memory, Store
@@ -149,9 +149,7 @@ class KinFitting:
         )
         bag = training.run(self.executor, self.progress, self.train_member)
         shares, record = self._decide(judged, standardized_columns(bag.parts, judged))
-        # Averaging reduces overfitting, so a bag can use more trees than one of its members alone.
-        n_trees = min(2 * bag.n_trees, bag.n_grown)
-        members = [model.keep_trees(n_trees) for model in bag.members]
+        members = [model.keep_trees(n_trees_of_bag(bag.n_trees, bag.n_grown)) for model in bag.members]
         return KinModel.of(local, members, shares, record)
 
     def _decide(self, queries: QuerySet, parts: Float64) -> tuple[dict[str, float], dict[str, float]]:

@@ -7,7 +7,7 @@ memory, or in a folder that several workers share, so that an interrupted job re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -117,22 +117,35 @@ class BagTraining:
         """
         self._complete("tables", self.make_table, self.tables, executor, progress)
         if self.settings.learns:
-            if train_member is None:
-                self._complete("trees", self.make_member, self.members, executor, progress)
-            else:
-                self._complete("trees", partial(train_member, self), self.members, Serial(), progress)
-            trained = [self._member(*item) for item in self.members]
-            members, curves = [model for model, _ in trained], [curve for _, curve in trained]
-            sizes = [np.count_nonzero(np.concatenate(self.folds[repeat]) == out) for repeat, out in self.members]
-            best, n_grown = best_number_of_trees(curves, np.array(sizes)), len(curves[0])
-            for member in members:
-                member.keep_trees(best)
+            members, best, n_grown = self._grow(executor, progress, train_member)
         else:
             given = _copy_with_seed(self.settings, self.settings.seed).fit(self.rows(0))
             members, best, n_grown = [given], given.n_trees_, given.n_trees_
         repeats, blocks = range(len(self.folds)), range(len(self.folds[0]))
         parts = [sum(self._scores(members, repeat, block) for repeat in repeats) for block in blocks]
         return Bag(members, best, n_grown, np.concatenate(parts))
+
+    def _grow(
+        self, executor: Executor, progress: Progress, train_member: MemberTraining | None
+    ) -> tuple[list[LambdaMART], int, int]:
+        """Train all members, and return them with the number of trees that is best for one, and that all have.
+
+        The first repeat has held out every query once, so its members tell when the common curve peaks. Those of later
+        repeats grow as many trees as a bag with that peak ranks with.
+        """
+        trained: list[tuple[LambdaMART, Float64]] = []
+        sizes = [np.count_nonzero(np.concatenate(self.folds[repeat]) == out) for repeat, out in self.members]
+        bag = self
+        for end in sorted({self.n_members, len(self.members)}):
+            make = bag.make_member if train_member is None else partial(train_member, bag)
+            workers = executor if train_member is None else Serial()
+            self._complete("trees", make, self.members, workers, progress, end)
+            trained += [bag._member(*item) for item in self.members[len(trained) : end]]
+            n_grown = min(len(curve) for _, curve in trained)
+            best = best_number_of_trees([curve[:n_grown] for _, curve in trained], np.array(sizes[:end]))
+            fewer: LambdaMART = clone(self.settings).set_params(n_trees=n_trees_of_bag(best, n_grown))
+            bag = replace(self, settings=fewer)
+        return [model.keep_trees(best) for model, _ in trained], best, n_grown
 
     def _complete(
         self,
@@ -141,11 +154,12 @@ class BagTraining:
         items: list[tuple[int, int]],
         executor: Executor,
         progress: Progress,
+        end: int | None = None,
     ) -> None:
-        """Run the tasks of a kind whose results are not in the store yet."""
+        """Run the tasks of a kind, or those before `end`, whose results are not in the store yet."""
         existing = self.store.names()
         missing = [item for item in items if _name(kind, *item) not in existing]
-        finished = executor.map_unordered(make, missing)
+        finished = executor.map_unordered(make, [item for item in items[:end] if item in missing])
         for done, (_, cost) in enumerate(finished, len(items) - len(missing) + 1):
             progress(kind, done, len(items), cost)
 
@@ -277,6 +291,14 @@ def best_number_of_trees(curves: list[Float64], n_queries: Int64) -> int:
     together = np.average(curves, axis=0, weights=n_queries)
     smooth = np.convolve(np.pad(together, _SMOOTH // 2, mode="edge"), np.full(_SMOOTH, 1 / _SMOOTH), "valid")
     return int(np.argmax(smooth)) + 1
+
+
+def n_trees_of_bag(best: int, n_grown: int) -> int:
+    """Return how many trees of each member a bag ranks with, given the number that is best for single members.
+
+    Averaging reduces overfitting, so a bag can use more trees than one of its members alone.
+    """
+    return min(2 * best, n_grown)
 
 
 def _copy_with_seed(settings: LambdaMART, seed: int) -> LambdaMART:
