@@ -12,6 +12,7 @@ import pytest
 from kinrank import QuerySet
 from kinrank.clicks.choices import stored_examination, write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
+from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
 from kinrank.data.evidence import Evidence
 from kinrank.datasets import make_two_camps, simulate_clicks
@@ -110,3 +111,39 @@ def test_examination_of_an_earlier_log_is_kept(log: pa.Table, tmp_path: Path):
     assert stored.model == "swaps"
     assert stored.fits == Evidence.open(tmp_path / "evidence").meta["examination"]["fits"]
     assert stored.slope[0] == 1
+
+
+CLIENTS = "query,session,document,rank,clicked,time,client\n" + "".join(
+    f"{line}\n"
+    for line in (
+        "Alien,s1,d1,1,1,2026-10-01T10:00:00Z,ann",
+        "alien,s2,d1,1,1,2026-10-01T11:00:00Z,ann",
+        "alien,s3,d1,1,0,2026-10-01T12:00:00Z,ann",
+        "alien,s4,d1,1,1,2026-10-02T12:00:00Z,ann",
+        "ALIEN,s5,d1,1,0,2026-10-01T12:00:00Z,bob",
+        "alien,s6,d1,1,1,2026-10-01T12:00:00Z,",
+        "heat,s7,d2,1,1,2026-10-01T12:00:00Z,ann",
+        "heat,s8,d2,1,1,2026-10-02T12:00:00Z,ann",
+    )
+)
+
+
+def clients(tmp_path: Path, min_clients: int) -> tuple[Evidence, list[str]]:
+    (tmp_path / "log.csv").write_text(CLIENTS)
+    with open_clicks([tmp_path / "log.csv"], LogOptions(min_clients=min_clients)) as opened:
+        examination = estimate_examination(opened.counts(), "none")
+        return write_evidence(opened, examination, tmp_path / f"evidence{min_clients}"), opened.funnel.notes
+
+
+def test_each_client_has_one_vote_a_day_and_one_client_is_no_crowd(tmp_path: Path):
+    columns = {"text": ["alien", "heat"]}
+    asked = QuerySet.from_arrays([[0.0], [0.0]], qid=[1, 2], doc_id=["d1", "d2"], query_columns=columns)
+    everyone, notes = clients(tmp_path, 1)
+    assert notes == []
+    found = everyone.totals(asked)
+    assert found.looks.tolist() == [4, 2]  # ann on two days, bob, and someone
+    assert found.choices.tolist() == pytest.approx([2 / 3 + 1 + 0 + 1, 2])
+    crowds, notes = clients(tmp_path, 2)
+    assert notes == ["1 queries of fewer than 2 clients are no evidence"]
+    assert crowds.totals(asked).looks.tolist() == [4, 0]
+    assert clients(tmp_path, 4)[0].n_cells == 0

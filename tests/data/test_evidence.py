@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kinrank import QuerySet
 from kinrank.data.evidence import JUDGED, NO_DAY, Evidence, write_sorted_cells
 from kinrank.data.evidence_kernel import hash_arrow, hash_texts
+from kinrank.data.texts import normalize_text
 from kinrank.errors import DamagedFolderError, DataError, ForeignFolderError, ParameterError
 
 CELLS = st.lists(
@@ -40,11 +41,15 @@ def asked(*documents: str, text: str = "alien") -> QuerySet:
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=9), max_size=5))
 def test_arrow_and_numpy_hash_alike(texts: list[str]) -> None:
-    assert np.array_equal(hash_arrow(pa.array(texts, pa.string())), hash_texts(np.array(texts, dtype=np.str_)))
+    hashes, normal = hash_arrow(pa.array(texts, pa.string()))
+    assert np.array_equal(hashes, hash_texts(np.array(texts, dtype=np.str_)))
+    assert all(normalize_text(text) == text for text, plain in zip(texts, normal.tolist(), strict=True) if plain)
 
 
 def test_a_slice_of_arrow_hashes_as_its_texts():
-    assert np.array_equal(hash_arrow(pa.array(["a", "bé", "c"]).slice(1)), hash_texts(np.array(["bé", "c"])))
+    assert np.array_equal(hash_arrow(pa.array(["a", "bé", "c"]).slice(1))[0], hash_texts(np.array(["bé", "c"])))
+    texts = ["iron man 2", "c++", "", " a", "a ", "a  b", "A", "é", "a\tb"]
+    assert hash_arrow(pa.array(texts))[1].tolist() == [True, True, *[False] * 7]
 
 
 def test_hashes_of_different_ids_differ():

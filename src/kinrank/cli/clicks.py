@@ -36,6 +36,10 @@ def clicks(
         str | None,
         typer.Option(metavar="DIR", help="Folder to add looks and choices of each day to, for the ranker choices."),
     ] = None,
+    min_clients: Annotated[
+        int,
+        typer.Option(min=1, help="Fewest clients of a query that is evidence, if the log names its clients."),
+    ] = 2,
     model: Annotated[
         str, typer.Option(help="Model of examination: swaps, pbm, trust, cascade, coec or none.")
     ] = "swaps",
@@ -108,6 +112,7 @@ def clicks(
         exclude=_pairs("exclude", exclude),
         since=since,
         max_rank=max_rank,
+        min_clients=min_clients,
         memory=memory,
     )
     thresholds = [_number("grades", word) for word in grades.split(",")] if grades else list(THRESHOLDS)
@@ -177,11 +182,14 @@ def _add_evidence(
     from kinrank.data.evidence import Evidence
     from kinrank.engines.judgment_table import read_judgments
 
+    before = len(log.funnel.notes)
     with console.progress("adding evidence"):
         added = write_evidence(log, examination, folder, files)
         if human is not None:
             added = added.with_judgments(Evidence.of_judgments(read_judgments(human), looks))
             added.save(folder)
+    for note in log.funnel.notes[before:]:
+        console.info(note)
     span = "" if added.days is None else f", {_date(added.days[0])} to {_date(added.days[1])}"
     console.info(f"{folder}: {added.n_cells:,} documents of a day, {added.n_queries:,} queries{span}")
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
+from kinrank.clicks.database import scalar
 from kinrank.clicks.examination import Examination
 from kinrank.clicks.read import ClickLog
-from kinrank.data.evidence import NO_DAY, Evidence, write_sorted_cells
+from kinrank.data.evidence import NO_DAY, Evidence, query_keys, write_sorted_cells
 from kinrank.data.evidence_kernel import hash_arrow
+from kinrank.data.id_hashes import IdHashes
 from kinrank.data.textfile import PathLike
-from kinrank.data.texts import normalize_text
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
@@ -97,21 +98,68 @@ def stored_examination(path: PathLike) -> Examination | None:
 
 
 def _cells(log: ClickLog, examination: Examination) -> Iterator[list[NDArray[Any]]]:
-    """Yield the cells of a log in the order of a folder."""
+    """Yield the cells of a log in the order of a folder: DuckDB counts and sorts, also beyond memory."""
     database = log.database
-    database.execute(f"""
-        CREATE TABLE looked AS
-        SELECT query, document, coalesce(time // {_DAY}, {NO_DAY}) AS day, {_summed(examination)}
-        FROM {_impressions(database, examination)}
-        WHERE reason IS NULL AND trim(query) <> '' GROUP BY ALL HAVING looks > 0""")
-    for name in ("query", "document"):
-        _create_hashes(database, name)
-    sorted_cells = database.sql("""
-        SELECT q.hash AS query, d.hash AS document, CAST(day AS INTEGER) AS day, looks, choices
-        FROM looked JOIN query_hashes AS q USING (query) JOIN document_hashes AS d USING (document)
-        ORDER BY 1, 2, 3""")
-    for batch in sorted_cells.to_arrow_reader(_BATCH):
+    hashed = _hashed_cells(log, examination)
+    if "client" in hashed.schema.names:
+        database.execute("""
+            CREATE TABLE votes AS
+            SELECT query, document, day, client, sum(looks) / sum(n) AS looks, sum(choices) / sum(n) AS choices
+            FROM hashed GROUP BY ALL""")
+        cells = database.sql(f"{_sum_of_crowds(log)} ORDER BY 1, 2, 3")
+    else:
+        cells = database.sql("SELECT * FROM hashed ORDER BY 1, 2, 3")
+    for batch in cells.to_arrow_reader(_BATCH):
         yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+
+
+def _hashed_cells(log: ClickLog, examination: Examination) -> pa.RecordBatchReader:
+    """Return looks and choices by query, document and day, in any order; queries and documents are hashes.
+
+    If the log names its clients, they are counted apart, with the number n of their impressions.
+    """
+    looks, choices = _by_impression(examination)
+    clients = scalar(log.database, "SELECT count(*) FROM (SELECT 1 FROM impressions WHERE client IS NOT NULL LIMIT 1)")
+    by_client = "hash(coalesce(client, list)) AS client, count(*) AS n," if clients else ""
+    batches = (
+        log.database.cursor()
+        .sql(f"""
+        SELECT query, document, CAST(coalesce(time // {_DAY}, {NO_DAY}) AS INTEGER) AS day, {by_client}
+            CAST(sum({looks}) AS FLOAT) AS looks, CAST(sum({choices}) AS FLOAT) AS choices
+        FROM {_impressions(log.database, examination)}
+        WHERE reason IS NULL AND trim(query) <> '' GROUP BY ALL HAVING looks > 0""")
+        .to_arrow_reader(_BATCH)
+    )
+    types = [pa.uint64(), pa.uint64(), *batches.schema.types[2:]]
+    schema = pa.schema(list(zip(batches.schema.names, types, strict=True)))
+    hashed = ([_query_hashes(batch[0]), hash_arrow(batch[1])[0], *batch.columns[2:]] for batch in batches)
+    return pa.RecordBatchReader.from_batches(schema, (pa.record_batch(columns, schema) for columns in hashed))
+
+
+def _sum_of_crowds(log: ClickLog) -> str:
+    """Return the SQL of the sum over clients, without queries of too few clients.
+
+    Each client has one impression of a document a day: the mean of its impressions.
+    """
+    fewest = log.options.min_clients
+    few = f"SELECT query FROM votes GROUP BY query HAVING count(DISTINCT client) < {fewest}"
+    left_out = scalar(log.database, f"SELECT count(*) FROM ({few})")
+    if left_out:
+        log.funnel.notes.append(f"{left_out:,} queries of fewer than {fewest} clients are no evidence")
+    return f"""
+        SELECT query, document, day, CAST(sum(looks) AS FLOAT) AS looks, CAST(sum(choices) AS FLOAT) AS choices
+        FROM votes WHERE query NOT IN ({few}) GROUP BY ALL"""
+
+
+def _query_hashes(texts: pa.Array) -> IdHashes:
+    """Return the hashes of query texts, normalized; most are so already."""
+    hashes, normal = hash_arrow(texts)
+    others = np.flatnonzero(~normal)
+    if len(others):
+        encoded = texts.take(pa.array(others)).dictionary_encode()
+        keys = query_keys(np.array(encoded.dictionary.to_pylist(), dtype=np.str_))
+        hashes[others] = keys[encoded.indices.to_numpy()]
+    return hashes
 
 
 def _impressions(database: DuckDBPyConnection, examination: Examination) -> str:
@@ -123,32 +171,22 @@ def _impressions(database: DuckDBPyConnection, examination: Examination) -> str:
     return "impressions LEFT JOIN last_clicks USING (list)"
 
 
-def _summed(examination: Examination) -> str:
-    """Return the SQL of the looks and choices of a cell."""
+def _by_impression(examination: Examination) -> tuple[str, str]:
+    """Return the SQL of the looks and choices of an impression."""
     ranks = np.arange(int(examination.ranks[-1]) + 1)
     slope, offset = examination.at(ranks)
     looks = _by_rank(slope)
     if examination.model == "cascade":
-        looks = f"CASE WHEN rank <= coalesce(last, rank) THEN {looks} ELSE 0 END"
-    choices = f"CASE WHEN {_by_rank(slope)} > 0 THEN reward - ({_by_rank(offset)}) ELSE 0 END"
-    return f"sum({looks}) AS looks, sum({choices}) AS choices"
+        looks = f"CASE WHEN rank <= coalesce(last, rank) THEN {looks} ELSE 0e0 END"
+    return looks, f"CASE WHEN {_by_rank(slope)} > 0 THEN reward - ({_by_rank(offset)}) ELSE 0e0 END"
 
 
 def _by_rank(values: Float64) -> str:
     if not values[1:].any():
-        return "0"
-    cases = " ".join(f"WHEN {rank} THEN {value!r}" for rank, value in enumerate(values.tolist()) if rank)
-    return f"CASE rank {cases} ELSE 0 END"
-
-
-def _create_hashes(database: DuckDBPyConnection, name: str) -> None:
-    """Create a table with the hash of each query or document: there are far fewer of them than cells."""
-    texts = database.sql(f"SELECT DISTINCT {name} FROM looked").to_arrow_table()[name].combine_chunks()
-    if isinstance(texts, pa.ChunkedArray):
-        texts = pa.concat_arrays(texts.chunks)
-    same = texts if name == "document" else pa.array([normalize_text(text) for text in texts.to_pylist()])
-    hashed = pa.table({name: texts, "hash": hash_arrow(same)})  # noqa: F841 - DuckDB reads it by its name
-    database.execute(f"CREATE TABLE {name}_hashes AS SELECT * FROM hashed")
+        return "0e0"
+    # With an exponent they are numbers of floating point; others are decimals, which are slow.
+    cases = " ".join(f"WHEN {rank} THEN {value:.17e}" for rank, value in enumerate(values.tolist()) if rank)
+    return f"CASE rank {cases} ELSE 0e0 END"
 
 
 def _fingerprint(file: Path) -> str:

@@ -1,7 +1,8 @@
 """Drop what cannot be used from lists and events, count it by reason, and match actions with what was shown.
 
-Both functions end in two relations: ``impressions`` (list, query, document, rank, clicked, reward, time, reason), one
-row per document shown in a list, and ``query_times`` (query, time), which has all its queries and is cheaper to read.
+Both functions end in two relations: ``impressions`` (list, query, document, rank, clicked, reward, time, client,
+reason), one row per document shown in a list, and ``query_times`` (query, time), which has all its queries and is
+cheaper to read.
 Rows with a reason are dropped when they are counted.
 """
 
@@ -41,7 +42,7 @@ def clean_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funne
     database.execute(f"""
         CREATE VIEW impressions AS
         SELECT shown.list, query, document, rank, reward IS NOT NULL AS clicked, coalesce(reward, 0) AS reward, time,
-            {_rank_reason(options)} AS reason
+            client, {_rank_reason(options)} AS reason
         FROM shown LEFT JOIN actions USING (list, document)""")
     database.execute("CREATE VIEW query_times AS SELECT query, time FROM kept")
 
@@ -57,7 +58,7 @@ def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, fun
     database.execute(f"""
         CREATE VIEW impressions AS
         SELECT CAST(session AS VARCHAR) || chr(31) || query AS list, query, document, rank - {first - 1} AS rank,
-            coalesce(clicked > 0, false) AS clicked, least(coalesce(clicked, 0), {top}) / {top} AS reward, time,
+            coalesce(clicked > 0, false) AS clicked, least(coalesce(clicked, 0), {top}) / {top} AS reward, time, client,
             CASE WHEN query IS NULL OR document IS NULL OR rank IS NULL THEN 'no query, document or rank'
                 WHEN nth > 1 THEN 'repeated click'
                 WHEN client IN (SELECT client FROM bots) THEN 'client is a bot'
@@ -103,7 +104,7 @@ def _keep_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funne
     )
     database.execute(f"""
         CREATE TABLE sorted_lists AS
-        SELECT list, time, documents, attributes,
+        SELECT list, client, time, documents, attributes,
             query || CASE WHEN {options.attributes == "apart"} AND len({changed}) > 0
                 THEN ' ' || to_json({changed}) ELSE '' END AS query,
             CASE WHEN query IS NULL AND list IS NULL THEN 'line cannot be read'
@@ -118,7 +119,8 @@ def _keep_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funne
         FROM lists""")
     funnel.count("queries", _by_reason(database, "sorted_lists"))
     _note_bots(database, funnel)
-    database.execute("CREATE TABLE kept AS SELECT list, query, time, documents FROM sorted_lists WHERE reason IS NULL")
+    columns = "list, client, query, time, documents"
+    database.execute(f"CREATE TABLE kept AS SELECT {columns} FROM sorted_lists WHERE reason IS NULL")
 
 
 def _shown_documents(database: DuckDBPyConnection, options: LogOptions, funnel: Funnel) -> str:
@@ -130,15 +132,17 @@ def _shown_documents(database: DuckDBPyConnection, options: LogOptions, funnel: 
             "fold counts as shown"
         )
         return """
-            SELECT list, any_value(query) AS query, any_value(time) AS time, document, min(rank) AS rank
+            SELECT list, any_value(query) AS query, any_value(time) AS time, any_value(client) AS client, document,
+                min(rank) AS rank
             FROM (
-                SELECT list, query, time, unnest(documents) AS document, generate_subscripts(documents, 1) AS rank
+                SELECT list, query, time, client, unnest(documents) AS document,
+                    generate_subscripts(documents, 1) AS rank
                 FROM kept)
             GROUP BY list, document"""
     first = _first_rank(options, _lowest_ordinal(database), funnel)
     return f"""
-        SELECT list, any_value(query) AS query, any_value(kept.time) AS time, document,
-            min(coalesce(rank - {first - 1}, list_position(documents, document))) AS rank
+        SELECT list, any_value(query) AS query, any_value(kept.time) AS time, any_value(kept.client) AS client,
+            document, min(coalesce(rank - {first - 1}, list_position(documents, document))) AS rank
         FROM events JOIN kept USING (list)
         WHERE action = {quote(IMPRESSION)} AND document IS NOT NULL GROUP BY list, document"""
 

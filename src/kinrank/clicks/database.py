@@ -83,5 +83,5 @@ def seconds(column: str, stored: str = "VARCHAR") -> str:
 
 def scalar(database: DuckDBPyConnection, sql: str) -> Any:
     """Return the only value of a query."""
-    row = database.execute(sql).fetchone()
-    return None if row is None else row[0]
+    rows = database.execute(sql).fetchall()  # all, so that the result is finished before the next query
+    return rows[0][0] if rows else None

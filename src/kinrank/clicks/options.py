@@ -45,6 +45,8 @@ class LogOptions:
     max_click_rate: float = 0.5
     min_impressions: int = 200
     """A client that clicks a larger share of its impressions is a bot, if it has at least this many."""
+    min_clients: int = 2
+    """Queries of fewer clients are no evidence, if the log names its clients: one person is not the crowd."""
     early: float = 300.0
     late: float = 86_400.0
     """Drop actions more than `early` seconds before their query or `late` seconds after it: one of the clocks is wrong.
@@ -68,5 +70,7 @@ class LogOptions:
             raise ParameterError(f"actions need at least one name with a value above 0, got {dict(self.actions)}")
         if self.first_rank not in (None, 0, 1):
             raise ParameterError(f"first_rank must be 0, 1 or None, got {self.first_rank}")
+        if self.min_clients < 1:
+            raise ParameterError(f"min_clients must be at least 1, got {self.min_clients}")
         if self.max_rank < 1:
             raise ParameterError(f"max_rank must be at least 1, got {self.max_rank}")

@@ -102,8 +102,7 @@ class Evidence:
         ]
         own, counts = np.unique(keys[0][starts], return_counts=True)
         offsets = np.r_[0, np.cumsum(counts)]
-        cells = own, offsets, keys[1][starts], keys[2][starts], *sums
-        return cls(dict(zip(_NAMES, cells, strict=True)))
+        return cls(dict(zip(_NAMES, (own, offsets, keys[1][starts], keys[2][starts], *sums), strict=True)))
 
     @classmethod
     def of_judgments(cls, queries: QuerySet, looks: float = JUDGMENT_LOOKS, *, best: float | None = None) -> Evidence:
@@ -149,8 +148,7 @@ class Evidence:
         verify
             Also compare every file with its SHA-256, which reads all of it.
         """
-        meta, arrays = folder.read(path, KIND, verify=verify)
-        return cls(arrays, meta)
+        return cls(*folder.read(path, KIND, verify=verify)[::-1])
 
     def save(self, path: PathLike) -> None:
         """Write to a folder that `open` memory-maps."""
@@ -310,13 +308,18 @@ def _summed(batches: Iterable[Sequence[NDArray[Any]]]) -> Iterator[list[NDArray[
     for batch in batches:
         if not len(batch[0]):
             continue
-        joined = list(batch) if waiting is None else [np.r_[a, b] for a, b in zip(waiting, batch, strict=True)]
-        starts = np.flatnonzero(np.r_[True, np.any([part[1:] != part[:-1] for part in joined[:3]], axis=0)])
-        sums = [np.add.reduceat(part, starts) for part in joined[3:]]
-        cells = [part[starts] for part in joined[:3]] + sums
-        waiting = [part[-1:] for part in cells]
-        if len(starts) > 1:
-            yield [part[:-1] for part in cells]
+        joined = list(batch)
+        if waiting is not None and all(a[0] == b[0] for a, b in zip(waiting[:3], batch[:3], strict=True)):
+            joined = [np.r_[a, b] for a, b in zip(waiting, batch, strict=True)]
+        elif waiting is not None:
+            yield waiting
+        same = np.all([part[1:] == part[:-1] for part in joined[:3]], axis=0)
+        if same.any():
+            starts = np.flatnonzero(np.r_[True, ~same])
+            joined = [part[starts] for part in joined[:3]] + [np.add.reduceat(part, starts) for part in joined[3:]]
+        waiting = [part[-1:] for part in joined]
+        if len(joined[0]) > 1:
+            yield [part[:-1] for part in joined]
     if waiting is not None:
         yield waiting
 
@@ -327,9 +330,7 @@ def _first_and_last(day: NDArray[Any]) -> tuple[int, int] | None:
 
 
 def _span(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
-    if a is None or b is None:
-        return a or b
-    return min(a[0], b[0]), max(a[1], b[1])
+    return a or b if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
 
 
 def _merged_meta(one: Evidence, other: Evidence) -> dict[str, Any]:

@@ -31,16 +31,21 @@ def hash_texts(texts: NDArray[Any]) -> IdHashes:
     return hashes
 
 
-def hash_arrow(texts: Any) -> IdHashes:
-    """Return the hashes of an Arrow array of strings without nulls, as `hash_texts` does."""
+def hash_arrow(texts: Any) -> tuple[IdHashes, NDArray[np.bool_]]:
+    """Return the hashes of an Arrow array of strings, as `hash_texts` does, and which are surely normalized.
+
+    A text is surely normalized, as `kinrank.data.texts.normalize_text` does, if it is of ASCII letters without capitals
+    and single spaces between words. The hash of a null is that of an empty text.
+    """
     import pyarrow as pa
 
-    texts = texts.cast(pa.large_string())
     _, offsets, data = texts.buffers()
-    starts = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    starts = np.frombuffer(offsets, dtype=width)[texts.offset : texts.offset + len(texts) + 1]
     letters = np.empty(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
-    hashes: IdHashes = _hash_utf8(starts, letters)
-    return hashes
+    hashes, normal = np.empty(len(texts), dtype=np.uint64), np.empty(len(texts), dtype=np.bool_)
+    _hash_utf8(starts, letters, hashes, normal)
+    return hashes, normal
 
 
 @numba.njit(cache=True, nogil=True)
@@ -68,22 +73,25 @@ def _hash_rows(letters):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _hash_utf8(starts, data):  # type: ignore[no-untyped-def]
-    n = len(starts) - 1
-    found = np.empty(n, dtype=np.uint64)
-    for i in range(n):
+def _hash_utf8(starts, data, found, normal):  # type: ignore[no-untyped-def]
+    for i in range(len(found)):
         value = _OFFSET
         place = starts[i]
+        plain, after_space = True, True
         while place < starts[i + 1]:
             byte = np.uint64(data[place])
             size = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
             letter = byte if size == 1 else byte & np.uint64(0xFF >> (size + 1))
             for following in range(1, size):
                 letter = (letter << np.uint64(6)) | np.uint64(data[place + following] & 0x3F)
+            space = letter == 32
+            if not 32 <= letter < 127 or 65 <= letter <= 90 or (space and after_space):
+                plain = False
+            after_space = space
             value = (value ^ letter) * _PRIME
             place += size
         found[i] = _finished(value)
-    return found
+        normal[i] = plain and not after_space
 
 
 @numba.njit(cache=True, nogil=True)

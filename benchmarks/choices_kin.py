@@ -1,0 +1,154 @@
+"""Judgments of similar queries as evidence, split at random by query: as columns of the trees, and in closed form.
+
+Every training query lends the documents that it judged to similar queries. *Columns*: for each candidate, the judgments
+and the positive ones for similar queries, weighted by similarity at three widths, and their smoothed rate; those of a
+training query leave its own judgments out. *Closed form*: the posterior of `ChoiceRanker` with the settings whose
+likelihood on training queries, without their own judgments, is highest. NDCG@10 of LightGBM and KinRanker with and
+without, pooled over the folds that are measured. MSRD is also split by movie, where the relevant documents of a test
+query never occur in training. NFCorpus needs the features that ``python -m benchmarks confirmation`` logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import judged_text, log_progress, msrd
+from benchmarks.confirmation import logged, read_scores
+from kinrank import QuerySet
+from kinrank.arrays import Float64
+from kinrank.data.evidence import Evidence, Totals
+from kinrank.data.split import fold_of_query
+from kinrank.data.texts import TEXT
+from kinrank.measure import NDCG, compare_paired
+from kinrank.rankers import RANKERS
+from kinrank.rankers.choices.calibration import Calibration
+from kinrank.rankers.choices.kin import KinEvidence
+from kinrank.rankers.choices.posterior import LaterClicks, Posterior
+
+OPTIONS = {
+    "collection": ["msrd", "msrd by movie", "nfcorpus", "mwmbl", "acordar2"],
+    "around": ["LightGBM", "KinRanker"],
+    "queries": ["8000", "800", "all"],
+    "folds": ["2", "1", "4"],
+}
+SPECS = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
+MEASURE = NDCG @ 10
+WIDTHS = (0.5, 1.0, 2.0)
+SMOOTHING = 0.5
+N_FOLDS = 4
+
+
+def read(collection: str, queries: str) -> QuerySet:
+    """Return the judged queries, at most as many as wanted, with texts and document ids."""
+    if collection.startswith("msrd"):
+        found = QuerySet.concat(list(msrd().values()))
+        found = found.replace(query_columns={**found.query_columns, TEXT: found.qid.astype(np.str_)})
+    elif collection == "mwmbl":
+        found = judged_text("mwmbl")[0]
+    else:
+        found = logged(collection) if collection == "nfcorpus" else read_scores(collection)
+    if queries != "all" and int(queries) < len(found):
+        found = found[np.sort(np.random.default_rng(0).permutation(len(found))[: int(queries)])]
+    return found
+
+
+def kin_columns(kin: KinEvidence, queries: QuerySet, rate: float) -> Float64:
+    """Return what similar queries say about each candidate: judgments, positive ones and their rate, by width."""
+    neighbors = kin.neighbors(queries)
+    columns = []
+    for width in WIDTHS:
+        looks, choices = kin.totals(queries, neighbors, width)
+        columns += [looks, choices, (choices + SMOOTHING * rate) / (looks + SMOOTHING)]
+    return np.column_stack(columns)
+
+
+def with_columns(queries: QuerySet, columns: Float64) -> QuerySet:
+    """Return queries with further features."""
+    names = tuple(f"similar_{number}" for number in range(columns.shape[1]))
+    joined = np.column_stack([queries.X, columns]).astype(np.float32)
+    return queries.replace(X=joined, feature_names=(*queries.feature_names, *names))
+
+
+def closed_form(kin: KinEvidence, train: QuerySet, test: QuerySet, out_of_fold: Float64, scores: Float64) -> Float64:
+    """Return the posterior of test queries, with the settings that make judgments of training queries most likely."""
+    seen = Evidence.of_judgments(train, 1.0).totals(train)
+    calibration = Calibration().fit(out_of_fold, train.offsets, seen)
+    p = calibration.predict(out_of_fold, train.offsets)
+    kin.remember(train, seen, p)
+    nothing = [Totals(np.zeros(each.n_rows), np.zeros(each.n_rows)) for each in (train, test)]
+    judged = LaterClicks(p, train.query_of_row, lambda _: nothing[0], seen)
+    start = Posterior(rate=calibration.rate_)
+    best, value = start, judged.likelihood(start).sum()
+    neighbors = kin.neighbors(train)
+    for width in WIDTHS:
+        lent = kin.totals(train, neighbors, width)
+        for strength in (1.0, 3.0, 10.0, 30.0):
+            other = replace(start, strength=strength, discount=1.0, width=width)
+            likelihood = judged.likelihood(other, lent).sum()
+            best, value = (other, likelihood) if likelihood > value else (best, value)
+    log_progress(f"closed form: {best}")
+    lent = kin.totals(test, kin.neighbors(test), best.width)
+    return best.mean(calibration.predict(scores, test.offsets), nothing[1], lent)
+
+
+def measured(spec: str, train: QuerySet, test: QuerySet, *, closed: bool) -> Iterator[tuple[str, Float64]]:
+    """Yield the values of test queries with each method."""
+
+    def fitted(part: QuerySet, asked: QuerySet) -> Float64:
+        return np.asarray(RANKERS.make(spec).fit(part).predict(asked), dtype=np.float64)
+
+    def values(scores: Float64) -> Float64:
+        return MEASURE.per_query(scores, test.grades, test.offsets)
+
+    scores = fitted(train, test)
+    yield "alone", values(scores)
+    seen = Evidence.of_judgments(train, 1.0).totals(train)
+    kin = KinEvidence().fit(train).remember(train, seen, np.zeros(train.n_rows))
+    rate = float(seen.choices.sum() / seen.looks.sum())
+    columns = [kin_columns(kin, part, rate) for part in (train, test)]
+    yield "columns", values(fitted(with_columns(train, columns[0]), with_columns(test, columns[1])))
+    if not closed:
+        return
+    out_of_fold = np.empty(train.n_rows)
+    fold = fold_of_query(train, N_FOLDS, seed=1)
+    for number in range(N_FOLDS):
+        rows = train.rows_of(np.flatnonzero(fold == number))
+        out_of_fold[rows] = fitted(train[fold != number], train[fold == number])
+    yield "closed form", values(closed_form(kin, train, test, out_of_fold, scores))
+
+
+def run(collection: str = "msrd", around: str = "LightGBM", queries: str = "8000", folds: str = "2") -> dict[str, Any]:
+    """Measure all methods."""
+    judged = read(collection, queries)
+    if judged.doc_id is None:
+        return {"collection": collection, "note": "no document ids, so that nothing can be remembered"}
+    group = "movie" if collection.endswith("by movie") else None
+    fold = fold_of_query(judged, N_FOLDS, group=group, seed=0)
+    pooled: dict[str, list[Float64]] = {}
+    movies: list[np.ndarray] = []
+    for number in range(int(folds)):
+        train, test = judged[fold != number], judged[fold == number]
+        movies.append(test.query_columns.get("movie", test.qid))
+        for name, values in measured(SPECS[around], train, test, closed=around == "LightGBM"):
+            pooled.setdefault(name, []).append(values)
+            log_progress(f"fold {number}, {around}, {name}: {values.mean():.4f}")
+    both = {name: np.concatenate(values) for name, values in pooled.items()}
+    gains = {
+        name: compare_paired(values, both["alone"], groups=np.concatenate(movies)) for name, values in both.items()
+    }
+    return {
+        "collection": collection,
+        "around": around,
+        "queries": len(judged),
+        "tested": len(both["alone"]),
+        "NDCG@10": {name: round(float(np.nanmean(values)), 4) for name, values in both.items()},
+        "gain": {
+            name: {"difference": round(gain.mean_difference, 4), "p": float(f"{gain.p:.2g}")}
+            for name, gain in gains.items()
+            if name != "alone"
+        },
+    }
