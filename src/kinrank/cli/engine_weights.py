@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kinrank.data.queryset import QuerySet
     from kinrank.engines.targets import Target
     from kinrank.rankers import Ranker
-    from kinrank.rankers.capabilities import Weighted
 
     Row = tuple[QuerySet, dict[str, float], float | None]
 
@@ -41,7 +40,7 @@ def print_engine_weights(
     """Print the weights of each query for a search engine, or the requests that apply them."""
     from kinrank.rankers.capabilities import has_weights
 
-    wanted = None if target is None else _make_target(target)
+    wanted: Target | None = None if target is None else TARGETS.make(target)
     given = None if clauses is None else _read_clauses(clauses)
     queries = select_queries(_read(data, ranker), query, data)
     if not has_weights(ranker):
@@ -52,11 +51,6 @@ def print_engine_weights(
     else:
         make = _Requests(wanted, given, inverted, ranker.normalization)
         _print_requests(make, rows, single=bool(query) and len(queries) == 1)
-
-
-def _make_target(spec: str) -> Target:
-    target: Target = TARGETS.make(spec)
-    return target
 
 
 def _read_clauses(path: str) -> dict[str, Any]:
@@ -84,7 +78,7 @@ def _read(path: str, ranker: Ranker) -> QuerySet:
     return queries.replace(X=unknown, feature_names=ranker.feature_names_)
 
 
-def _rows(ranker: Weighted, queries: QuerySet) -> Iterator[Row]:
+def _rows(ranker: Any, queries: QuerySet) -> Iterator[Row]:
     """Yield each query with its weights by feature name, and their fidelity if the ranker is not linear."""
     with console.progress("computing weights", len(queries)) as advance:
         for first in range(0, len(queries), QUERIES_AT_ONCE):

@@ -30,20 +30,8 @@ class Entry:
 
     def dump(self) -> str:
         """Return the entry as JSON."""
-        candidates = self.judged.candidates
-        record = {
-            "base": self.base,
-            "qid": self.judged.qid,
-            "ids": candidates.ids,
-            "feature_names": candidates.feature_names,
-            # JSON has no NaN: a missing value is null.
-            "features": [[None if value != value else value for value in row] for row in candidates.features.tolist()],
-            "grades": self.judged.grades,
-            "vector": None if candidates.vector is None else candidates.vector.tolist(),
-            "columns": dict(candidates.columns),
-            "text": candidates.text,
-        }
-        return _dump(record)
+        judged = {"qid": self.judged.qid, "grades": self.judged.grades}
+        return _dump({"base": self.base, **judged, **self.judged.candidates.to_record()})
 
     @classmethod
     def parse(cls, text: str) -> Entry:

@@ -101,6 +101,17 @@ class CandidateSet:
         rows[:, [column_of[name] for name in self.feature_names]] = self.features
         return rows
 
+    def to_record(self) -> dict[str, Any]:
+        """Return the fields as JSON values; a missing feature, which JSON does not have, is None."""
+        return {
+            "ids": self.ids,
+            "feature_names": self.feature_names,
+            "features": [[None if value != value else value for value in row] for row in self.features.tolist()],
+            "vector": None if self.vector is None else self.vector.tolist(),
+            "columns": dict(self.columns),
+            "text": self.text,
+        }
+
     @property
     def batch_key(self) -> tuple[object, ...]:
         """Queries with equal keys can be ranked in one batch."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
@@ -156,20 +155,12 @@ def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[s
 
 def to_examples_response(examples: Sequence[StoredExample]) -> ExamplesResponse:
     """Return the response for the queries stored with a model."""
-    names = examples[0].candidates.feature_names if examples else None
-    return ExamplesResponse(list(names or ()), [_to_example(each) for each in examples])
-
-
-def _to_example(example: StoredExample) -> ExampleResponse:
-    given = example.candidates
-    return ExampleResponse(
-        qid=example.qid,
-        ids=given.ids,
-        features=[[None if math.isnan(value) else value for value in row] for row in given.features.tolist()],
-        text=given.text,
-        vector=None if given.vector is None else given.vector.tolist(),
-        columns=dict(given.columns),
-        scores=example.scores,
+    records = [example.candidates.to_record() for example in examples]
+    names = [record.pop("feature_names") for record in records]
+    queries = zip(examples, records, strict=True)
+    return ExamplesResponse(
+        list(names[0] or ()) if names else [],
+        [ExampleResponse(qid=example.qid, scores=example.scores, **record) for example, record in queries],
     )
 
 
