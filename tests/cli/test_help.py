@@ -14,7 +14,7 @@ from kinrank.cli.examples import EXAMPLES
 from kinrank.cli.train import DEFAULT_RANKER
 from kinrank.engines import connect
 from kinrank.rankers import RANKERS
-from kinrank.rankers.capability_table import capability_table
+from kinrank.rankers.capabilities import capability_table
 from kinrank.registry import import_extra
 
 COMMANDS = ["clicks", "log", "convert", "headroom", "tune", "train", "rank", "compare", "report"]

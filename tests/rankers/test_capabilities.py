@@ -3,8 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from kinrank import CellRanker, KnnRanker, SingleRanker
-from kinrank.rankers.capabilities import Capabilities, can_adapt, can_explain, capabilities_of, has_weights
-from kinrank.rankers.capability_table import capability_table
+from kinrank.rankers.capabilities import (
+    Capabilities,
+    can_adapt,
+    can_explain,
+    capabilities_of,
+    capability_table,
+    has_weights,
+)
 from kinrank.rankers.registry import RANKERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rankers.md"

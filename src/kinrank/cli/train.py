@@ -34,7 +34,7 @@ def _ranker_names(incomplete: str) -> list[str]:
 def _list_rankers(wanted: bool) -> None:
     if not wanted:
         return
-    from kinrank.rankers.capability_table import capability_table
+    from kinrank.rankers.capabilities import capability_table
 
     for name in RANKERS:
         cls = RANKERS[name]
