@@ -81,8 +81,8 @@ def many(index: str) -> str:
 
 def share_found(scan: CellRanker, ivf: CellRanker, queries: QuerySet) -> float:
     """Return the share of the nearest cells that an approximate index finds."""
-    points = scan.describer_.transform(queries)
-    (_, nearest), (_, found) = (ranker.index_.query(points, LEARNED_FROM) for ranker in (scan, ivf))
+    points = scan.model_.describer.transform(queries)
+    (_, nearest), (_, found) = (ranker.model_.index.query(points, LEARNED_FROM) for ranker in (scan, ivf))
     shared = [len(np.intersect1d(*both)) for both in zip(nearest, found, strict=True)]
     return float(np.mean(shared)) / LEARNED_FROM
 
@@ -90,16 +90,16 @@ def share_found(scan: CellRanker, ivf: CellRanker, queries: QuerySet) -> float:
 def generated(small: CellRanker, m: int, n_cells: int, index: str = "auto") -> CellRanker:
     """Return a ranker of m judged queries in `n_cells` cells, with sums drawn from those of a small one."""
     rng = np.random.default_rng(m)
-    tree = small.tree_
+    tree = small.model_.tree
     drawn = np.arange(n_cells) if n_cells == len(tree) else rng.integers(len(tree), size=n_cells)
     if n_cells != len(tree):
         centers = tree.centers_[drawn] + 0.1 * rng.standard_normal((n_cells, tree.centers_.shape[1]), dtype=np.float32)
         tree = CellTree.from_state(
             {"groups": centers[:1], "starts": np.array([0, n_cells]), "centers": centers.astype(np.float32)}
         )
-    plan = small.plan_
+    plan = small.model_.plan
     memory = CellStatistics.empty(plan.learner, n_cells, FEATURES)
-    known = small.training_set_
+    known = small.model_.training_set
     factor = m / known.counts[drawn].sum()
     for cell, source in enumerate(drawn):
         memory.statistics.gram[cell] = factor * known.statistics.gram[source]

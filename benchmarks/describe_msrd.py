@@ -50,7 +50,7 @@ def run() -> dict[str, object]:
             for part in baseline
         }
         rows[name] = {
-            "dimensions": int(ranker.index_.points_.shape[1]),
+            "dimensions": int(ranker.model_.index.points_.shape[1]),
             "validation": figures["vali"]["gain"],
             "test": figures["test"]["gain"],
             "p on test": figures["test"]["p"],

@@ -62,12 +62,12 @@ def measure(n_features: int) -> dict[str, object]:
 def stages(ranker: KnnRanker, query: QuerySet) -> dict[str, object]:
     """Return the stages of KNN Online as calls to time."""
     points = ranker.points(query)
-    near = ranker.index_.query(points, K)[1][0]
-    statistics = ranker.training_set_.statistics
+    near = ranker.model_.index.query(points, K)[1][0]
+    statistics = ranker.model_.training_set.statistics
     total = statistics.sum(near)
     return {
         "of which describe": lambda: ranker.points(query),
-        "of which find neighbors": lambda: ranker.index_.query(points, K),
+        "of which find neighbors": lambda: ranker.model_.index.query(points, K),
         "of which sum": lambda: statistics.sum(near),
         "of which solve": lambda: total.solve(RankRLS().penalty),
     }

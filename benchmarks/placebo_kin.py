@@ -56,7 +56,7 @@ class FarKin(KnnRanker):
         """Return the farthest queries at the distances of the nearest."""
         near = super().near(points, n_neighbors)
         k = len(near.members) // len(points)
-        known = self.index_.points_
+        known = self.model_.index.points_
         squares = (known**2).sum(axis=1) - 2 * points @ known.T  # the square of the point itself changes no order
         far = np.argpartition(squares, -k, axis=1)[:, -k:]
         return Neighborhoods(far.ravel(), near.starts, near.distances)

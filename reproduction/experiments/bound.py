@@ -54,7 +54,9 @@ def measured(_: DataFolder) -> TaskResult:
         rows = []
         for query, (near, _distances) in enumerate(ranker.near(points)):
             losses = [hinge(pairs[query], weights[query] * to_scaled) for weights in (offline, online)]
-            ratio = change_ratio(near, ranker.offline_models.neighbors_of(chosen[query]), ranker.training_set_.pairs)
+            ratio = change_ratio(
+                near, ranker.offline_models.neighbors_of(chosen[query]), ranker.model_.training_set.pairs
+            )
             difference = float(np.abs(losses[0] - losses[1]).max(initial=0.0))
             rows.append((ratio, difference, loss_difference_bound(ratio, PENALTY, radius)))
         ratio, difference, bound = np.array(rows).T

@@ -68,8 +68,8 @@ def ratios(size: str, _: DataFolder) -> TaskResult:
 
 def _mean_ratios(ranker: KnnRanker, test: QuerySet, k: int) -> tuple[float, float]:
     """Return γ of Offline-1 and of Offline-2. It depends only on the training sets of the models, not on the models."""
-    pairs = ranker.training_set_.pairs
-    sets = OfflineModels([ranker.global_] * len(pairs), ranker.near(ranker.index_.points_, k), pairs)
+    pairs = ranker.model_.training_set.pairs
+    sets = OfflineModels([ranker.global_] * len(pairs), ranker.near(ranker.model_.index.points_, k), pairs)
     near = [members for members, _ in ranker.near(ranker.points(test), k)]
     most_alike = [sets.most_overlapping(members) for members in near]
     nearest = [int(members[0]) for members in near]

@@ -62,10 +62,10 @@ def test_last_cell_counts_in_part() -> None:
     train, test = train_and_test()
     ranker = CellRanker(13, n_cells=6, neighbor_weights="uniform", prior="none").fit(train)
     prepared = ranker.preparer_.apply(train)
-    own, _ = ranker.tree_.assign(ranker.points(train))
+    own, _ = ranker.model_.tree.assign(ranker.points(train))
     each = kinrank.learn.statistics.PairStatistics.from_queries(prepared)
     for query in test:
-        distances = np.linalg.norm(ranker.tree_.centers_.astype(np.float64) - ranker.points(query)[0], axis=1)
+        distances = np.linalg.norm(ranker.model_.tree.centers_.astype(np.float64) - ranker.points(query)[0], axis=1)
         left, weights = 13.0, np.zeros(len(train))
         for cell in np.argsort(distances):
             members = np.flatnonzero(own == cell)
@@ -108,7 +108,7 @@ def test_merge_equals_fit_on_union_and_forget_equals_fit_on_rest(settings: dict[
     alone, other = first.weights(test), second.weights(test)
     first.merge(second)
     np.testing.assert_allclose(first.weights(test), union.weights(test), atol=1e-6)
-    assert first.training_set_.counts.tolist() == union.training_set_.counts.tolist()
+    assert first.model_.training_set.counts.tolist() == union.model_.training_set.counts.tolist()
     np.testing.assert_array_equal(second.weights(test), other)
     first.forget(queries[30:])
     np.testing.assert_allclose(first.weights(test), alone, atol=1e-6)
@@ -126,7 +126,7 @@ def test_add_then_forget_restores_the_ranker(seed: int, n: int) -> None:
     new = new.replace(qid=np.array([f"new {qid}" for qid in new.qid]))
     ranker.add(new).forget(new)
     np.testing.assert_allclose(ranker.weights(test), before, atol=1e-6)
-    assert ranker.training_set_.counts.sum() == len(queries)
+    assert ranker.model_.training_set.counts.sum() == len(queries)
     assert not any("new" in name for name in ranker.qid_)
 
 
@@ -138,7 +138,7 @@ def test_loaded_model_can_change_without_changing_its_folder(tmp_path: Path) -> 
     assert isinstance(loaded, CellRanker)
     loaded.add(queries[30:]).merge(ranker.fit_alike(queries[:3]))
     np.testing.assert_array_equal(kinrank.load(tmp_path / "model").weights(test), ranker.weights(test))
-    assert loaded.training_set_.counts.sum() == 63
+    assert loaded.model_.training_set.counts.sum() == 63
 
 
 def test_explanations_name_a_query_of_each_cell() -> None:
@@ -150,7 +150,7 @@ def test_explanations_name_a_query_of_each_cell() -> None:
     assert np.all(np.diff(first.distances) >= 0)
     assert f"learned from 20 judged queries in {len(first.neighbors)} cells" in str(first)
     named = train[np.isin(train.qid, first.neighbors[:1])]
-    cell, _ = ranker.tree_.assign(ranker.points(named))
+    cell, _ = ranker.model_.tree.assign(ranker.points(named))
     assert ranker.qid_[cell[0]] == first.neighbors[0]
     ranker.forget(named)
     assert ranker.qid_[cell[0]] == f"cell {cell[0]}"
@@ -179,7 +179,7 @@ def test_number_of_cells_is_chosen_by_validation() -> None:
 
 def test_sums_do_not_depend_on_the_split_of_a_block() -> None:
     train, _ = train_and_test()
-    plan = CellRanker(n_cells=6).fit(train).plan_
+    plan = CellRanker(n_cells=6).fit(train).model_.plan
     whole = plan.sums([train]).get_state()
     parts = plan.sums([train[:1], train[1:20], train[20:]]).get_state()
     for name, array in whole.items():
@@ -217,8 +217,8 @@ def test_cells_are_planned_on_a_sample_of_larger_data(monkeypatch: pytest.Monkey
     plan = ranker.plan_cells(blocks, Serial())
     ranker.n_features_in_, ranker.feature_names_ = train.n_features, train.feature_names
     ranker.set_cells(plan, merge_all(map(BlockSummer(plan, blocks), range(len(blocks)))))
-    assert len(ranker.tree_) == 10
-    assert ranker.training_set_.counts.sum() == 600
+    assert len(ranker.model_.tree) == 10
+    assert ranker.model_.training_set.counts.sum() == 600
     assert ranker.score(test) > SingleRanker("rankrls").fit(train).score(test) + 0.03
 
 
@@ -247,5 +247,5 @@ def test_invalid_changes_raise_and_change_nothing() -> None:
     with pytest.raises(DataError, match="cannot forget all judged queries"):
         cells.forget(train)
     with pytest.raises(DataError, match="all grades are equal"):
-        CellRanker(n_cells=3).set_cells(cells.plan_, CellStatistics.empty(RankRLS(), 4, 5))
-    assert cells.training_set_.counts.sum() == len(train)
+        CellRanker(n_cells=3).set_cells(cells.model_.plan, CellStatistics.empty(RankRLS(), 4, 5))
+    assert cells.model_.training_set.counts.sum() == len(train)

@@ -39,15 +39,15 @@ def test_subtracting_a_fold_equals_fitting_without_it(queries: QuerySet) -> None
     whole = CellRanker(40, n_cells=20).fit(train)
     folds = [assign_folds(train, 4, None, seed) for seed in range(2)]
     kept = QueriesInMemory(train[:150], train[150:])
-    without = SubtractedFold(whole, sums_of_folds(whole.plan_, kept, folds))
+    without = SubtractedFold(whole, sums_of_folds(whole.model_.plan, kept, folds))
     for repeat, fold in enumerate(folds):
         for held_out in range(4):
             fitted = whole.fit_alike(train[fold != held_out])
             left = without(repeat, held_out)
-            np.testing.assert_array_equal(left.training_set_.counts, fitted.training_set_.counts)
+            np.testing.assert_array_equal(left.model_.training_set.counts, fitted.model_.training_set.counts)
             np.testing.assert_allclose(left.weights(test), fitted.weights(test), atol=1e-6)
             np.testing.assert_allclose(left.global_.coef_, fitted.global_.coef_, atol=1e-6)
-    assert whole.training_set_.counts.sum() == 400
+    assert whole.model_.training_set.counts.sum() == 400
 
 
 class _TreesReachedError(Exception):
@@ -111,7 +111,7 @@ def test_trees_can_learn_from_a_sample_that_keeps_groups_whole(queries: QuerySet
     sizes = np.unique(sampled.query_columns["movie"], return_counts=True)[1]
     assert set(sizes.tolist()) == {2}
     ranker = KinRanker(n_cells=40, tree_queries=200, trees=FEW, group_column="movie").fit(train)
-    assert ranker.local_.training_set_.counts.sum() == 400
+    assert ranker.local_.model_.training_set.counts.sum() == 400
     assert ranker.score(queries[400:]) > kinrank.SingleRanker().fit(train).score(queries[400:])
 
 
@@ -124,7 +124,7 @@ def test_merging_and_forgetting_change_the_local_part_only(queries: QuerySet, ra
     back = both.copy().forget(more)
     np.testing.assert_allclose(back.predict(test), ranker.predict(test), atol=1e-6)
     assert back.n_unseen_ == 0
-    assert ranker.local_.training_set_.counts.sum() == len(train)
+    assert ranker.local_.model_.training_set.counts.sum() == len(train)
 
 
 def test_settings_decide_what_it_can_do(queries: QuerySet, ranker: KinRanker) -> None:

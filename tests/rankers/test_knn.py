@@ -86,8 +86,10 @@ def test_one_query_at_a_time_equals_batch(mode: Mode) -> None:
 def frozen_refit(ranker: KnnRanker, queries: QuerySet) -> KnnRanker:
     """Return a ranker fitted on other queries with the scaling and description of this one."""
     twin = KnnRanker(**ranker.get_params(deep=False)).fit(queries)
-    training_set = type(ranker.training_set_).of(twin.learner_, ranker.preparer_.apply(queries))
-    model = replace(twin.model_, preparer=ranker.preparer_, describer=ranker.describer_, training_set=training_set)
+    training_set = type(ranker.model_.training_set).of(twin.learner_, ranker.preparer_.apply(queries))
+    model = replace(
+        twin.model_, preparer=ranker.preparer_, describer=ranker.model_.describer, training_set=training_set
+    )
     model.index.fit(model.points(queries))
     model._learn_again()
     twin.model_ = model
@@ -121,7 +123,7 @@ def test_copies_change_alone_and_share_what_was_fitted(index: str) -> None:
     grown = fitted.copy().add(queries[20:30])
     one = grown.copy().remove(["q3", "q25"]).add(queries[[3]])
     other = grown.copy().add(queries[30:])
-    assert grown.training_set_.statistics is fitted.training_set_.statistics  # nothing of the fit is copied
+    assert grown.model_.training_set.statistics is fitted.model_.training_set.statistics  # nothing of the fit is copied
     assert (grown.n_judged_, one.n_judged_, other.n_judged_) == (30, 29, 40)
     assert one.has_judged(["q3", "q25", "q30", "nothing"]).tolist() == [True, False, False, False]
     np.testing.assert_array_equal(fitted.predict(test), before)
@@ -157,8 +159,8 @@ def test_offline_1_uses_the_model_that_shares_most_pairs(seed: int, k: int) -> N
         {(q, i, j) for i in range(len(y)) for j in range(len(y)) if y[i] > y[j]}
         for q, y in enumerate(query.grades for query in train)
     ]
-    _, of_train = ranker.index_.query(ranker.index_.points_, k)
-    _, of_test = ranker.index_.query(points, k)
+    _, of_train = ranker.model_.index.query(ranker.model_.index.points_, k)
+    _, of_test = ranker.model_.index.query(points, k)
     for chosen, near in zip(ranker.offline_choice(points), of_test, strict=True):
         mine = set().union(*(pairs[q] for q in near))
         shared = [len(mine & set().union(*(pairs[q] for q in members))) for members in of_train]
@@ -168,7 +170,7 @@ def test_offline_1_uses_the_model_that_shares_most_pairs(seed: int, k: int) -> N
 def test_offline_2_uses_the_model_of_the_nearest_query() -> None:
     train, test = train_and_test()
     ranker = KnnRanker(7, mode="offline-2").fit(train)
-    nearest = ranker.index_.query(ranker.points(test), 1)[1][:, 0]
+    nearest = ranker.model_.index.query(ranker.points(test), 1)[1][:, 0]
     assert ranker.offline_ is not None
     for weights, model in zip(ranker.weights(test), nearest, strict=True):
         np.testing.assert_allclose(weights, ranker.preparer_.raw_weights(ranker.offline_.models[model].coef_))
@@ -179,7 +181,7 @@ def test_local_model_is_learned_from_the_neighbors() -> None:
     ranker = KnnRanker.as_published(9).fit(train)
     prepared = ranker.preparer_.apply(train)
     for query in test:
-        near = ranker.index_.query(ranker.points(query), 9)[1][0]
+        near = ranker.model_.index.query(ranker.points(query), 9)[1][0]
         expected = RankRLS().fit(prepared[np.sort(near)]).predict(ranker.preparer_.transform(query.X))
         np.testing.assert_allclose(ranker.predict(query), expected, atol=1e-6)
 
@@ -299,7 +301,7 @@ def test_add_that_raises_changes_nothing() -> None:
     with pytest.raises(DataError, match="the judged queries have ids like 'q0', got 0"):
         ranker.add(new.replace(qid=np.arange(len(new))))
     np.testing.assert_array_equal(ranker.predict(test), before)
-    assert len(ranker.index_.points_) == len(ranker.training_set_.pairs) == len(ranker.qid_) == len(train)
+    assert len(ranker.model_.index.points_) == len(ranker.model_.training_set.pairs) == len(ranker.qid_) == len(train)
 
 
 def test_add_that_a_learner_refuses_changes_nothing() -> None:
@@ -311,7 +313,7 @@ def test_add_that_a_learner_refuses_changes_nothing() -> None:
         with pytest.raises(DataError, match=r"whole grades from 0 to 30, got 1\.5 in query 'new q0'"):
             learn(new)
     np.testing.assert_array_equal(ranker.predict(test), before)
-    assert len(ranker.index_.points_) == len(ranker.training_set_.pairs) == len(ranker.qid_) == len(train)
+    assert len(ranker.model_.index.points_) == len(ranker.model_.training_set.pairs) == len(ranker.qid_) == len(train)
 
 
 def test_missing_values_are_learnable_by_trees() -> None:
@@ -412,7 +414,7 @@ def test_reference_of_a_ranker_must_be_that_of_its_describer(make: Callable[...,
 def test_offline_choice_in_online_mode_raises() -> None:
     ranker = KnnRanker(5).fit(linear_queries())
     with pytest.raises(ParameterError, match="there are no models in advance"):
-        ranker.offline_choice(ranker.index_.points_)
+        ranker.offline_choice(ranker.model_.index.points_)
 
 
 @pytest.mark.parametrize("first", ["exact", "faiss-ivf"])
@@ -428,7 +430,7 @@ def test_automatically_chosen_index_is_restored(
     monkeypatch.setattr(kinrank.neighbors, "choose_index", lambda *_: then)
     for other in (ranker.copy(), kinrank.load(tmp_path / "model")):
         assert isinstance(other, KnnRanker)
-        assert type(other.index_) is INDEXES[first]
+        assert type(other.model_.index) is INDEXES[first]
         np.testing.assert_array_equal(other.predict(test), ranker.predict(test))
 
 

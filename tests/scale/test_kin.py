@@ -36,7 +36,7 @@ def test_many_blocks_report_all_stages(
     assert [each.stage for each in reports] == ["sums"] * N_TASKS + ["tables"] * 33 + ["trees"] * 2
     assert [each.done for each in reports[-2:]] == [1, 2]
     assert all(each.seconds > 0 and each.peak_mb > 0 for each in reports)
-    assert trained.local_.training_set_.counts.sum() == 600
+    assert trained.local_.model_.training_set.counts.sum() == 600
     assert trained.score(queries[600:]) > 0.6
     assert not (tmp_path / "model.job").exists()
 

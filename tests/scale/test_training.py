@@ -49,7 +49,7 @@ def test_many_blocks_give_the_model_of_fit(
     assert model_bytes(tmp_path / "model") == reference_bytes
     fitted = CellRanker(**SETTINGS.get_params(deep=False)).fit(queries[:600])
     np.testing.assert_allclose(trained.weights(queries[600:]), fitted.weights(queries[600:]), atol=1e-6)
-    assert trained.training_set_.counts.sum() == 600
+    assert trained.model_.training_set.counts.sum() == 600
     assert [report.level for report in reports] == sorted(report.level for report in reports)
     assert sum(report.n_rows for report in reports) == 6000
     assert {report.total for report in reports if report.level == 0} == {33}

@@ -73,7 +73,7 @@ def train_large(
             judgments_through=judgments_through,
             **columns,
         )
-    cells = (trained.local_ if isinstance(trained, KinRanker) else trained).training_set_
+    cells = (trained.local_ if isinstance(trained, KinRanker) else trained).model_.training_set
     held = int(cells.counts.sum())
     console.info(f"{data}: {held:,} queries, {rows:,} rows read in this run, {spent:.1f} s of worker time")
     console.info(

@@ -124,7 +124,7 @@ def train(
         check_is_fitted(ranker)
         ranker.check_features(blocks.feature_names)
         fitted = _cells_of(settings)
-        plan = fitted.plan_
+        plan = fitted.model_.plan
         cells.set_params(n_neighbors=fitted.n_neighbors)
     identity = {
         "kinrank": kinrank.__version__,

@@ -144,16 +144,6 @@ class CellRanker(NeighborRanker):
         self.model_ = CellModel.of(plan, cells, self.index)
         return self
 
-    @property
-    def tree_(self) -> CellTree:
-        """The cells."""
-        return self.model_.tree
-
-    @property
-    def plan_(self) -> CellPlan:
-        """How queries are prepared, described and assigned to cells; rankers that merge must share it."""
-        return self.model_.plan
-
     def _rankrls(self) -> RankRLS:
         learner = make_learner(self.learner)
         if not isinstance(learner, RankRLS):
@@ -178,7 +168,7 @@ class CellRanker(NeighborRanker):
         added twice counts twice. Do not call this while another thread predicts.
         """
         queries = self._queries(X, y, **arrays)
-        return self._with_cells(self.plan_.sums([queries]))
+        return self._with_cells(self.model_.plan.sums([queries]))
 
     @takes_arrays
     def forget(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
@@ -188,7 +178,7 @@ class CellRanker(NeighborRanker):
         their queries: the caller must make sure that these were learned.
         """
         queries = self._queries(X, y, **arrays)
-        cell_of_query, _, statistics = self.plan_.locate(queries.replace(y=queries.grades))
+        cell_of_query, _, statistics = self.model_.plan.locate(queries.replace(y=queries.grades))
         cells = self.model_.training_set.copy()
         cells.remove(cell_of_query, queries.qid, statistics)
         if not cells.counts.any():
@@ -206,7 +196,7 @@ class CellRanker(NeighborRanker):
         Such rankers can be merged, on whatever machine they were fitted.
         """
         queries = self._queries(X, y, **arrays)
-        return copy(self)._learn_from(self.plan_.sums([queries]))
+        return copy(self)._learn_from(self.model_.plan.sums([queries]))
 
     def merge(self, other: Self) -> Self:
         """Add the cells of another ranker to these.
@@ -215,7 +205,7 @@ class CellRanker(NeighborRanker):
         """
         check_is_fitted(self)
         check_is_fitted(other)
-        if self.feature_names_ != other.feature_names_ or self.plan_.digest() != other.plan_.digest():
+        if self.feature_names_ != other.feature_names_ or self.model_.plan.digest() != other.model_.plan.digest():
             raise ParameterError(
                 "only rankers with the same scaling, description and cells can be merged: fit the second with "
                 "first.fit_alike(queries)"

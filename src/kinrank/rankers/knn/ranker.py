@@ -217,8 +217,8 @@ class KnnRanker(NeighborRanker):
         # not depend on how many there are.
         executor = current_executor(Threads(n_threads_of(self.n_jobs)))
         learn = partial(self.model_.learn_near, settings=self)
-        near, models = join_learned(map_ordered(executor, learn, in_blocks(self.index_.points_)))
-        self.offline_ = OfflineModels(models, near, self.training_set_.pairs)
+        near, models = join_learned(map_ordered(executor, learn, in_blocks(self.model_.index.points_)))
+        self.offline_ = OfflineModels(models, near, self.model_.training_set.pairs)
 
     @property
     def learns_online(self) -> bool:
@@ -268,7 +268,7 @@ class KnnRanker(NeighborRanker):
     def _offline_sources(self, points: Float32, chosen: list[int]) -> Sources:
         for point, model in zip(points, chosen, strict=True):
             members = self.offline_models.neighbors_of(model) if model >= 0 else np.empty(0, dtype=np.int64)
-            distances = np.linalg.norm(self.index_.points_[members].astype(np.float64) - point, axis=1)
+            distances = np.linalg.norm(self.model_.index.points_[members].astype(np.float64) - point, axis=1)
             order = np.argsort(distances, kind="stable")
             yield members[order], distances[order]
 

@@ -86,7 +86,7 @@ def choose_neighbors(
     5
     """
     check_is_fitted(ranker)
-    training_set = ranker.training_set_
+    training_set = ranker.model_.training_set
     by_count = ranker.learns_online and ranker.radius is None
     if not isinstance(training_set, StatisticsTrainingSet) or not by_count:
         raise ParameterError("choose_neighbors needs mode='online', learner='rankrls' and radius=None")

@@ -27,7 +27,6 @@ from kinrank.rankers.local.explanation import Explanation
 from kinrank.rankers.local.model import Prior, check_local_settings
 from kinrank.rankers.local.neighbor_model import LocalPrediction, NeighborModel, Sources
 from kinrank.rankers.local.neighborhoods import Neighborhoods
-from kinrank.rankers.local.training_base import TrainingSet
 from kinrank.registry.choices import check_choice
 
 
@@ -91,24 +90,9 @@ class NeighborRanker(WeightedRanker, Ranker):
         return self.model_.preparer
 
     @property
-    def describer_(self) -> Describer:
-        """How queries become points."""
-        return self.model_.describer
-
-    @property
-    def training_set_(self) -> TrainingSet:
-        """The judged queries, or cells of them, to learn from."""
-        return self.model_.training_set
-
-    @property
     def global_(self) -> Learner:
         """The model of all judged queries."""
         return self.model_.global_model
-
-    @property
-    def index_(self) -> NeighborIndex:
-        """The points of the positions of the training set."""
-        return self.model_.index
 
     @property
     def qid_(self) -> NDArray[Any]:

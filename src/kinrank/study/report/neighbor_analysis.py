@@ -95,7 +95,7 @@ def analyze_neighbors(
 
 def count_judged(ranker: NeighborRanker) -> int:
     """Return the number of training queries; `qid_` has one query per cell only."""
-    return int(ranker.training_set_.counts.sum())
+    return int(ranker.model_.training_set.counts.sum())
 
 
 def shown_queries(gains: Float64, seed: int = 0) -> Int64:
@@ -179,7 +179,7 @@ def change_ratios(ranker: NeighborRanker, queries: QuerySet) -> ChangeRatios | N
     """
     if ranker.radius is not None or ranker.capabilities.merges:
         return None
-    index, m, pairs = ranker.index_, len(ranker.qid_), ranker.training_set_.pairs
+    index, m, pairs = ranker.model_.index, len(ranker.qid_), ranker.model_.training_set.pairs
     counts = [k for k in neighbor_counts(m, ranker.k) if k * len(queries) <= _SET_ENTRIES]
     near = index.query(ranker.points(queries), counts[-1])[1]
     theirs = index.query(index.points_[near[:, 0]], counts[-1])[1]
