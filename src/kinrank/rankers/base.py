@@ -27,7 +27,7 @@ from kinrank.measure import NDCG
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import JudgedArrays, QueryArrays, feature_difference, read_queries, takes_arrays
 from kinrank.rankers.linear_weights import LinearWeights
-from kinrank.rankers.persistence import PARTS, decoded_settings
+from kinrank.rankers.persistence import PARTS
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord, decode, encode, read_model, write_model
 from kinrank.version import __version__
@@ -321,8 +321,7 @@ def from_record(
 
 def from_settings(record: dict[str, Any]) -> Ranker:
     """Return the unfitted ranker with settings from `kinrank.rankers.persistence.settings_of`."""
-    name, settings = decoded_settings(record)
-    ranker: Ranker = RANKERS[name](**settings)
+    ranker: Ranker = RANKERS[record["ranker"]](**decode(record["settings"], PARTS))
     return ranker
 
 

@@ -9,7 +9,7 @@ from kinrank.learn import LEARNERS
 from kinrank.learn.regressors import REGRESSORS
 from kinrank.neighbors import INDEXES
 from kinrank.rankers.registry import RANKERS
-from kinrank.store import decode, encode
+from kinrank.store import encode
 
 PARTS = (RANKERS, LEARNERS, REGRESSORS, DESCRIBERS, METRICS, INDEXES)
 """The registries of what settings may hold."""
@@ -28,8 +28,3 @@ def settings_of(ranker: Any) -> dict[str, Any]:
     defaults = encode(type(ranker)().get_params(deep=False), PARTS)
     changed = {name: value for name, value in settings.items() if value != defaults[name]}
     return {"ranker": RANKERS.name_of(type(ranker)), "settings": changed}
-
-
-def decoded_settings(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the ranker's name and its keyword arguments from what `settings_of` returned."""
-    return record["ranker"], decode(record["settings"], PARTS)
