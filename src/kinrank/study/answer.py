@@ -43,19 +43,6 @@ ONE_MODEL = ("linear", "trees")
 class Claim:
     """A tested difference between two rankings.
 
-    Attributes
-    ----------
-    name, against : str
-        The two rankings; the difference is positive if the first is better.
-    paired : PairedComparison
-        The comparison. Its p-value is that of this pair alone, and the same in every study.
-    p_holm : float or None
-        The p-value after Holm's correction for the claims that are made together; None for a single claim.
-    n_claims : int
-        Number of claims that are made together.
-    min_gain : float
-        Smallest gain that is worth having.
-
     Examples
     --------
     >>> paired = compare_paired([0.5, 0.7, 0.9, 0.4], [0.4, 0.6, 0.7, 0.3])
@@ -65,10 +52,15 @@ class Claim:
 
     name: str
     against: str
+    """The two rankings; the difference is positive if the first is better."""
     paired: PairedComparison
+    """The comparison. Its p-value is that of this pair alone, and the same in every study."""
     p_holm: float | None = None
+    """The p-value after Holm's correction for the claims that are made together; None for a single claim."""
     n_claims: int = 1
+    """Number of claims that are made together."""
     min_gain: float = MIN_GAIN
+    """Smallest gain that is worth having."""
 
     @property
     def verdict(self) -> Verdict:
@@ -122,51 +114,35 @@ def together(claims: Sequence[Claim]) -> list[Claim]:
 
 @dataclass(frozen=True)
 class TrafficPart:
-    """What choices gain on a part of the traffic.
-
-    Attributes
-    ----------
-    name : str
-        "recurring" if people looked at candidates of the query before, "similar" if they did so only for similar
-        queries, "new" if neither, or "all".
-    n_queries : int
-        Number of queries that were asked in the measured days.
-    share : float
-        Their share of the looks.
-    mean, without : float
-        Mean of the measure with and without choices, weighted by looks; NaN if there is no query.
-    paired : PairedComparison or None
-        Their difference, weighted by looks; None if there are fewer than two queries, or groups of them.
-    """
+    """What choices gain on a part of the traffic."""
 
     name: str
+    """"recurring" if people looked at candidates of the query before, "similar" if they did so only for similar
+    queries, "new" if neither, or "all".
+    """
     n_queries: int
+    """Number of queries that were asked in the measured days."""
     share: float
+    """Their share of the looks."""
     mean: float
     without: float
+    """Mean of the measure with and without choices, weighted by looks; NaN if there is no query."""
     paired: PairedComparison | None
+    """Their difference, weighted by looks; None if there are fewer than two queries, or groups of them."""
 
 
 @dataclass(frozen=True)
 class TrafficAnswer:
-    """What people's choices before a day gain on the traffic from that day on.
-
-    Attributes
-    ----------
-    since : str
-        The first measured day.
-    covered : float
-        Share of the looks of the measured days that are at candidates of the measured queries.
-    parts : tuple of TrafficPart
-        Recurring, similar and new queries, and all.
-    claim : Claim
-        The ranker with choices compared with the one without, on all traffic.
-    """
+    """What people's choices before a day gain on the traffic from that day on."""
 
     since: str
+    """The first measured day."""
     covered: float
+    """Share of the looks of the measured days that are at candidates of the measured queries."""
     parts: tuple[TrafficPart, ...]
+    """Recurring, similar and new queries, and all."""
     claim: Claim
+    """The ranker with choices compared with the one without, on all traffic."""
 
     @property
     def table(self) -> list[tuple[str, ...]]:
@@ -197,29 +173,22 @@ class TrafficAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the ladder says.
-
-    Attributes
-    ----------
-    means : mapping of str to float
-        Mean of each measured rung, bottom first.
-    gain : Claim
-        The highest rung with a model per query, compared with the better of the measured rungs of one model for all
-        queries. The better one is chosen on the same queries, which favors it.
-    own : Claim or None
-        What the queries' own models add: the same rung compared with the one that lacks only them. None if that one
-        was not measured, or is the other side of `gain`.
-    note : str
-        Why the ladder ends early, or which other rung is better than `kin`; or an empty text.
-    choices : TrafficAnswer or None
-        What people's choices add to the highest rung with a model per query, by traffic; None without evidence.
-    """
+    """What the ladder says."""
 
     means: Mapping[str, float]
+    """Mean of each measured rung, bottom first."""
     gain: Claim
+    """The highest rung with a model per query, compared with the better of the measured rungs of one model for all
+    queries. The better one is chosen on the same queries, which favors it.
+    """
     own: Claim | None = None
+    """What the queries' own models add: the same rung compared with the one that lacks only them. None if that one was
+    not measured, or is the other side of `gain`.
+    """
     note: str = ""
+    """Why the ladder ends early, or which other rung is better than `kin`; or an empty text."""
     choices: TrafficAnswer | None = None
+    """What people's choices add to the highest rung with a model per query, by traffic; None without evidence."""
 
     @property
     def verdict(self) -> Verdict:

@@ -38,62 +38,41 @@ class Fittable(Protocol):
 
 @dataclass(frozen=True)
 class Coverage:
-    """How well a run covers the judged documents.
-
-    Attributes
-    ----------
-    absent_documents : int
-        Documents in the data that are missing from the run; they are ranked last.
-    absent_queries : int
-        Queries in the data without any document in the run.
-    unknown_documents : int
-        Documents in the run that are not in the data; they are ignored.
-    unjudged_top : float
-        Share of the run's top 10 documents that are not in the data, over queries that are in both.
-    """
+    """How well a run covers the judged documents."""
 
     absent_documents: int
+    """Documents in the data that are missing from the run; they are ranked last."""
     absent_queries: int
+    """Queries in the data without any document in the run."""
     unknown_documents: int
+    """Documents in the run that are not in the data; they are ignored."""
     unjudged_top: float
+    """Share of the run's top 10 documents that are not in the data, over queries that are in both."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Entrant:
-    """One ranking of the test queries, with its origin, quality and cost.
-
-    Attributes
-    ----------
-    name : str
-        Name, such as ``"knn(n_neighbors=400)"`` or a path.
-    origin : {"ranker", "peer", "model", "run", "oracle"}
-        A ranker of kinrank, a ranker of another library, a saved model, a TREC run, or an upper bound.
-    scores : float64 array of shape (rows,)
-        Score of each row of the test queries.
-    evaluation : Evaluation
-        Values of the measures.
-    settings : mapping
-        Parameters of the ranker; empty for a run.
-    fit_seconds, rank_seconds : float or None
-        Time to fit on the training queries and to score the test queries; None if unknown.
-    ranker : Fittable or None
-        The fitted ranker; None for a run, and if there is one ranker per fold.
-    parts : tuple of Entrant
-        The entrants of the folds, if there are several.
-    coverage : Coverage or None
-        Coverage of a run.
-    """
+    """One ranking of the test queries, with its origin, quality and cost."""
 
     name: str
+    """Name, such as ``"knn(n_neighbors=400)"`` or a path."""
     origin: Origin
+    """A ranker of kinrank, a ranker of another library, a saved model, a TREC run, or an upper bound."""
     scores: Float64
+    """Score of each row of the test queries; shape (rows,)."""
     evaluation: Evaluation
+    """Values of the measures."""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of the ranker; empty for a run."""
     fit_seconds: float | None = None
     rank_seconds: float | None = None
+    """Time to fit on the training queries and to score the test queries; None if unknown."""
     ranker: Fittable | None = None
+    """The fitted ranker; None for a run, and if there is one ranker per fold."""
     coverage: Coverage | None = None
+    """Coverage of a run."""
     parts: tuple[Entrant, ...] = ()
+    """The entrants of the folds, if there are several."""
 
     def per_query(self, measure: Measure) -> Float64:
         """Return the value of each query."""
@@ -109,51 +88,34 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference between two entrants in one measure.
-
-    Attributes
-    ----------
-    name, against : str
-        The two entrants; the difference is positive if the first is better.
-    measure : Measure
-        The measure.
-    paired : PairedComparison
-        Mean difference, interval, paired t-test, wins, ties and losses.
-    p_permutation : float
-        P-value of a sign-flip permutation test.
-    p_holm, p_permutation_holm : float
-        Both p-values, Holm-corrected for all tests of the comparison.
-    """
+    """Difference between two entrants in one measure."""
 
     name: str
     against: str
+    """The two entrants; the difference is positive if the first is better."""
     measure: Measure
+    """The measure."""
     paired: PairedComparison
+    """Mean difference, interval, paired t-test, wins, ties and losses."""
     p_permutation: float
+    """P-value of a sign-flip permutation test."""
     p_holm: float
     p_permutation_holm: float
+    """Both p-values, Holm-corrected for all tests of the comparison."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Entrants on one judged test set, and their differences.
-
-    Attributes
-    ----------
-    queries : QuerySet
-        The judged test queries.
-    measures : tuple of Measure
-        The measures.
-    entrants : tuple of Entrant
-        The entrants, the baseline first.
-    differences : tuple of Difference
-        Each entrant compared with the baseline, or each pair, in every measure.
-    """
+    """Entrants on one judged test set, and their differences."""
 
     queries: QuerySet
+    """The judged test queries."""
     measures: tuple[Measure, ...]
+    """The measures."""
     entrants: tuple[Entrant, ...]
+    """The entrants, the baseline first."""
     differences: tuple[Difference, ...]
+    """Each entrant compared with the baseline, or each pair, in every measure."""
 
     @property
     def baseline(self) -> Entrant:

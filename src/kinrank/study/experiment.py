@@ -21,24 +21,16 @@ from kinrank.study.traffic import SplitInTime
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A comparison, what it says about per-query ranking, and the leaks that were found.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        The comparison.
-    leaks : tuple of LeakReport
-        One report per fold; empty without training queries.
-    unchecked : tuple of str
-        Names of models whose training queries are unknown.
-    answer : Answer or None
-        What the ladder says about the first entrant with a model per query, in the first measure; None without one.
-    """
+    """A comparison, what it says about per-query ranking, and the leaks that were found."""
 
     comparison: Comparison
+    """The comparison."""
     leaks: tuple[LeakReport, ...]
+    """One report per fold; empty without training queries."""
     unchecked: tuple[str, ...] = ()
+    """Names of models whose training queries are unknown."""
     answer: Answer | None = None
+    """What the ladder says about the first entrant with a model per query, in the first measure; None without one."""
 
 
 def run_experiment(

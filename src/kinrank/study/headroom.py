@@ -39,41 +39,30 @@ _MAX_CHOOSING = 2000  # training queries that are used to choose k and the prior
 
 @dataclass(frozen=True, eq=False)
 class Headroom:
-    """What each rung of the ladder reaches, and upper bounds.
-
-    Attributes
-    ----------
-    comparison : Comparison
-        The rungs of `kinrank.study.ladder` compared with one linear model, the baseline, on the test queries.
-    answer : Answer
-        What the rungs say.
-    oracle : Entrant
-        Each query ranked by the best weights fitted to its own judgments: an unreachable upper bound.
-    half : PairedComparison
-        Weights from half of a query's judgments compared with one linear model, on the other half; see
-        `kinrank.study.own_judgments`.
-    choices : tuple of NeighborChoice
-        k and prior of the linear models per query, chosen on the training queries, one per fold.
-    leaks : tuple of LeakReport
-        Leaks, one report per fold.
-    clean : PairedComparison or None
-        The gain of `answer` on queries without near-duplicates in training; None if no query, or every query, has one.
-    unjudged : float or None
-        Share of the top 10 candidates of the highest rung that are not judged; None if all known ones are judged.
-    n_folds, n_queries : int
-        Number of folds and queries, including those that were not measured.
-    """
+    """What each rung of the ladder reaches, and upper bounds."""
 
     comparison: Comparison
+    """The rungs of `kinrank.study.ladder` compared with one linear model, the baseline, on the test queries."""
     answer: Answer
+    """What the rungs say."""
     oracle: Entrant
+    """Each query ranked by the best weights fitted to its own judgments: an unreachable upper bound."""
     half: PairedComparison
+    """Weights from half of a query's judgments compared with one linear model, on the other half; see
+    `kinrank.study.own_judgments`.
+    """
     choices: tuple[NeighborChoice, ...]
+    """k and prior of the linear models per query, chosen on the training queries, one per fold."""
     leaks: tuple[LeakReport, ...]
+    """Leaks, one report per fold."""
     clean: PairedComparison | None
+    """The gain of `answer` on queries without near-duplicates in training; None if no query, or every query, has one.
+    """
     unjudged: float | None
+    """Share of the top 10 candidates of the highest rung that are not judged; None if all known ones are judged."""
     n_folds: int
     n_queries: int
+    """Number of folds and queries, including those that were not measured."""
 
     @property
     def measure(self) -> Measure:

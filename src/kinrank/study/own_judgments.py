@@ -76,20 +76,15 @@ def scores_by_own_judgments(model: GlobalModel, queries: QuerySet, measure: Meas
 
 @dataclass(frozen=True, eq=False)
 class HalfKnown:
-    """How well half of a query's judgments predict the other half.
-
-    Attributes
-    ----------
-    strength : float or None
-        μ, chosen on training queries; None if the global model was best.
-    single, own : float64 arrays of shape (queries,)
-        Measure of the global model and of the query's own weights, averaged over both halves of its documents; NaN if
-        a query has fewer than two documents or the measure skips it.
-    """
+    """How well half of a query's judgments predict the other half."""
 
     strength: float | None
+    """μ, chosen on training queries; None if the global model was best."""
     single: Float64
     own: Float64
+    """Measure of the global model and of the query's own weights, averaged over both halves of its documents; NaN if a
+    query has fewer than two documents or the measure skips it; shape (queries,).
+    """
 
 
 def half_known(model: GlobalModel, train: QuerySet, test: QuerySet, measure: Measure, seed: int = 0) -> HalfKnown:

@@ -32,18 +32,12 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, eq=False)
 class SplitInTime:
-    """Evidence, and the first day of the queries that are measured.
-
-    Attributes
-    ----------
-    evidence : Evidence
-        Looks and choices by day.
-    day : int
-        The first measured day, in days since 1970.
-    """
+    """Evidence, and the first day of the queries that are measured."""
 
     evidence: Evidence
+    """Looks and choices by day."""
     day: int
+    """The first measured day, in days since 1970."""
 
     @classmethod
     def since(cls, evidence: Evidence, first: str | None = None) -> SplitInTime:

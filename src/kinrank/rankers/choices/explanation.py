@@ -19,29 +19,20 @@ _SHOWN = 10
 
 @dataclass(frozen=True, eq=False)
 class ChoiceExplanation(Explanation):
-    """What people chose for a query, and what the wrapped ranker would do without it.
-
-    Attributes
-    ----------
-    doc_id : array, or None
-        The documents, if they have ids.
-    looks, choices : float64 arrays of shape (documents,)
-        How often people looked at each document for this query, and how often they chose it.
-    rank, rank_without : int64 arrays of shape (documents,)
-        The rank of each document, from 1, and that without evidence.
-    similar : list of dict
-        For each document, the looks and choices for similar queries by their names.
-    wrapped : Explanation, or None
-        The explanation of the wrapped ranker, if it has one.
-    """
+    """What people chose for a query, and what the wrapped ranker would do without it."""
 
     doc_id: NDArray[Any] | None
+    """The documents, if they have ids."""
     looks: Float64
     choices: Float64
+    """How often people looked at each document for this query, and how often they chose it; shape (documents,)."""
     rank: Int64
     rank_without: Int64
+    """The rank of each document, from 1, and that without evidence; shape (documents,)."""
     similar: list[dict[str, tuple[float, float]]]
+    """For each document, the looks and choices for similar queries by their names."""
     wrapped: Explanation | None
+    """The explanation of the wrapped ranker, if it has one."""
 
     @property
     def shares(self) -> dict[str, float]:

@@ -25,21 +25,14 @@ _WIDTHS = (0.3, 0.5, 0.7, 1.0)
 
 @dataclass(frozen=True)
 class Combination:
-    """How scores and choices are combined.
-
-    Attributes
-    ----------
-    calibration
-        From scores to probabilities.
-    posterior
-        How much both count.
-    kin
-        The evidence of similar queries; None if it does not help, or was not tried.
-    """
+    """How scores and choices are combined."""
 
     calibration: Calibration
+    """From scores to probabilities."""
     posterior: Posterior
+    """How much both count."""
     kin: KinEvidence | None = None
+    """The evidence of similar queries; None if it does not help, or was not tried."""
 
     def remarks(self, *, similar: bool, fits: bool = True) -> list[str]:
         """Return what was chosen, in sentences; `similar` says whether similar queries were to be tried."""

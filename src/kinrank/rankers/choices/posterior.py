@@ -21,31 +21,22 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class Posterior:
-    """How predictions and evidence are combined.
-
-    Attributes
-    ----------
-    strength
-        κ: the number of looks that a prediction of average height counts as.
-    exponent
-        How this number falls with the prediction: κ (rate / p) ** exponent. Documents that the ranker expects to be
-        chosen differ more from its prediction than those that it expects to be ignored.
-    rate
-        Choices per look in the evidence.
-    half_life
-        Days after which evidence counts half; None if it does not age.
-    discount
-        g: what a look of a similar query counts; 0 if similar queries do not help.
-    width
-        How similar a query must be, relative to the usual distance of the nearest one.
-    """
+    """How predictions and evidence are combined."""
 
     strength: float = 5.0
+    """κ: the number of looks that a prediction of average height counts as."""
     exponent: float = 0.5
+    """How this number falls with the prediction: κ (rate / p) ** exponent. Documents that the ranker expects to be
+    chosen differ more from its prediction than those that it expects to be ignored.
+    """
     rate: float = 0.3
+    """Choices per look in the evidence."""
     half_life: float | None = None
+    """Days after which evidence counts half; None if it does not age."""
     discount: float = 0.0
+    """g: what a look of a similar query counts; 0 if similar queries do not help."""
     width: float = 1.0
+    """How similar a query must be, relative to the usual distance of the nearest one."""
 
     def mean(self, p: Float64, own: Totals, kin: Totals | None = None) -> Float64:
         """Return p + (C - L p + g R) / (κ + L + g N).
@@ -79,24 +70,16 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False)
 class LaterClicks:
-    """Predictions and early evidence of some documents, and their later clicks, to choose settings on.
-
-    Attributes
-    ----------
-    p
-        The prediction for each document, calibrated on the early evidence.
-    query
-        The query of each document.
-    early
-        Returns the early evidence for a half-life.
-    late
-        Later looks and choices.
-    """
+    """Predictions and early evidence of some documents, and their later clicks, to choose settings on."""
 
     p: Float64
+    """The prediction for each document, calibrated on the early evidence."""
     query: Int64
+    """The query of each document."""
     early: Callable[[float | None], Totals]
+    """Returns the early evidence for a half-life."""
     late: Totals
+    """Later looks and choices."""
 
     @property
     def enough(self) -> bool:

@@ -18,21 +18,14 @@ from kinrank.rankers.knn.ranker import KnnRanker
 
 @dataclass(frozen=True, eq=False)
 class FittedWithout:
-    """Fits the local ranker on the queries of the other folds.
-
-    Attributes
-    ----------
-    settings
-        The local ranker, not fitted.
-    kept
-        The judged queries.
-    folds
-        The fold of each query, for each repeat of the cross-fitting.
-    """
+    """Fits the local ranker on the queries of the other folds."""
 
     settings: KnnRanker | CellRanker
+    """The local ranker, not fitted."""
     kept: JudgedBlocks
+    """The judged queries."""
     folds: list[Int64]
+    """The fold of each query, for each repeat of the cross-fitting."""
 
     def __call__(self, repeat: int, held_out: int) -> KnnRanker | CellRanker:
         """Return the local ranker that has not seen a fold."""
@@ -45,17 +38,12 @@ class SubtractedFold:
 
     Scaling, description and cells stay those of all judged queries, so they must not depend on grades: for a learned
     metric use `FittedWithout`.
-
-    Attributes
-    ----------
-    whole
-        The local ranker that has seen all queries.
-    sums
-        The packed cells of each fold, for each repeat of the cross-fitting: ``sums[repeat][fold]``.
     """
 
     whole: CellRanker
+    """The local ranker that has seen all queries."""
     sums: list[list[State]]
+    """The packed cells of each fold, for each repeat of the cross-fitting: ``sums[repeat][fold]``."""
 
     def __call__(self, repeat: int, held_out: int) -> CellRanker:
         """Return the local ranker that has not seen a fold."""

@@ -20,26 +20,20 @@ PARTS = ("trees: features", "trees: standing", "trees: local score", "local", "g
 
 @dataclass(frozen=True, eq=False)
 class KinExplanation(Explanation):
-    """How one query was ranked: its neighbors and weights, and what each ingredient adds to each score.
-
-    Attributes
-    ----------
-    has_kin : bool
-        Whether a judged query is near enough. If not, `weights` are the global ones.
-    parts : tuple of str
-        The ingredients. The trees' contribution is split by what they look at: the features, their standing among
-        the query's candidates, and the score of the local model.
-    contributions : float64 array of shape (documents, parts)
-        What each ingredient adds to each document's score; a row sums to the score. Each ingredient has mean 0 over
-        the query, so a positive number lifts the document above the query's average.
-    doc_id : array, or None
-        The documents, if they have ids.
-    """
+    """How one query was ranked: its neighbors and weights, and what each ingredient adds to each score."""
 
     has_kin: bool
+    """Whether a judged query is near enough. If not, `weights` are the global ones."""
     parts: tuple[str, ...]
+    """The ingredients. The trees' contribution is split by what they look at: the features, their standing among the
+    query's candidates, and the score of the local model.
+    """
     contributions: Float64
+    """What each ingredient adds to each document's score; a row sums to the score. Each ingredient has mean 0 over the
+    query, so a positive number lifts the document above the query's average; shape (documents, parts).
+    """
     doc_id: NDArray[Any] | None
+    """The documents, if they have ids."""
 
     @property
     def scores(self) -> Float64:

@@ -41,27 +41,18 @@ def _report(kind: str, done: int, total: int, _: TaskCost) -> None:
 
 @dataclass(frozen=True, eq=False)
 class KinFitting:
-    """Fits the parts of a `KinRanker` to judged queries, with vectors if their texts are encoded.
-
-    Attributes
-    ----------
-    settings
-        The settings of the ranker.
-    store
-        Keeps what trees see and the trees themselves, so that an interrupted job resumes.
-    executor
-        Runs the tasks: one per block of queries, then one per tree model.
-    progress
-        Called after each task.
-    train_member
-        Trains one tree model; by default, each is a task of the executor.
-    """
+    """Fits the parts of a `KinRanker` to judged queries, with vectors if their texts are encoded."""
 
     settings: KinSettings
+    """The settings of the ranker."""
     store: Store = field(default_factory=Memory)
+    """Keeps what trees see and the trees themselves, so that an interrupted job resumes."""
     executor: Executor = field(default_factory=Serial)
+    """Runs the tasks: one per block of queries, then one per tree model."""
     progress: Progress = _report
+    """Called after each task."""
     train_member: MemberTraining | None = None
+    """Trains one tree model; by default, each is a task of the executor."""
 
     def fit(self, queries: QuerySet) -> KinModel:
         """Fit to queries in memory."""

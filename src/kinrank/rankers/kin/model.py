@@ -36,27 +36,18 @@ class IngredientScores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KinModel:
-    """The parts of a fitted `KinRanker`.
-
-    Attributes
-    ----------
-    local : KnnRanker or CellRanker
-        The local part. It alone changes when judgments come and go.
-    members : list of LambdaMART
-        The bag of tree models; empty if there were too few queries to hold any out.
-    shares : dict
-        The shares of trees, local and global model.
-    record : dict
-        Out-of-fold quality of each ingredient and of the blend.
-    forest : Forest or None
-        The trees of all members.
-    """
+    """The parts of a fitted `KinRanker`."""
 
     local: KnnRanker | CellRanker
+    """The local part. It alone changes when judgments come and go."""
     members: list[LambdaMART]
+    """The bag of tree models; empty if there were too few queries to hold any out."""
     shares: dict[str, float]
+    """The shares of trees, local and global model."""
     record: dict[str, float]
+    """Out-of-fold quality of each ingredient and of the blend."""
     forest: Forest | None
+    """The trees of all members."""
 
     @classmethod
     def of(

@@ -79,17 +79,12 @@ class TreeSample:
     """Chooses about a share of the queries: evenly spaced, or whole groups.
 
     A group is in the sample entirely or not at all, so that a query's local model can be learned without its group.
-
-    Attributes
-    ----------
-    share : float
-        The share of the queries; 1.0 for all.
-    group_column : str or None
-        The query column with the group.
     """
 
     share: float
+    """The share of the queries; 1.0 for all."""
     group_column: str | None
+    """The query column with the group."""
 
     def of(self, queries: QuerySet) -> QuerySet:
         """Return the sampled queries, without columns that trees and local models do not need.

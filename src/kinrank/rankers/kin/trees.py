@@ -40,58 +40,38 @@ MemberTraining = Callable[["BagTraining", tuple[int, int]], TaskCost]
 
 @dataclass(frozen=True, eq=False)
 class Bag:
-    """Trained members, and what is needed to decide how to use them.
-
-    Attributes
-    ----------
-    members : list of LambdaMART
-        One model per repeat and fold, trained without the fold; one in all if the trees are given.
-    n_trees : int
-        The number of trees of a member that ranks best alone.
-    n_grown : int
-        The number of trees that each member has.
-    parts : float64 array of shape (rows, 3)
-        Standardized out-of-fold scores of trees, local and global model, averaged over the repeats.
-    """
+    """Trained members, and what is needed to decide how to use them."""
 
     members: list[LambdaMART]
+    """One model per repeat and fold, trained without the fold; one in all if the trees are given."""
     n_trees: int
+    """The number of trees of a member that ranks best alone."""
     n_grown: int
+    """The number of trees that each member has."""
     parts: Float64
+    """Standardized out-of-fold scores of trees, local and global model, averaged over the repeats; shape (rows, 3)."""
 
 
 @dataclass(frozen=True, eq=False)
 class BagTraining:
-    """Trains a bag on blocks of judged queries.
-
-    Attributes
-    ----------
-    rows
-        Returns a block of judged queries.
-    folds
-        The fold of each query of each block, for each repeat: ``folds[repeat][block]``.
-    without
-        Returns the local ranker that has not seen a fold.
-    local
-        Whether trees see the local score.
-    standing
-        Whether trees see the standing of each value among the query's candidates.
-    settings
-        Settings of the members; their seeds follow one another.
-    n_members
-        Number of folds, and of members per repeat.
-    store
-        Where tables and members are kept.
-    """
+    """Trains a bag on blocks of judged queries."""
 
     rows: Callable[[int], QuerySet]
+    """Returns a block of judged queries."""
     folds: list[list[Int64]]
+    """The fold of each query of each block, for each repeat: ``folds[repeat][block]``."""
     without: Without
+    """Returns the local ranker that has not seen a fold."""
     local: bool
+    """Whether trees see the local score."""
     standing: bool
+    """Whether trees see the standing of each value among the query's candidates."""
     settings: LambdaMART
+    """Settings of the members; their seeds follow one another."""
     n_members: int
+    """Number of folds, and of members per repeat."""
     store: Store
+    """Where tables and members are kept."""
 
     @property
     def tables(self) -> list[tuple[int, int]]:
