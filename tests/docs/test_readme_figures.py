@@ -90,7 +90,7 @@ def test_source_names_command_commit_and_date(entry: dict[str, Any]):
 
 @pytest.mark.parametrize("name", list(SOURCES["table"]))
 def test_figures_are_those_of_the_page_on_quality(name: str):
-    page = (ROOT / "docs" / "kin.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "project" / "kin.md").read_text(encoding="utf-8")
     page = page[page.index("## Quality") :]
     measured = SOURCES["table"][name]
     for key in ("linear", "LightGBM", "bag", "KinRanker"):
