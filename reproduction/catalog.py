@@ -7,6 +7,7 @@ from reproduction import PAPERS
 from reproduction.experiment import Experiment
 from reproduction.experiments import (
     atvt,
+    atvt_classes,
     atvt_convergence,
     bound,
     cluster_methods,
@@ -55,6 +56,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         map_clusters,
         relevant_counts,
         atvt,
+        atvt_classes,
         atvt_convergence,
         map_atvt,
         ensemble,

@@ -7,6 +7,7 @@ import pytest
 
 from kinrank import ATVTRanker, QuerySet
 from reproduction.experiments import knn_cost
+from reproduction.experiments.atvt_classes import by_class, increasing_targets
 from reproduction.experiments.atvt_convergence import gradient
 
 
@@ -39,3 +40,21 @@ def test_gradient_in_alpha_and_beta_is_that_of_the_objective():
     line = np.concatenate([ranker.alpha_, ranker.beta_])
     slopes = [(objective(line + step) - objective(line - step)) / 2e-6 for step in 1e-6 * np.eye(8)]
     assert gradient(ranker, train) == pytest.approx(np.linalg.norm(slopes), rel=1e-4)
+
+
+def test_targets_increase_with_the_grade_and_a_large_penalty_keeps_the_grades():
+    rng = np.random.default_rng(0)
+    h, grades, owner = rng.standard_normal(60), rng.integers(0, 4, 60).astype(np.float64), np.repeat(np.arange(3), 20)
+    targets = increasing_targets(h, grades, owner, 1.0)
+    for each in range(3):
+        order = np.argsort(grades[owner == each], kind="stable")
+        assert np.all(np.diff(targets[owner == each][order]) >= 0.0)
+    np.testing.assert_allclose(increasing_targets(h, grades, owner, 1e9), grades, atol=1e-6)
+
+
+def test_line_of_a_class_is_shared_by_its_queries():
+    rng = np.random.default_rng(0)
+    queries = QuerySet.from_arrays(rng.standard_normal((20, 2)), rng.integers(0, 3, 20), group=[5] * 4)
+    merged = by_class(queries, ["news", "local", "news", "local"])
+    assert sorted(zip(merged.qid, merged.sizes, strict=True)) == [("local", 10), ("news", 10)]
+    assert merged.feature_names == queries.feature_names
