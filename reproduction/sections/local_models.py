@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reproduction.experiments.cluster_aggregation import AGGREGATED, BORDA, CPS
 from reproduction.experiments.cluster_methods import MEASURES, METHODS
 from reproduction.experiments.cluster_oracles import CHANCE, LINES
 from reproduction.markdown import details, mapping_table, table
@@ -23,6 +24,7 @@ def render(figures: Mapping[str, Any]) -> Iterator[str]:
         "*Random groups* have the sizes of the clusters but random queries. With 50 clusters or more UpperBound is the "
         "same for both: the oracle's headroom is due to the number of models, not to the clusters."
     )
+    yield _aggregation(figures["cluster-aggregation"])
     yield from _when(figures["map-clusters"])
     yield details("Table 2: all measures", *(_methods(name, each) for name, each in figures["cluster-methods"].items()))
     yield details("Figures 2 and 3: choosing the best local model", _oracles(figures["cluster-oracles"]))
@@ -56,6 +58,33 @@ def _when(results: Mapping[str, Any]) -> Iterator[str]:
         f"and {transform['differ, not revealed']:+.3f}. KNN's map places MQ2007 and MQ2008 where neighbors "
         "hardly agree."
     )
+
+
+def _aggregation(results: Mapping[str, Any]) -> str:
+    compared = ("over RankSVM", "over the best member")
+    rows = [
+        [
+            f"{collection}, {name}",
+            f"{each['MAP'][name]:.4f}",
+            *(_difference(each[over].get(name)) for over in compared),
+        ]
+        for collection, each in results.items()
+        for name in (BORDA, CPS, *AGGREGATED)
+    ]
+    members = ", ".join(
+        f"{each['best member']} {each['MAP'][each['best member']]:.4f} on {name}" for name, each in results.items()
+    )
+    return (
+        "**Rank aggregation** (Table 1, and the paper's future work). The input rankings of MQ2007-agg and MQ2008-agg "
+        "are not available to us, so the 46 features rank in their place: by Borda count, and by CPS, LETOR's model "
+        "with Spearman's rank correlation. *Global* aggregates RankSVM, LambdaMART, two regressions and BM25; *Eq. 1* "
+        f"weights them as SelectRanker does. The best member is {members}, chosen on test. MAP, difference (p):\n\n"
+        + table(["", "MAP", *compared], rows)
+    )
+
+
+def _difference(test: Mapping[str, float] | None) -> str | None:
+    return None if test is None else f"{test['difference']:+.4f} ({test['p']:.2g})"
 
 
 def _overview(results: Mapping[str, Any]) -> str:

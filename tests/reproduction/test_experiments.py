@@ -9,6 +9,7 @@ from kinrank import ATVTRanker, QuerySet
 from reproduction.experiments import knn_cost
 from reproduction.experiments.atvt_classes import by_class, increasing_targets
 from reproduction.experiments.atvt_convergence import gradient
+from reproduction.experiments.cluster_aggregation import cps_weights, feature_ranks, stagewise_loss
 
 
 def test_exponent_is_the_slope_without_the_smallest_size():
@@ -58,3 +59,26 @@ def test_line_of_a_class_is_shared_by_its_queries():
     merged = by_class(queries, ["news", "local", "news", "local"])
     assert sorted(zip(merged.qid, merged.sizes, strict=True)) == [("local", 10), ("news", 10)]
     assert merged.feature_names == queries.feature_names
+
+
+def test_stagewise_loss_is_that_of_choosing_documents_one_by_one():
+    cost, offsets = np.array([0.3, -0.2, 0.1, 0.5, 0.0]), np.array([0, 3, 5])
+    expected = -np.log(np.exp(-3 * 0.3) / np.exp(-3 * cost[:3]).sum())
+    expected -= np.log(np.exp(-2 * -0.2) / np.exp(-2 * cost[1:3]).sum())
+    expected -= np.log(np.exp(-2 * 0.5) / np.exp(-2 * cost[3:]).sum())
+    value, slope = stagewise_loss(cost, offsets, np.array([2, 1]))
+    assert value == pytest.approx(expected)
+    steps = 1e-6 * np.eye(5)
+    slopes = [(stagewise_loss(cost + step, offsets, np.array([2, 1]))[0] - value) / 1e-6 for step in steps]
+    np.testing.assert_allclose(slope, slopes, atol=1e-4)
+
+
+def test_cps_trusts_the_ranking_that_agrees_with_the_grades():
+    rng = np.random.default_rng(0)
+    grades = rng.integers(0, 3, 200).astype(np.float32)
+    X = np.column_stack([grades + 0.3 * rng.standard_normal(200), rng.standard_normal(200)])
+    queries = QuerySet.from_arrays(X, grades, group=[10] * 20)
+    assert feature_ranks(queries).reshape(20, 10, 2).min(axis=1).tolist() == [[1.0, 1.0]] * 20
+    informed, random = cps_weights(queries)
+    assert informed > 0.0
+    assert informed > 5.0 * abs(random)
