@@ -40,6 +40,16 @@ def wheel(session: nox.Session) -> None:
 
 
 @nox.session(python="3.11")
+def saved_models(session: nox.Session) -> None:
+    """Save models with the newest dependencies, and rank with them with the oldest ones, and the other way round."""
+    for saves, loads in (("highest", "lowest-direct"), ("lowest-direct", "highest")):
+        folder = session.create_tmp()
+        for resolution, command in ((saves, "save"), (loads, "check")):
+            session.install(f"--resolution={resolution}", "--upgrade", ".[lightgbm]")
+            session.run("python", "scripts/saved_models.py", command, f"{folder}/{saves}", env=ONE_THREAD)
+
+
+@nox.session(python="3.11")
 def sbom(session: nox.Session) -> None:
     """Write the bill of materials of what the image installs: dist/kinrank.cdx.json."""
     session.install("--require-hashes", "--requirement=deploy/requirements.lock")
