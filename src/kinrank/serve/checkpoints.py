@@ -6,7 +6,6 @@ import fcntl
 import os
 import re
 import shutil
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from kinrank.rankers.base import load
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.served_model import ServedModel
+from kinrank.serve.sources import WorkFolder
 
 _NAME = re.compile(r"(?P<model>.+)-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")
 
@@ -33,20 +33,11 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-
-    @property
-    def folder(self) -> Path:
-        """Where they are."""
-        if self._folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="kinrank-judgments-", ignore_cleanup_errors=True)
-            self._folder = Path(self._temporary.name)
-        return self._folder
+        self._work = WorkFolder(folder)
 
     def latest(self, name: str, served: ServedModel) -> ServedModel | None:
         """Return the model as of the latest checkpoint that is newer than it; None if there is none."""
-        for revision, judgments, mark, path in self._found(name, served.fitted):
+        for revision, judgments, mark, path in self._latest_first(name, served.fitted):
             if revision <= (served.revision or 0):
                 break
             with suppress(KinrankError, OSError):  # damaged, or deleted by another process: take an older one
@@ -61,33 +52,37 @@ class Checkpoints:
 
     def write(self, name: str, served: ServedModel) -> None:
         """Write a checkpoint and delete older ones, unless another process is at it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / f"{name}.lock", "w") as lock:
+        self._work.path.mkdir(parents=True, exist_ok=True)
+        with open(self._work.path / f"{name}.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
             own = f"{name}-{served.fitted}-{served.revision}-{served.judgments}" + (served.mark and f"-{served.mark}")
-            served.ranker.save(self.folder / own, judgments_through=served.revision)
+            served.ranker.save(self._work.path / own, judgments_through=served.revision)
             self.discard(name, besides=own)
 
     def discard(self, name: str, *, besides: str = "") -> None:
         """Delete the checkpoints of a model, but for one."""
-        for path in self._folder.iterdir() if self._folder is not None and self._folder.is_dir() else ():
-            found = _NAME.fullmatch(path.name)
-            if found and found["model"] == name and path.name != besides:
+        for _, path in self._of(name):
+            if path.name != besides:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _found(self, name: str, fitted: str) -> list[tuple[int, int, str, Path]]:
-        """Return revision, number of judged queries, mark and folder of each checkpoint, the latest first."""
-        if self._folder is None or not self._folder.is_dir():
+    def _of(self, name: str) -> list[tuple[re.Match[str], Path]]:
+        """Return the checkpoints of a model, with the parts of their names."""
+        folder = self._work.given
+        if folder is None or not folder.is_dir():
             return []
-        found = [(_NAME.fullmatch(path.name), path) for path in self.folder.iterdir()]
+        matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+        return [(match, path) for match, path in matches if match and match["model"] == name]
+
+    def _latest_first(self, name: str, fitted: str) -> list[tuple[int, int, str, Path]]:
+        """Return revision, number of judged queries, mark and folder of each checkpoint."""
         return sorted(
             (
                 (int(match["revision"]), int(match["judgments"]), match["mark"] or "", path)
-                for match, path in found
-                if match and (match["model"], match["fitted"]) == (name, fitted)
+                for match, path in self._of(name)
+                if match["fitted"] == fitted
             ),
             reverse=True,
         )

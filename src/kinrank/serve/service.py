@@ -23,7 +23,7 @@ from kinrank.serve.rollouts import SESSION, Rollout
 from kinrank.serve.schedule import Job
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
-from kinrank.serve.sources import ModelCache, ModelSource, open_sources
+from kinrank.serve.sources import ModelSource, WorkFolder, open_sources
 from kinrank.serve.workers import Workers
 from kinrank.store.versions import CURRENT
 
@@ -96,7 +96,7 @@ class Service:
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
         kept = checkpoints or (judgments and checkpoint_folder(judgments))
-        self._copies = ModelCache(cache)
+        self._copies = WorkFolder(cache)
 
         def make_slot(name: str, role: str, source: ModelSource) -> ModelSlot:
             # A checkpoint replaces those of other versions, so each role has its own folder.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,48 +83,42 @@ class LatestRollout:
         self.arms = self._store.rollout()
 
 
+@dataclass(eq=False)
 class StoreSource:
-    """The version that a store has in a role, copied to this machine.
-
-    Parameters
-    ----------
-    store
-        The versions.
-    cache
-        Folder for the copies, which the processes of a machine can share.
-    role
-        The role in the rollout of the store.
-    latest
-        What the sources of all roles share. The one of the current version, which is checked first, reads it.
-    """
+    """The version that a store has in a role, copied to this machine."""
 
     is_remote = True
 
-    def __init__(self, store: VersionStore, cache: Path, role: str, latest: LatestRollout) -> None:
-        self._store = store
-        self._cache = cache
-        self._role = role
-        self._latest = latest
-        self.is_optional = role != CURRENT
-        self.missing = f"{store} has no {role} version: upload one with kinrank models --publish MODEL"
+    store: VersionStore
+    """The versions."""
+    cache: Path
+    """Folder for the copies, which the processes of a machine can share."""
+    role: str
+    """The role in the rollout of the store."""
+    latest: LatestRollout
+    """What the sources of all roles share. The one of the current version, which is checked first, reads it."""
+
+    def __post_init__(self) -> None:
+        self.is_optional = self.role != CURRENT
+        self.missing = f"{self.store} has no {self.role} version: upload one with kinrank models --publish MODEL"
 
     def signature(self) -> Signature | None:
         """Return the name of the version; None if there is none."""
-        if self._role == CURRENT:
-            self._latest.read()
-        arm = self._latest.arms.get(self._role)
+        if self.role == CURRENT:
+            self.latest.read()
+        arm = self.latest.arms.get(self.role)
         return None if arm is None else (arm.version,)
 
     def share_of(self, fitted: str) -> float:
         """Return the share of the queries for a version in use: none as soon as the store names another one."""
-        arm = self._latest.arms.get(self._role)
+        arm = self.latest.arms.get(self.role)
         return arm.share if arm is not None and arm.version.endswith(f"-{fitted}") else 0.0
 
     def fetch(self, signature: Signature) -> Path:
         """Return a verified copy of the version, and delete old ones that have no role."""
-        copy = self._store.pull(signature[0], self._cache)
-        named = {arm.version for arm in self._latest.arms.values()}
-        others = [each for each in self._cache.glob("[0-9]*-*") if each.name not in named]
+        copy = self.store.pull(signature[0], self.cache)
+        named = {arm.version for arm in self.latest.arms.values()}
+        others = [each for each in self.cache.glob("[0-9]*-*") if each.name not in named]
         for old in sorted(others, key=_last_use, reverse=True)[KEPT_COPIES:]:
             shutil.rmtree(old, ignore_errors=True)
         return copy
@@ -136,25 +131,26 @@ def _last_use(copy: Path) -> float:
         return 0.0
 
 
-class ModelCache:
-    """The folder for copies of models from stores.
+class WorkFolder:
+    """A given folder, or a temporary one that is made when it is needed.
 
     Parameters
     ----------
-    folder
-        The folder. None: a temporary one, which `close` deletes.
+    path
+        The folder. None: a temporary one, which is deleted by `close` or with this object.
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
-        self._folder = None if folder is None else Path(folder)
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self.given = None if path is None else Path(path)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
-    def folder_of(self, name: str) -> Path:
-        """Return the folder for the copies of a model."""
-        if self._folder is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="kinrank-models-", ignore_cleanup_errors=True)
-            self._folder = Path(self._temporary.name)
-        return self._folder / name
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        if self.given is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="kinrank-", ignore_cleanup_errors=True)
+            self.given = Path(self._temporary.name)
+        return self.given
 
     def close(self) -> None:
         """Delete the temporary folder."""
@@ -162,10 +158,10 @@ class ModelCache:
             self._temporary.cleanup()
 
 
-def open_sources(name: str, address: str | os.PathLike[str], cache: ModelCache) -> dict[str, ModelSource]:
+def open_sources(name: str, address: str | os.PathLike[str], cache: WorkFolder) -> dict[str, ModelSource]:
     """Return the sources of a model by role: one for a folder, one for each role of a store."""
     if not VersionStore.is_at(address):
         return {CURRENT: FolderSource(address)}
-    store, folder = VersionStore(address), cache.folder_of(name)
+    store, folder = VersionStore(address), cache.path / name
     latest = LatestRollout(store)
     return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY, SHADOW)}
