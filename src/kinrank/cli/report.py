@@ -107,9 +107,9 @@ def report(
         groups_by_column(tests, by)
     labels = _labels(entrants)
     if judged is None:
-        study = Study.of_test(tests, wanted, leaks="warn")
+        study = Study.of_test(tests, wanted, leaks="warn", evidence=split)
     else:
-        study = Study.split(judged, tests, measures=wanted, leaks="warn")
+        study = Study.split(judged, tests, measures=wanted, leaks="warn", evidence=split)
     with console.progress("ranking"):
         progress = Parts(len(entrants))
         measured = [replace(study.enter(text, progress), name=labels[text]) for text in entrants]
@@ -126,7 +126,7 @@ def report(
             by=by,
             titles=known_titles,
             sources=_sources(data, train, validate),
-            evidence=split,
+            study=study,
             advance=advance,
         )
     size = write_page(out, collected)

@@ -18,6 +18,7 @@ from kinrank.study.report import STEPS, collect, words
 from kinrank.study.report.context import context_of
 from kinrank.study.report.names import query_names
 from kinrank.study.report.neighbor_analysis import MOST_SHOWN, neighbor_counts, shown_queries
+from kinrank.study.study import Study
 
 MEASURE = NDCG @ 10
 
@@ -191,6 +192,15 @@ def test_seen_test_queries_are_counted():
     assert by_data is not None
     assert by_ids.seen == by_data.seen == 20
     assert "results on them do not carry over to new queries" in words.provenance(by_ids, 20)
+
+
+def test_a_study_that_is_given_is_not_checked_again(monkeypatch: pytest.MonkeyPatch):
+    train, comparison = two_camps(SingleRanker("rankrls"))
+    study = Study.split(train, comparison.queries, measures=comparison.measures, leaks="warn")
+    monkeypatch.setattr("kinrank.study.folds.find_leaks", lambda *_, **__: pytest.fail("checked again"))
+    check = collect(comparison, judged=train, study=study).leak_check
+    assert check is not None
+    assert (check.seen, check.near) == (0, 0)
 
 
 def test_training_queries_of_every_entrant_are_checked():

@@ -28,7 +28,6 @@ from kinrank.study.report.names import query_names
 from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
 from kinrank.study.report.shares import groups_by_column
 from kinrank.study.study import Study
-from kinrank.study.traffic import SplitInTime
 
 STEPS = 5
 """Number of calls of `advance` in `collect`."""
@@ -48,7 +47,7 @@ def collect(
     by: str | None = None,
     titles: Mapping[str, str] | None = None,
     sources: Mapping[str, str] | None = None,
-    evidence: SplitInTime | None = None,
+    study: Study | None = None,
     advance: Callable[[int], None] = lambda _: None,
     seed: int = 0,
 ) -> Report:
@@ -79,8 +78,8 @@ def collect(
         most.
     sources
         Where the data came from, by what it was used for, to print at the end.
-    evidence
-        What people chose, split in time, for the rung of choices.
+    study
+        The study that measured the comparison and has checked it for leaks; by default one of `judged`.
     advance
         Called with 1 after each of `STEPS` steps.
     seed
@@ -106,7 +105,7 @@ def collect(
         comparison, chosen, validation, seed, names=own_names, groups=groups, judged_names=names
     )
     advance(1)
-    study = _study(comparison, judged, evidence)
+    study = study or _study(comparison, judged)
     leak_check = _leak_check(comparison, chosen, study)
     advance(1)
     answer = _answer(comparison, chosen, study, ladder=ladder)
@@ -169,11 +168,11 @@ def _analyze_neighbors(
     return None
 
 
-def _study(comparison: Comparison, judged: QuerySet | None, evidence: SplitInTime | None) -> Study:
+def _study(comparison: Comparison, judged: QuerySet | None) -> Study:
     """Return the test queries, checked against the training queries if they are known; the page shows leaks."""
     if judged is None:
-        return Study.of_test(comparison.queries, comparison.measures, leaks="warn", evidence=evidence)
-    return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn", evidence=evidence)
+        return Study.of_test(comparison.queries, comparison.measures, leaks="warn")
+    return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn")
 
 
 def _leak_check(comparison: Comparison, subject: str, study: Study) -> LeakCheck | None:
