@@ -157,6 +157,20 @@ def _shares(results: Mapping[str, Any]) -> str:
 def _difficulty(collection: str, results: Mapping[str, Any]) -> str:
     levels = ["hard", "normal", "easy"]
     counts = results["queries by difficulty"]
-    header = [f"{collection}, MAP", *(f"{level} ({counts[level]:,})" for level in levels)]
+    header = [
+        f"{collection}, MAP (95% interval of the difference)",
+        *(f"{level} ({counts[level]:,})" for level in levels),
+    ]
     by_level = results["by difficulty (MAP)"]
-    return table(header, [[method, *(by_level[method][level] for level in levels)] for method in METHODS])
+    over = results["over RankSVM"]
+    return table(
+        header,
+        [
+            [method, *(f"{by_level[method][level]}{_range(over.get(method, {}).get(level))}" for level in levels)]
+            for method in METHODS
+        ],
+    )
+
+
+def _range(test: Mapping[str, float] | None) -> str:
+    return "" if test is None else f" ({test['low']:+.4f} to {test['high']:+.4f})"
