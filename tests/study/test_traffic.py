@@ -164,7 +164,7 @@ def test_the_commands_and_the_page_show_the_table(queries: QuerySet, cells: dict
     queries[60:].save(tmp_path / "test")
     Evidence.from_cells(**cells).save(tmp_path / "evidence")
     entrants = tmp_path / "test", "single", "knn(n_neighbors=20)", "--train", tmp_path / "train"
-    split = "--evidence", tmp_path / "evidence", "--since", "2024-10-20"
+    split = "--evidence", tmp_path / "evidence"
     page = tmp_path / "report.html"
     for command in (["compare", *entrants], ["report", *entrants, "--out", page]):
         done = CliRunner().invoke(app, [str(word) for word in (*command, *split)])
@@ -174,9 +174,6 @@ def test_the_commands_and_the_page_show_the_table(queries: QuerySet, cells: dict
         assert "Weighted by the traffic from 2024-10-20 on" in done.stdout
     assert '<section id="traffic"' in page.read_text()
     assert f'<th scope="row">recurring</th><td>20</td><td>{recurring[2]}</td>' in page.read_text()
-    alone = CliRunner().invoke(app, [str(word) for word in ("compare", *entrants, "--since", "2024-10-20")])
-    assert alone.exit_code == 2
-    assert "--since needs --evidence" in alone.stderr
 
 
 def test_without_days_texts_or_matching_ids_there_is_no_split(queries: QuerySet, cells: dict[str, np.ndarray]):

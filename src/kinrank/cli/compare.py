@@ -18,7 +18,7 @@ from kinrank.cli.comparison_tables import (
     unchecked_warnings,
 )
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
-from kinrank.cli.options import AsJson, EvidenceFolder, Group, Leaks, MeasureNames, OnLeak, Seed, Since
+from kinrank.cli.options import AsJson, EvidenceFolder, Group, Leaks, MeasureNames, OnLeak, Seed
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 
@@ -49,7 +49,6 @@ def compare(
         typer.Option(help="Also fit what shows where a gain of kin comes from: LightGBM, kin without local models."),
     ] = True,
     evidence: EvidenceFolder = None,
-    since: Since = None,
     leaks: Leaks = OnLeak.refuse,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -68,7 +67,7 @@ def compare(
     if train is None and folds is None:
         for name in filter(needs_fitting, names):
             raise ParameterError(f"{name!r} must be fitted: add --train DATA or --folds N")
-    split = read_evidence(evidence, since)
+    split = read_evidence(evidence)
     queries = read_queries(data)
     judged = None if train is None else read_queries(train, queries.n_features)
     if train is not None or folds is not None:

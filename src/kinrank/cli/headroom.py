@@ -20,7 +20,6 @@ from kinrank.cli.options import (
     MeasureName,
     OnLeak,
     Seed,
-    Since,
     TestData,
 )
 from kinrank.data.source import FORMATS
@@ -54,7 +53,6 @@ def headroom(
         typer.Option(metavar="DATA", help="All candidates of the test queries, to count the unjudged ones."),
     ] = None,
     evidence: EvidenceFolder = None,
-    since: Since = None,
     leaks: Leaks = OnLeak.refuse,
     min_gain: Annotated[float, typer.Option(min=0, help="Smallest gain that is worth having.")] = 0.005,
     seed: Seed = 0,
@@ -69,7 +67,7 @@ def headroom(
 
     wanted = parse_measure(measure)
     ranker = _kin(settings or [])
-    split = read_evidence(evidence, since)
+    split = read_evidence(evidence)
     queries = read_queries(data)
     announce(queries, data, ranker.missing)
     tests = None if test is None else read_queries(test, queries.n_features)

@@ -9,7 +9,7 @@ from kinrank.cli import console
 from kinrank.cli.columns import table_columns
 from kinrank.cli.options import OnLeak
 from kinrank.data.source import Source
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,16 +35,12 @@ def load_model(path: str) -> Ranker:
         return load(path)
 
 
-def read_evidence(folder: str | None, since: str | None) -> SplitInTime | None:
+def read_evidence(folder: str | None) -> SplitInTime | None:
     """Open a folder of evidence and split it in time; None without one."""
     from kinrank.data.evidence import Evidence
     from kinrank.study.traffic import SplitInTime
 
-    if folder is None:
-        if since is not None:
-            raise ParameterError("--since needs --evidence DIR")
-        return None
-    return SplitInTime.since(Evidence.open(folder), since)
+    return None if folder is None else SplitInTime.since(Evidence.open(folder))
 
 
 def read_queries(path: str, n_features: int | None = None) -> QuerySet:

@@ -54,14 +54,6 @@ EvidenceFolder = Annotated[
         help="What people chose, from kinrank clicks --evidence, to also measure choices by traffic.",
     ),
 ]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DATE",
-        help="With --evidence, the first day of the measured traffic; choices before it are used.",
-        show_default="the last fifth of the days",
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json/--no-json", help="Print JSON.")]
 
 EXAMPLES = 20

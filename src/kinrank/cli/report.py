@@ -11,7 +11,7 @@ import typer
 from kinrank.cli import console
 from kinrank.cli.comparison_tables import coverage_warnings, print_traffic
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
-from kinrank.cli.options import EvidenceFolder, Since
+from kinrank.cli.options import EvidenceFolder
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
@@ -56,7 +56,6 @@ def report(
         bool, typer.Option(help="With --train, also fit what shows where a gain of kin comes from.")
     ] = True,
     evidence_folder: EvidenceFolder = None,
-    since: Since = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
     names: Annotated[
         str | None,
@@ -96,7 +95,7 @@ def report(
     if len(entrants) < 2:
         raise ParameterError("a report needs at least two entrants: a baseline and a subject")
     wanted = list(dict.fromkeys(parse_measure(text) for text in measures or DEFAULT_MEASURES))
-    split = read_evidence(evidence_folder, since)
+    split = read_evidence(evidence_folder)
     n_features = _n_features(entrants)
     judged = None if train is None else read_queries(train, n_features)
     tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
