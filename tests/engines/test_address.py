@@ -9,7 +9,13 @@ import pytest
 from kinrank.engines import ENGINES, Engine, connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.response_errors import response_error, root_cause
-from kinrank.errors import EngineBusyError, EngineRefusedError, EngineUnreachableError, ParameterError
+from kinrank.errors import (
+    EngineBusyError,
+    EngineFailedError,
+    EngineRefusedError,
+    EngineUnreachableError,
+    ParameterError,
+)
 from tests.engines.stub import stub_server
 
 
@@ -154,7 +160,8 @@ def test_lost_node_is_a_busy_error(status: int, error: dict[str, object]):
     assert type(error_of_lost_node) is EngineBusyError
     assert "lost a node during the request" in str(error_of_lost_node)
     rejected = {"error": {**SHARDS_FAILED, "root_cause": [BAD_FIELD], "failed_shards": [{"reason": BAD_FIELD}]}}
-    assert type(response_error(status, rejected, "engine")) is EngineRefusedError
+    kind = EngineFailedError if status == 500 else EngineRefusedError
+    assert type(response_error(status, rejected, "engine")) is kind
 
 
 def test_denied_access_mentions_credentials():

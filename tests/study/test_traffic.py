@@ -14,6 +14,7 @@ from kinrank.cli import app
 from kinrank.data.evidence import Evidence
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import NDCG
+from kinrank.registry import import_extra
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
 from kinrank.study.records import answer_record, headroom_record
@@ -166,6 +167,7 @@ def test_the_commands_and_the_page_show_the_table(queries: QuerySet, cells: dict
     entrants = tmp_path / "test", "single", "knn(n_neighbors=20)", "--train", tmp_path / "train"
     split = "--evidence", tmp_path / "evidence"
     page = tmp_path / "report.html"
+    import_extra("jinja2", "report")
     for command in (["compare", *entrants], ["report", *entrants, "--out", page]):
         done = CliRunner().invoke(app, [str(word) for word in (*command, *split)])
         assert done.exit_code == 0, done.stderr
