@@ -102,6 +102,7 @@ def test_http_serves_the_page_and_refuses_strangers(demo: Demo):
     assert array.json["error"] == "the body is not a JSON object"
     assert "application/json" in client.post("/forget", b"{}", content_length="2", **local).json["error"]
     assert "too large" in client.post("/forget", b"{}", content_length="5000", **json_type).json["error"]
+    client.runner.close()
 
 
 @pytest.fixture(scope="module")

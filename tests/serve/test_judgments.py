@@ -370,6 +370,18 @@ def test_restart_reads_a_checkpoint_and_not_the_history(models: Path, tmp_path: 
         np.testing.assert_allclose(again.scores, before.scores, rtol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["knn", "knn-2", "knn-*"])
+@pytest.mark.parametrize("mark", ["", "1234", "12ab"])
+def test_checkpoint_is_found_whatever_its_mark_looks_like(models: Path, tmp_path: Path, name: str, mark: str):
+    with Service({"knn": models / "knn"}, settings=PATIENT) as service:
+        served = service.slots["knn"].loaded()
+    checkpoints = Checkpoints(tmp_path / "checkpoints")
+    checkpoints.write(name, replace(served, revision=7, judgments=3, mark=mark))
+    latest = checkpoints.latest(name, replace(served, revision=0))
+    assert latest is not None
+    assert (latest.revision, latest.judgments, latest.mark) == (7, 3, mark)
+
+
 def test_a_ranker_of_choices_obeys_judgments_of_a_query_at_once(tmp_path: Path, camps: QuerySet):
     camps = camps.replace(query_columns={"text": np.array([f"query {qid}" for qid in camps.qid])})
     ChoiceRanker("single").fit(camps).save(tmp_path / "choices", examples=camps[:3])

@@ -8,6 +8,7 @@ import re
 import shutil
 from contextlib import suppress
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 
 from kinrank.errors import KinrankError
@@ -17,7 +18,8 @@ from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.sources import WorkFolder
 
-_NAME = re.compile(r"(?P<model>.+)-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")
+# What follows the name of the model. A mark may look like a number, and the name may contain hyphens.
+_REST = re.compile(r"-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")
 
 
 class Checkpoints:
@@ -73,8 +75,8 @@ class Checkpoints:
         folder = self._work.given
         if folder is None or not folder.is_dir():
             return []
-        matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
-        return [(match, path) for match, path in matches if match and match["model"] == name]
+        matches = ((_REST.fullmatch(path.name.removeprefix(name)), path) for path in folder.glob(f"{escape(name)}-*"))
+        return [(match, path) for match, path in matches if match]
 
     def _latest_first(self, name: str, fitted: str) -> list[tuple[int, int, str, Path]]:
         """Return revision, number of judged queries, mark and folder of each checkpoint."""
