@@ -215,9 +215,19 @@ class Client:
             self._open += 1
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         start = time.perf_counter()
-        writer.write(self._head + request_id.encode() + self._body)
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        response = head + await reader.readexactly(length)
+        try:
+            writer.write(self._head + request_id.encode() + self._body)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            response = head + await reader.readexactly(length)
+        except (OSError, asyncio.IncompleteReadError):  # a proxy may close a connection whose body it did not read
+            self._open -= 1
+            writer.close()
+            outcome.results["closed"] += 1
+            return
         outcome.add(request_id, response, time.perf_counter() - start, deadline)
-        self._idle.append((reader, writer))
+        if b"connection: close" in head.lower():
+            self._open -= 1
+            writer.close()
+        else:
+            self._idle.append((reader, writer))
