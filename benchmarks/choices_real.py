@@ -13,23 +13,17 @@ from __future__ import annotations
 
 import ast
 import gzip
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from benchmarks.choices_traffic import read_clicks
 from benchmarks.common import data_dir, log_progress
 from kinrank import ChoiceRanker, QuerySet
-from kinrank.clicks import ClickCounts
-from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.posterior import estimate_attractiveness
-from kinrank.clicks.read import open_clicks
-from kinrank.data.evidence import Evidence
 
 DAYS = 100
 _START = 1_790_000_000 // 86_400 * 86_400
@@ -86,21 +80,9 @@ def _table(rows: list[tuple[str, int, str, int, bool, int]]) -> pa.Table:
     return table.append_column("time", seconds)
 
 
-def learned(table: pa.Table, model: str) -> tuple[ClickCounts, Examination, Evidence]:
-    """Return the counts of a log, how its ranks are examined, and its evidence."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "log.parquet"
-        pq.write_table(table, file)
-        with open_clicks([file]) as log:
-            counts = log.counts()
-            examination = estimate_examination(counts, model)
-            evidence = write_evidence(log, examination, Path(folder) / "evidence")
-            return counts, examination, Evidence({n: a.copy() for n, a in evidence.get_state().items()})
-
-
 def orders(table: pa.Table, model: str) -> tuple[list[tuple[str, str]], dict[str, np.ndarray], Examination]:
     """Return the documents of each query, their estimated rates of choices by method, and the examination."""
-    counts, examination, evidence = learned(table, model)
+    counts, examination, evidence = read_clicks(table, model)
     keys = list(zip(counts.query.to_pylist(), counts.document.to_pylist(), strict=True))
     shown = counts.by_pair(counts.impressions)
     rank = counts.by_pair(counts.rank * counts.impressions) / shown

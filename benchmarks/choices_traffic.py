@@ -23,8 +23,9 @@ import pyarrow.parquet as pq
 from benchmarks.clicks_rank import ENGINE, MEASURE, judged_by_clicks
 from benchmarks.common import judged_text, log_progress, msrd
 from kinrank import ChoiceRanker, QuerySet, load
+from kinrank.clicks import ClickCounts
 from kinrank.clicks.choices import write_evidence
-from kinrank.clicks.examination import estimate_examination
+from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.judgments import judgment_table
 from kinrank.clicks.posterior import estimate_attractiveness
 from kinrank.clicks.read import open_clicks
@@ -85,19 +86,25 @@ class KeptParts(ChoiceRanker):
         return load(model)
 
 
+def read_clicks(log: pa.Table, model: str) -> tuple[ClickCounts, Examination, Evidence]:
+    """Return the counts of a log, how its ranks are examined by a model, and its evidence in memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "log.parquet"
+        pq.write_table(log, file)
+        with open_clicks([file]) as opened:
+            counts = opened.counts()
+            examination = estimate_examination(counts, model)
+            evidence = write_evidence(opened, examination, Path(folder) / "evidence")
+        state = {name: values.copy() for name, values in evidence.get_state().items()}
+        return counts, examination, Evidence(state, evidence.meta)
+
+
 def simulated_month(queries: QuerySet, user: str, seed: int, model: str = "swaps") -> Month:
     """Return a month of clicks on judged queries, read with a model of examination; query texts are ids of queries."""
     plain = queries.replace(query_columns={})
     log = simulate_clicks(plain, queries.X[:, queries.feature_names.index(ENGINE)], n_lists=10, user=user, seed=seed)
     early = log.filter(pc.less(log["time"], _WEEKS))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "log.parquet"
-        pq.write_table(early, file)
-        with open_clicks([file]) as opened:
-            counts = opened.counts()
-            examination = estimate_examination(counts, model)
-            evidence = write_evidence(opened, examination, Path(folder) / "evidence")
-        evidence = Evidence({name: values.copy() for name, values in evidence.get_state().items()}, evidence.meta)
+    counts, examination, evidence = read_clicks(early, model)
     table = judgment_table(counts, estimate_attractiveness(counts, examination))
     names = queries.qid.astype(str)
     places = {name: place for place, name in enumerate(names.tolist())}

@@ -73,6 +73,14 @@ def reproduce(name: str) -> dict[str, Any]:
     return measured[name].figures
 
 
+def memory_mb(field: str, pid: int | str = "self") -> float:
+    """Return a size of a process in megabytes by its name in /proc: VmRSS now, VmHWM at most."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"/proc/{pid}/status has no {field}")
+
+
 def interleaved(calls: dict[str, Callable[[], object]], repeats: int, *, warm: int = 1) -> dict[str, list[float]]:
     """Time each call `repeats` times, in seconds.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import log_progress
+from benchmarks.common import log_progress, memory_mb
 from kinrank import QuerySet
 from kinrank.data.folder_format import write_folder
 
@@ -26,11 +26,11 @@ def run() -> dict[str, object]:
     """Return the seconds to write and to open, and the memory to write and to slice."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "judged"
-        before = _memory_mb("RssAnon")
+        before = memory_mb("RssAnon")
         start = time.perf_counter()
         write_folder(_blocks(), path)
         written = time.perf_counter() - start
-        peak = _memory_mb("VmHWM")
+        peak = memory_mb("VmHWM")
         size = sum(file.stat().st_size for file in path.iterdir())
         log_progress(f"wrote {size / 1e9:.2f} GB in {written:.1f} s")
 
@@ -38,11 +38,11 @@ def run() -> dict[str, object]:
         queries = QuerySet.open(path)
         opened = time.perf_counter() - start
         _slice(queries, 10, seed=1)
-        at_start = _memory_mb("RssAnon")
+        at_start = memory_mb("RssAnon")
         start = time.perf_counter()
         checksum = _slice(queries, N_SLICES, seed=2)
         sliced = time.perf_counter() - start
-        growth = _memory_mb("RssAnon") - at_start
+        growth = memory_mb("RssAnon") - at_start
     return {
         "rows": N_ROWS,
         "features": N_FEATURES,
@@ -79,10 +79,3 @@ def _slice(queries: QuerySet, times: int, seed: int) -> bool:
         right &= part.X.shape == (QUERIES_PER_SLICE * DOCS, N_FEATURES) and float(part.X[0, 0]) == start * DOCS
         right &= bool(np.isfinite(part.X).all()) and part.qid[0] == start
     return bool(right)
-
-
-def _memory_mb(field: str) -> float:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"/proc/self/status has no {field}")

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.common import log_progress
+from benchmarks.common import log_progress, memory_mb
 from benchmarks.serve_load import serving
 from kinrank import KnnRanker
 from kinrank.datasets import make_two_camps
@@ -46,7 +46,7 @@ def run(seconds: str) -> dict[str, object]:
 
 def attack(port: int, pid: int, key: str, seconds: int) -> dict[str, object]:
     """Send generated requests from many clients, and watch the process."""
-    idle = megabytes(pid, "VmRSS")
+    idle = memory_mb("VmRSS", pid)
     statuses: Counter[str] = Counter()
     end = time.monotonic() + seconds
 
@@ -66,11 +66,11 @@ def attack(port: int, pid: int, key: str, seconds: int) -> dict[str, object]:
         time.sleep(0.5)
         if time.monotonic() > reported + 30:
             reported = time.monotonic()
-            log_progress(f"{sum(statuses.values())} requests, {megabytes(pid, 'VmHWM'):.0f} MB at most")
+            log_progress(f"{sum(statuses.values())} requests, {memory_mb('VmHWM', pid):.0f} MB at most")
     for thread in threads:
         thread.join()
     after = send(port, key, "/v1/rank", json.dumps(UP).encode())
-    most = megabytes(pid, "VmHWM")
+    most = memory_mb("VmHWM", pid)
     bound = 2 * idle + ALLOWED_MB
     return {
         "seconds": seconds,
@@ -146,9 +146,3 @@ def pieces(body: bytes, manner: str) -> Iterator[bytes]:
         yield body[first : first + size]
         if manner == "slow":
             time.sleep(1.0)
-
-
-def megabytes(pid: int, name: str) -> float:
-    """Return a size in the status of a process."""
-    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(name)]
-    return int(line.split()[1]) / 1024

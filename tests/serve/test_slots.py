@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.common import memory_mb
 from kinrank.serve.http.errors import HttpError
 from kinrank.serve.http.slots import Slots
 from tests.serve.asgi import Client, Response
@@ -80,7 +81,7 @@ def test_large_bodies_do_not_exhaust_memory(models: Path, tmp_path: Path):
                 connection.close()
 
     with serving(tmp_path / "log", str(models / "knn"), "--drain", "0.1", env=one_thread()) as server:
-        idle = megabytes(server.process.pid)
+        idle = memory_mb("VmHWM", server.process.pid)
         threads = [threading.Thread(target=attack, args=(server.port,)) for _ in range(60)]
         for thread in threads:
             thread.start()
@@ -89,10 +90,4 @@ def test_large_bodies_do_not_exhaust_memory(models: Path, tmp_path: Path):
         assert server.request("GET", "/healthz")[0] == 200
         assert sum(statuses.values()) == 120
         assert statuses[422] > 0  # the model has other features
-        assert megabytes(server.process.pid) < 2 * idle + 300
-
-
-def megabytes(pid: int) -> float:
-    """Return the most memory that a process has held."""
-    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) / 1024
+        assert memory_mb("VmHWM", server.process.pid) < 2 * idle + 300

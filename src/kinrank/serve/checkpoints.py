@@ -18,8 +18,9 @@ from kinrank.rankers.local.texts import text_encoder
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.sources import WorkFolder
 
-# What follows the name of the model. A mark may look like a number, and the name may contain hyphens.
-_REST = re.compile(r"-(?P<fitted>[0-9a-f]+)-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")
+# What follows the name of the model. A mark may look like a number, and the name of another model may begin like this
+# one and go on with a hyphen.
+_REST = re.compile(r"-(?P<fitted>[0-9a-f]{12})-(?P<revision>\d+)-(?P<judgments>\d+)(-(?P<mark>[0-9a-f]+))?")
 
 
 class Checkpoints:
