@@ -22,6 +22,7 @@ from kinrank import QuerySet
 from kinrank.measure import PairedComparison
 from kinrank.study.hybrid import BEST, LEARNED, PER_QUERY, Hybrid, hybrid
 from kinrank.study.hybrid_plan import HybridPlan
+from reproduction.data_folder import query_set
 
 COLLECTIONS = ("mwmbl", "msrd", "icecat", "acordar2")
 OPTIONS = {"only": ("all", *COLLECTIONS)}
@@ -59,14 +60,7 @@ def read(name: str) -> QuerySet:
     if name != "acordar2":
         return judged_text(name)[0]
     stored = np.load(collections().path / "text" / "acordar2" / "scores17.npz")
-    return QuerySet.from_arrays(
-        stored["X"],
-        stored["y"],
-        qid=np.repeat(stored["qid"], np.diff(stored["offsets"])),
-        doc_id=stored["doc_id"],
-        feature_names=stored["names"].tolist(),
-        query_columns={"text": stored["query"]},
-    )
+    return query_set(stored, {"text": stored["query"]})
 
 
 def sets_of(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

@@ -111,7 +111,7 @@ class DataFolder:
         }
         if "intent" in arrays:
             columns["intent"] = arrays["intent"]
-        return _query_set(arrays, columns), arrays["fold"]
+        return query_set(arrays, columns), arrays["fold"]
 
 
 @cache
@@ -127,12 +127,13 @@ def _msrd(folder: Path) -> Split:
         "movie": arrays["movie"],
         "vector": np.load(folder / MSRD_FILES[1]).astype(np.float32),
     }
-    queries = _query_set(arrays, columns)
+    queries = query_set(arrays, columns)
     train, vali, test = (queries[arrays["split"] == part] for part in ("train", "vali", "test"))
     return train, vali, test
 
 
-def _query_set(arrays: Any, columns: dict[str, NDArray[Any]]) -> QuerySet:
+def query_set(arrays: Any, columns: dict[str, NDArray[Any]]) -> QuerySet:
+    """Return the queries of a file of arrays, with columns of queries."""
     return QuerySet.from_arrays(
         arrays["X"],
         arrays["y"],
