@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from kinrank.errors import NotStoredError
-from kinrank.serve.judgment_store import STORES, JudgmentRow, JudgmentStore, open_store
+from kinrank.serve.database import DATABASES as STORES
+from kinrank.serve.database.schema import MIGRATIONS
+from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore, open_store
 from tests.serve.databases import DATABASES
 from tests.serve.judgment_store_checks import judgment_store_checks
 
@@ -136,3 +138,23 @@ def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/judgments.db")
     with pytest.raises(NotStoredError, match="file is not a database"):
         store.append("movies", [JudgmentRow("q1", "", "x")])
+
+
+def test_database_of_an_early_version_is_migrated_and_keeps_its_judgments(opened) -> None:
+    early = opened()
+    early.append("movies", [JudgmentRow("q1", "", "a")])
+    with early.database.writing() as execute:
+        execute("DROP TABLE kinrank_schema", ())
+    later = opened()
+    assert read_all(later) == ["q1"]
+    with later.database.reading() as execute:
+        assert execute("SELECT version FROM kinrank_schema", ()) == [(len(MIGRATIONS),)]
+
+
+def test_database_of_a_later_version_is_left_alone(opened) -> None:
+    later = opened()
+    with later.database.writing() as execute:
+        execute("UPDATE kinrank_schema SET version = 1000", ())
+    assert opened().append("movies", [JudgmentRow("q1", "", "a")]) == 1
+    with later.database.reading() as execute:
+        assert execute("SELECT version FROM kinrank_schema", ()) == [(1000,)]

@@ -15,8 +15,8 @@ from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service, learning
 from kinrank.serve.checkpoints import Checkpoints
-from kinrank.serve.judgment_store import STORES, Changes, JudgmentRow, open_store
-from kinrank.serve.judgment_store.sqlite import SqliteStore
+from kinrank.serve.database import DATABASES as STORES
+from kinrank.serve.judgment_store import Changes, JudgmentRow, JudgmentStore, open_store
 from kinrank.serve.live_judgments import Entry, learn
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
@@ -361,8 +361,10 @@ def test_restart_reads_a_checkpoint_and_not_the_history(models: Path, tmp_path: 
         wait_until(lambda: slot.current.revision == last)
         before = service.rank(candidates)
     read: list[int] = []
-    original = SqliteStore.read
-    monkeypatch.setattr(SqliteStore, "read", lambda *args, **named: (read.append(args[2]), original(*args, **named))[1])
+    original = JudgmentStore.read
+    monkeypatch.setattr(
+        JudgmentStore, "read", lambda *args, **named: (read.append(args[2]), original(*args, **named))[1]
+    )
     with Service({"knn": models / "knn"}, settings=PATIENT, judgments=address) as service:
         assert read[0] == first
         again = service.rank(candidates)

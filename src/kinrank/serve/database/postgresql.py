@@ -1,4 +1,4 @@
-"""Judgments in PostgreSQL, for the replicas of a fleet. Needs ``pip install 'kinrank[postgres]'``."""
+"""PostgreSQL, for the replicas of a fleet. Needs ``pip install 'kinrank[postgres]'``."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from kinrank.registry import import_extra
-from kinrank.serve.judgment_store.base import SCHEMA, Execute, JudgmentStore
+from kinrank.serve.database.base import Database, Execute
+from kinrank.serve.database.schema import is_current, migrate
 
 SECONDS = 5.0
 """The longest that connecting, or one transaction, may take."""
 _SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
 
 
-class PostgresStore(JudgmentStore):
-    """Judgments in tables ``kinrank_judgments``, ``kinrank_revisions`` and ``kinrank_marks`` of a PostgreSQL database.
+class PostgresDatabase(Database):
+    """A PostgreSQL database. All tables are named ``kinrank_...``.
 
     Parameters
     ----------
@@ -49,7 +51,7 @@ class PostgresStore(JudgmentStore):
         try:
             with self._bounded(connection), connection.transaction():
                 connection.execute(first)
-                yield lambda statement, arguments: _execute(connection, statement, arguments)
+                yield partial(_execute, connection)
         except self._psycopg.Error:
             self._drop()
             raise
@@ -61,13 +63,13 @@ class PostgresStore(JudgmentStore):
             connection = self._psycopg.connect(
                 self.address, autocommit=True, connect_timeout=wait, application_name="kinrank"
             )
+            execute = partial(_execute, connection)
             with self._bounded(connection), connection.transaction():
                 # Two replicas that start at once must not create the tables at once.
                 connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-                # Tables that an administrator has created need no right to create any.
-                [(exists,)] = connection.execute("SELECT to_regclass('kinrank_marks') IS NOT NULL").fetchall()
-                for statement in () if exists else SCHEMA:
-                    connection.execute(statement)
+                [(exists,)] = connection.execute("SELECT to_regclass('kinrank_schema') IS NOT NULL").fetchall()
+                if not is_current(execute, exists=exists):
+                    migrate(execute)
             self._connection, self._pid = connection, os.getpid()
         return self._connection
 

@@ -1,4 +1,4 @@
-"""Judgments in a SQLite file, for the processes of one machine."""
+"""A SQLite file, for the processes of one machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from kinrank.errors import ParameterError
-from kinrank.serve.judgment_store.base import SCHEMA, Execute, JudgmentStore
+from kinrank.serve.database.base import Database, Execute
+from kinrank.serve.database.schema import is_current, migrate
 
 _BUSY_SECONDS = 10.0  # to wait for another writer
 
 
-class SqliteStore(JudgmentStore):
-    """Judgments in a SQLite file with a write-ahead log.
+class SqliteDatabase(Database):
+    """A SQLite file with a write-ahead log.
 
     The file must be on a disk of this machine: SQLite's locks do not work on network file systems.
 
@@ -23,20 +24,6 @@ class SqliteStore(JudgmentStore):
     ----------
     address
         ``sqlite:///relative/path`` or ``sqlite:////absolute/path``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from kinrank.serve.judgment_store import JudgmentRow
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = SqliteStore(f"sqlite:///{folder}/judgments.db")
-    ...     first = store.append("movies", [JudgmentRow("q1", "", "good")])
-    ...     again = store.append("movies", [JudgmentRow("q1", "", "good")])
-    ...     deleted = store.delete("movies", query="q1")
-    ...     changes = store.read("movies", since=1)
-    ...     store.close()
-    >>> first, again, deleted, changes.queries
-    (1, 1, (1, 2), {'q1': [JudgmentRow(query='q1', source='', record=None)]})
     """
 
     failures = (sqlite3.Error, OSError)
@@ -74,8 +61,7 @@ class SqliteStore(JudgmentStore):
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")  # an acknowledged judgment survives a loss of power
-                for statement in SCHEMA:
-                    connection.execute(statement)
+                _migrate(lambda *given: connection.execute(*given).fetchall())
             except BaseException:
                 connection.close()
                 raise
@@ -88,3 +74,15 @@ class SqliteStore(JudgmentStore):
             if self._connection is not None and self._pid == os.getpid():
                 self._connection.close()
             self._connection = None
+
+
+def _migrate(execute: Execute) -> None:
+    def current() -> bool:
+        exists = execute("SELECT 1 FROM sqlite_master WHERE name = 'kinrank_schema'", ())
+        return is_current(execute, exists=bool(exists))
+
+    if not current():
+        execute("BEGIN IMMEDIATE", ())
+        if not current():  # another process may have been faster
+            migrate(execute)
+        execute("COMMIT", ())

@@ -1,30 +1,22 @@
-"""What every store of judgments does, in SQL that SQLite and PostgreSQL share."""
+"""Live judgments in a database that all replicas share."""
 
 from __future__ import annotations
 
-import secrets
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kinrank.errors import DataError, NotStoredError, OtherHistoryError, StoreUnavailableError
-
-Execute = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
-"""Runs one statement with ``?`` for each argument, and returns its rows."""
-
-SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS kinrank_revisions (model TEXT PRIMARY KEY, revision BIGINT NOT NULL, "
-    "compacted BIGINT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS kinrank_judgments (model TEXT NOT NULL, query TEXT NOT NULL, source TEXT NOT NULL, "
-    "revision BIGINT NOT NULL, record TEXT, PRIMARY KEY (model, query, source))",
-    "CREATE INDEX IF NOT EXISTS kinrank_judgments_by_revision ON kinrank_judgments (model, revision)",
-    # Which change a revision was: after restoring a copy, other changes get the same numbers.
-    "CREATE TABLE IF NOT EXISTS kinrank_marks (model TEXT NOT NULL, revision BIGINT NOT NULL, mark TEXT NOT NULL, "
-    "PRIMARY KEY (model, revision))",
+from kinrank.errors import DataError
+from kinrank.serve.database import Database, Execute, open_database
+from kinrank.serve.database.revisions import (
+    check_history,
+    mark_of,
+    next_revision,
+    placeholders,
+    revision_of,
+    undo_revision,
 )
+
 _PAGE = 2_000  # changed rows that are read at a time
 
 
@@ -54,39 +46,36 @@ class Changes:
     """Identifies the history up to `through`; empty if an earlier version of kinrank wrote it."""
 
 
-class JudgmentStore(ABC):
+class JudgmentStore:
     """Judgments of several models, one row for each query and source.
 
-    Every change of a model's judgments gets the next revision of that model. A change is one transaction that locks
-    the model's revision until it is committed, so revisions become visible in order and without gaps: a reader at
-    revision r has seen every change up to r, and no later commit can add one below it. Every change also gets a random
-    mark, by which a reader finds out that an older copy of the database was restored.
-
-    An object may be used by several threads; one call runs at a time. A lost connection is opened again by the next
-    call.
+    The judgments of a model are a stream of changes; see `kinrank.serve.database.revisions`.
 
     Parameters
     ----------
-    address
-        Where the store is; see `kinrank.serve.judgment_store.open_store`.
+    database
+        Where they are.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = open_store(f"sqlite:///{folder}/judgments.db")
+    ...     first = store.append("movies", [JudgmentRow("q1", "", "good")])
+    ...     again = store.append("movies", [JudgmentRow("q1", "", "good")])
+    ...     deleted = store.delete("movies", query="q1")
+    ...     changes = store.read("movies", since=1)
+    ...     store.close()
+    >>> first, again, deleted, changes.queries
+    (1, 1, (1, 2), {'q1': [JudgmentRow(query='q1', source='', record=None)]})
     """
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self._lock = threading.Lock()
+    def __init__(self, database: Database) -> None:
+        self.database = database
 
-    @abstractmethod
-    def _transaction(self, *, write: bool) -> Any:
-        """Return a context manager that yields an `Execute`, commits at its end and rolls back on an error."""
-
-    @abstractmethod
     def close(self) -> None:
         """Close the connection."""
-
-    @property
-    @abstractmethod
-    def failures(self) -> tuple[type[Exception], ...]:
-        """The exceptions by which the database reports that it cannot be used."""
+        self.database.close()
 
     def append(
         self, model: str, rows: Sequence[JudgmentRow], merge: Callable[[str, str], str] = lambda _, new: new
@@ -111,11 +100,11 @@ class JudgmentStore(ABC):
         for row in rows:
             if "\0" in row.query + row.source:
                 raise DataError(f"query ids and sources must not contain NUL characters, got {row.query[:100]!r}")
-        with self._reported(NotStoredError), self._transaction(write=True) as execute:
-            revision = _next_revision(execute, model)
+        with self.database.writing() as execute:
+            revision = next_revision(execute, model)
             parts = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
             changed = sum(_put(execute, model, part, revision, merge) for part in parts)
-            return revision if changed else _undo_revision(execute, model, revision)
+            return revision if changed else undo_revision(execute, model, revision)
 
     def read(self, model: str, since: int = 0, limit: int = _PAGE, *, mark: str = "") -> Changes:
         """Return the changes after a revision, about `limit` of them. `mark` is that of the revision, if known.
@@ -129,16 +118,11 @@ class JudgmentStore(ABC):
         DataError
             Withdrawals after this revision were compacted.
         """
-        with self._reported(StoreUnavailableError), self._transaction(write=False) as execute:
-            revision, compacted = _revision_of(execute, model)
-            known = _mark_of(execute, model, since)
-            if since > revision or (since and mark and known != mark):
-                raise OtherHistoryError(
-                    f"the judgments of {model!r} are at revision {revision}, but others up to {since} were learned "
-                    "before: this is another database, or an older copy of it"
-                )
+        with self.database.reading() as execute:
+            revision = check_history(execute, model, since, mark, f"the judgments of {model!r}")
             if since == revision:
-                return Changes({}, revision, revision, known)
+                return Changes({}, revision, revision, mark_of(execute, model, since))
+            compacted = revision_of(execute, model)[1]
             if 0 < since < compacted:
                 raise DataError(
                     f"judgments of {model!r} were withdrawn and compacted at revision {compacted}, and this model was "
@@ -155,7 +139,7 @@ class JudgmentStore(ABC):
                 "(SELECT query FROM kinrank_judgments WHERE model = ? AND revision > ? AND revision <= ?)",
                 (model, model, since, through),
             )
-            reached = _mark_of(execute, model, through)
+            reached = mark_of(execute, model, through)
         queries: dict[str, list[JudgmentRow]] = {}
         # Sorted here: to sort by revision, SQLite would walk through all revisions instead of the changed queries.
         for _, *row in sorted(rows, key=lambda row: row[:3]):
@@ -177,9 +161,9 @@ class JudgmentStore(ABC):
 
     def position(self, model: str) -> tuple[int, str]:
         """Return the latest revision of a model's judgments and its mark."""
-        with self._reported(StoreUnavailableError), self._transaction(write=False) as execute:
-            revision = _revision_of(execute, model)[0]
-            return revision, _mark_of(execute, model, revision)
+        with self.database.reading() as execute:
+            revision = revision_of(execute, model)[0]
+            return revision, mark_of(execute, model, revision)
 
     def delete(self, model: str, *, query: str | None = None, source: str | None = None) -> tuple[int, int]:
         """Withdraw the judgments of a query, of a source, or of a query by a source.
@@ -194,22 +178,22 @@ class JudgmentStore(ABC):
         named = {"query": query, "source": source}
         wanted = {column: value for column, value in named.items() if value is not None}
         condition = " AND ".join(f"{column} = ?" for column in wanted)
-        with self._reported(NotStoredError), self._transaction(write=True) as execute:
-            revision = _next_revision(execute, model)
+        with self.database.writing() as execute:
+            revision = next_revision(execute, model)
             found = execute(
                 "UPDATE kinrank_judgments SET record = NULL, revision = ? WHERE model = ? AND record IS NOT NULL "  # noqa: S608 - column names of our own
                 f"AND {condition} RETURNING query",
                 (revision, model, *wanted.values()),
             )
-            return len(found), revision if found else _undo_revision(execute, model, revision)
+            return len(found), revision if found else undo_revision(execute, model, revision)
 
     def compact(self, model: str, through: int) -> int:
         """Remove the marks of judgments withdrawn up to a revision, and return how many there were.
 
         Models that were fitted before that revision are refused afterwards: they may contain such judgments.
         """
-        with self._reported(NotStoredError), self._transaction(write=True) as execute:
-            revision, compacted = _revision_of(execute, model)
+        with self.database.writing() as execute:
+            revision, compacted = revision_of(execute, model)
             if not 0 <= through <= revision:
                 raise DataError(f"the judgments of {model!r} are at revision {revision}, got {through}")
             removed = execute(
@@ -220,49 +204,13 @@ class JudgmentStore(ABC):
                 execute("UPDATE kinrank_revisions SET compacted = ? WHERE model = ?", (max(through, compacted), model))
             return len(removed)
 
-    @contextmanager
-    def _reported(self, kind: type[NotStoredError] | type[StoreUnavailableError]) -> Iterator[None]:
-        """Raise failures of the database as an exception of ours, and let one thread in at a time."""
-        with self._lock:
-            try:
-                yield
-            except self.failures as error:
-                raise kind(f"the judgment store cannot be used ({_first_line(error)}): try again") from error
-
-
-def _revision_of(execute: Execute, model: str) -> tuple[int, int]:
-    found = execute("SELECT revision, compacted FROM kinrank_revisions WHERE model = ?", (model,))
-    return (int(found[0][0]), int(found[0][1])) if found else (0, 0)
-
-
-def _mark_of(execute: Execute, model: str, revision: int) -> str:
-    found = execute("SELECT mark FROM kinrank_marks WHERE model = ? AND revision = ?", (model, revision))
-    return str(found[0][0]) if found else ""
-
-
-def _next_revision(execute: Execute, model: str) -> int:
-    """Count up the revision. Its row stays locked until the transaction ends, so changes commit in this order."""
-    execute("INSERT INTO kinrank_revisions VALUES (?, 0, 0) ON CONFLICT (model) DO NOTHING", (model,))
-    counted = execute(
-        "UPDATE kinrank_revisions SET revision = revision + 1 WHERE model = ? RETURNING revision", (model,)
-    )
-    revision = int(counted[0][0])
-    execute("INSERT INTO kinrank_marks VALUES (?, ?, ?)", (model, revision, secrets.token_hex(4)))
-    return revision
-
-
-def _undo_revision(execute: Execute, model: str, revision: int) -> int:
-    execute("DELETE FROM kinrank_marks WHERE model = ? AND revision = ?", (model, revision))
-    execute("UPDATE kinrank_revisions SET revision = ? WHERE model = ?", (revision - 1, model))
-    return revision - 1
-
 
 def _put(
     execute: Execute, model: str, rows: Sequence[JudgmentRow], revision: int, merge: Callable[[str, str], str]
 ) -> int:
     """Store rows and return how many of them changed anything."""
     stored = execute(
-        f"SELECT query, source, record FROM kinrank_judgments WHERE model = ? AND query IN ({_marks(rows)})",  # noqa: S608
+        f"SELECT query, source, record FROM kinrank_judgments WHERE model = ? AND query IN ({placeholders(rows)})",  # noqa: S608
         (model, *(row.query for row in rows)),
     )
     kept = {(query, source): record for query, source, record in stored}
@@ -282,9 +230,18 @@ def _put(
     return len(changed)
 
 
-def _marks(rows: Sequence[object]) -> str:
-    return ", ".join("?" * len(rows))
+def open_store(address: str) -> JudgmentStore:
+    """Return the judgments in the database at an address; see `kinrank.serve.database.open_database`."""
+    return JudgmentStore(open_database(address))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def checkpoint_folder(address: str) -> str | None:
+    """Return where models with the judgments of a store are kept by default; None without a lasting place.
+
+    Examples
+    --------
+    >>> checkpoint_folder("sqlite:///judgments.db"), checkpoint_folder("postgresql://db/kinrank")
+    ('judgments.db.checkpoints', None)
+    """
+    prefix = "sqlite:///"
+    return f"{address.removeprefix(prefix)}.checkpoints" if address.startswith(prefix) else None
