@@ -12,6 +12,7 @@ from kinrank.engines.elasticsearch import ElasticsearchEngine, log_request
 from kinrank.engines.opensearch import OpenSearchEngine
 from kinrank.engines.opensearch import log_request as opensearch_log_request
 from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
+from kinrank.engines.search_options import SearchOptions
 from kinrank.errors import ParameterError
 
 FEATURES = FeatureSet.parse("""
@@ -118,11 +119,13 @@ def test_script_feature_is_a_clause_and_part_of_the_weighted_script():
 
 
 def test_one_request_logs_all_features():
-    body = log_request(builder(), ids_filter(["a", "b"]), 2)
+    body = log_request(builder(), SearchOptions(ids_filter(["a", "b"])), 2)
     named = [clause["bool"]["_name"] for clause in body["rescore"]["query"]["rescore_query"]["bool"]["should"]]
     assert named == ["title", "body", "near"]
     assert (body["size"], body["docvalue_fields"]) == (3, ["votes"])
-    names, searches = opensearch_log_request(builder(OpenSearchEngine.dialect), ids_filter(["a", "b"]), 2)
+    names, searches = opensearch_log_request(
+        builder(OpenSearchEngine.dialect), SearchOptions(ids_filter(["a", "b"])), 2
+    )
     assert names == named
     assert len(searches) == 1 + 3
     assert json.loads(opensearch._HEADER)["search_type"] == "dfs_query_then_fetch"

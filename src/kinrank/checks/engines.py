@@ -33,6 +33,7 @@ def engine_checks() -> list[EngineCheck]:
         check_fields_totals_and_facets,
         check_apply_request_keeps_totals_and_facets,
         check_absent_documents_are_reported,
+        check_fetch_by_id_within_filter,
         check_apply_orders_by_weighted_features,
         check_apply_ranks_what_search_finds,
         check_apply_within_window,
@@ -103,6 +104,19 @@ def check_filter_restricts_candidates(engine: Engine) -> None:
     require(bool(np.allclose(found.score, every.score[1::2])), "a filter changes scores")
     hits, _ = engine.search_features(QUERY, size=len(IDS), vector=VECTOR, options=SearchOptions(clause), timeout=60.0)
     require(hits.doc_id.tolist() == some, "search_features does not apply the filter")
+
+
+def check_fetch_by_id_within_filter(engine: Engine) -> None:
+    """Documents are fetched by id, with features and fields, if they match the filter, found by the query or not."""
+    wanted, absent = IDS[::3], "no such document"
+    options = SearchOptions({"ids": {"values": IDS[::2]}}, fields=["votes"])
+    hits, X = engine.fetch(QUERY, [*wanted, absent], vector=VECTOR, options=options, timeout=60.0)
+    expected = [doc_id for doc_id in wanted if doc_id in IDS[::2]]
+    require(hits.doc_id.tolist() == expected, f"fetched {hits.doc_id.tolist()}, expected {expected}")
+    features = engine.features(QUERY, expected, vector=VECTOR)
+    require(bool(np.allclose(X, features, atol=1e-6, equal_nan=True)), "features differ from those of features()")
+    votes = {doc_id: document["votes"] for doc_id, document in sample_documents()}
+    require(list(hits.fields) == [{"votes": votes[doc_id]} for doc_id in expected], f"the fields are {hits.fields}")
 
 
 def check_fields_totals_and_facets(engine: Engine) -> None:

@@ -253,6 +253,26 @@ class Engine(ABC):
             raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")
         return hits, self.features(query, hits.doc_id.tolist(), vector=vector, timeout=remaining)
 
+    def fetch(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> tuple[Hits, Float32]:
+        """Return documents by id, whether or not the query finds them, and their features for the query.
+
+        Documents that are not in the index, or do not match the filter of `options`, are left out. The scores mean
+        nothing.
+        """
+        if options.filter_clause is not None or options.fields:
+            raise EngineRefusedError(f"{type(self).__name__} cannot fetch documents within a filter, or their fields")
+        logged = self.log(query, doc_ids, vector=vector, timeout=timeout)
+        ids = np.array(doc_ids, dtype=np.str_)[logged.found]
+        return Hits(ids, np.zeros(len(ids))), logged.values[logged.found]
+
     def __enter__(self) -> Self:
         return self
 

@@ -110,24 +110,26 @@ class ElasticsearchEngine(LuceneEngine):
         ]
         return self._parse_hits(response), feature_matrix(documents, builder)
 
-    def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
-        body = log_request(builder, self._ids_filter(doc_ids), len(doc_ids))
+    def _log_batch(
+        self, builder: QueryBuilder, wanted: SearchOptions, n_documents: int, timeout: float
+    ) -> dict[str, HitValues]:
+        body = log_request(builder, wanted, n_documents)
         response = self._send_complete(_WITH_NAMED_SCORES, body, timeout)
         hits = self._by_id(response["hits"]["hits"])
         return {doc_id: HitValues.from_hit(hit, hit.get("matched_queries")) for doc_id, hit in hits.items()}
 
 
-def log_request(builder: QueryBuilder, documents: Clause, n_documents: int) -> dict[str, Any]:
+def log_request(builder: QueryBuilder, wanted: SearchOptions, n_documents: int) -> dict[str, Any]:
     """Return a request whose hits have the scores of all named clauses and the values of all fields.
 
     Its size is one more than the number of documents, so that ids that stand for several documents are noticed.
     """
     return {
-        "query": {"bool": {"filter": [documents]}},
+        "query": {"bool": {"filter": [wanted.filter_clause]}},
         "rescore": _named_scores(_named_clauses(builder)),
         "size": n_documents + 1,
         "docvalue_fields": builder.docvalue_fields(),
-        "_source": False,
+        "_source": list(wanted.fields) or False,
         "track_total_hits": False,
     }
 

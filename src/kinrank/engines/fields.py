@@ -5,7 +5,8 @@ A clause on an unknown field matches nothing without an error, so a misspelled n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -87,3 +88,31 @@ def _fields_of(used_by: str, feature: Feature) -> Iterator[RequiredField]:
         yield RequiredField(feature.field, used_by, "a number")
     elif isinstance(feature, VectorSimilarity):
         yield RequiredField(feature.field, used_by, "a vector")
+
+
+class FieldCheck:
+    """Checks once that an index has the fields of features.
+
+    Parameters
+    ----------
+    features
+        The features; None if there are none.
+    index
+        The name of the index.
+    """
+
+    def __init__(self, features: FeatureSet | None, index: str) -> None:
+        self._features = features
+        self._index = index
+        self._lock = threading.Lock()
+        self._done = features is None
+
+    def __call__(self, capabilities: Callable[[str], Mapping[str, Any]]) -> None:
+        """Check, given what returns the capabilities of comma-separated fields."""
+        if self._done or self._features is None:
+            return
+        with self._lock:
+            required = required_fields(self._features)
+            if required and not self._done:
+                check_fields(required, capabilities(",".join(sorted({field.name for field in required}))), self._index)
+            self._done = True

@@ -13,15 +13,17 @@ from kinrank.engines.query_dsl import QueryBuilder, score_offset
 
 
 class HitValues(NamedTuple):
-    """Scores by feature name and field values by field name, for one hit."""
+    """Scores by feature name, field values by field name, and the requested part of the document, for one hit."""
 
     scores: dict[str, float]
     fields: dict[str, float]
+    source: Mapping[str, Any]
 
     @classmethod
     def from_hit(cls, hit: Mapping[str, Any], scores: dict[str, float] | None = None) -> HitValues:
         """Read a hit with ``docvalue_fields``. A field with several values counts by its first, as in scripts."""
-        return cls(scores or {}, {field: float(values[0]) for field, values in hit.get("fields", {}).items()})
+        fields = {field: float(values[0]) for field, values in hit.get("fields", {}).items()}
+        return cls(scores or {}, fields, hit.get("_source", {}))
 
 
 def feature_matrix(documents: Sequence[HitValues], builder: QueryBuilder) -> Float32:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
@@ -11,11 +10,12 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kinrank.arrays import Float32
 from kinrank.engines.address import redact_passwords
 from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
 from kinrank.engines.feature_set import FeatureSet
 from kinrank.engines.features import Clause
-from kinrank.engines.fields import check_fields, required_fields
+from kinrank.engines.fields import FieldCheck
 from kinrank.engines.hit_values import HitValues, feature_matrix
 from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
 from kinrank.engines.response_errors import check_complete
@@ -94,8 +94,7 @@ class LuceneEngine(Engine):
         self.feature_names = () if features is None else features.names
         self.timeout = timeout
         self.ids = ids
-        self._fields_lock = threading.Lock()
-        self._fields_checked = False
+        self._fields = FieldCheck(features, index)
         self.client = self._make_client(connections, client)
 
     # --- implemented by each engine -------------------------------------------------------------------------------
@@ -113,8 +112,10 @@ class LuceneEngine(Engine):
         """Write documents with the client's bulk helper and return their number."""
 
     @abstractmethod
-    def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
-        """Return scores and field values of the documents that are in the index."""
+    def _log_batch(
+        self, builder: QueryBuilder, wanted: SearchOptions, n_documents: int, timeout: float
+    ) -> dict[str, HitValues]:
+        """Return scores, field values and requested fields of the documents that match, at most `n_documents`."""
 
     # --- the Engine interface -------------------------------------------------------------------------------------
 
@@ -147,11 +148,32 @@ class LuceneEngine(Engine):
         documents: dict[str, HitValues] = {}
         for first in range(0, len(unique), DOCUMENTS_PER_REQUEST):
             batch = unique[first : first + DOCUMENTS_PER_REQUEST]
-            documents |= self._log_batch(builder, batch, timeout or self.timeout)
+            documents |= self._log_batch(
+                builder, SearchOptions(self._ids_filter(batch)), len(batch), timeout or self.timeout
+            )
         in_index = np.array([doc_id in documents for doc_id in doc_ids], dtype=np.bool_)
         values = np.full((len(doc_ids), len(self.feature_names)), np.nan, dtype=np.float32)
         values[in_index] = feature_matrix([documents[doc_id] for doc_id in doc_ids if doc_id in documents], builder)
         return LoggedFeatures(values, in_index)
+
+    def fetch(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> tuple[Hits, Float32]:
+        """See `Engine.fetch`."""
+        builder = self._builder(query, vector)
+        self._check_fields(timeout)
+        wanted = options.also_matching(self._ids_filter(doc_ids))
+        documents = self._log_batch(builder, wanted, len(doc_ids), timeout or self.timeout)
+        ids = [doc_id for doc_id in dict.fromkeys(doc_ids) if doc_id in documents]
+        values = [documents[doc_id] for doc_id in ids]
+        fields = [value.source for value in values] if options.fields else ()
+        return Hits(np.array(ids, dtype=np.str_), np.zeros(len(ids)), fields=fields), feature_matrix(values, builder)
 
     def apply_request(
         self,
@@ -165,24 +187,9 @@ class LuceneEngine(Engine):
         options: SearchOptions | None = None,
     ) -> dict[str, Any]:
         """See `Engine.apply_request`."""
+        documents = None if doc_ids is None else self._ids_filter(doc_ids)
         builder = self._builder(query, vector)
-        wanted = options or PLAIN
-        response = {"size": size, **wanted.response_body()}
-        if doc_ids is not None and options is not None:
-            # Everything that matches is counted. Scores are positive, so that documents without one come last.
-            ranked = builder.weighted_query(weights, self._ids_filter(doc_ids), positive=True)
-            matching = builder.candidate_query(options.filter_clause)
-            return {"query": {"bool": {"filter": [matching], "should": [ranked]}}, **response}
-        candidates = builder.candidate_query(wanted.filter_clause) if doc_ids is None else self._ids_filter(doc_ids)
-        if window is None:
-            return {"query": builder.weighted_query(weights, candidates), **response}
-        rescore_query = {
-            "rescore_query": builder.weighted_query(weights, {"match_all": {}}),
-            "query_weight": 0.0,
-            "rescore_query_weight": 1.0,
-        }
-        rescore = {"window_size": window, "query": rescore_query}
-        return {"query": candidates, "rescore": rescore, **response, "size": min(size, window)}
+        return builder.weighted_search(weights, documents, size=size, window=window, options=options)
 
     def apply(
         self,
@@ -337,12 +344,5 @@ class LuceneEngine(Engine):
 
     def _check_fields(self, timeout: float | None) -> None:
         """Check once that the index has the fields of the features."""
-        if self._fields_checked or self.feature_set is None:
-            return
-        with self._fields_lock:
-            required = required_fields(self.feature_set)
-            if required and not self._fields_checked:
-                params = {"fields": ",".join(sorted({field.name for field in required}))}
-                response = self._send("GET", self._path("/_field_caps"), params, None, timeout or self.timeout)
-                check_fields(required, response["fields"], self.index_name)
-            self._fields_checked = True
+        path, seconds = self._path("/_field_caps"), timeout or self.timeout
+        self._fields(lambda names: self._send("GET", path, {"fields": names}, None, seconds)["fields"])

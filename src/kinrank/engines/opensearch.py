@@ -9,11 +9,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kinrank.engines.features import Clause
 from kinrank.engines.hit_values import HitValues
 from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine
 from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import check_complete, response_error
+from kinrank.engines.search_options import SearchOptions
 from kinrank.engines.trace_headers import TRACE_HEADERS
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
@@ -77,8 +77,10 @@ class OpenSearchEngine(LuceneEngine):
             raise self._engine_error(error, ADMIN_TIMEOUT) from error
         return int(count)
 
-    def _log_batch(self, builder: QueryBuilder, doc_ids: list[str], timeout: float) -> dict[str, HitValues]:
-        names, searches = log_request(builder, self._ids_filter(doc_ids), len(doc_ids))
+    def _log_batch(
+        self, builder: QueryBuilder, wanted: SearchOptions, n_documents: int, timeout: float
+    ) -> dict[str, HitValues]:
+        names, searches = log_request(builder, wanted, n_documents)
         text = "".join(f"{_HEADER}\n{json.dumps(search)}\n" for search in searches)
         # Start all searches at once: OpenSearch 2.5 can crash if a client times out and disconnects while searches of
         # its _msearch are queued (opensearch-project/OpenSearch issue 3962).
@@ -100,17 +102,17 @@ class OpenSearchEngine(LuceneEngine):
         return hits
 
 
-def log_request(builder: QueryBuilder, documents: Clause, n_documents: int) -> tuple[list[str], list[dict[str, Any]]]:
+def log_request(
+    builder: QueryBuilder, wanted: SearchOptions, n_documents: int
+) -> tuple[list[str], list[dict[str, Any]]]:
     """Return feature names and the searches of one ``_msearch``: one for existing documents, then one per feature.
 
     Their size is one more than the number of documents, so that ids that stand for several documents are noticed.
     """
     common = {"size": n_documents + 1, "_source": False, "track_total_hits": False}
-    searches: list[dict[str, Any]] = [
-        {"query": {"bool": {"filter": [documents]}}, "docvalue_fields": builder.docvalue_fields(), **common}
-    ]
+    matching = {"filter": [wanted.filter_clause]}
+    returned = {"docvalue_fields": builder.docvalue_fields(), "_source": list(wanted.fields) or False}
     clauses = builder.feature_clauses()
-    searches += [
-        {"query": {"bool": {"must": [clause], "filter": [documents]}}, **common} for clause in clauses.values()
-    ]
+    searches: list[dict[str, Any]] = [{"query": {"bool": matching}, **common, **returned}]
+    searches += [{"query": {"bool": {"must": [clause], **matching}}, **common} for clause in clauses.values()]
     return list(clauses), searches

@@ -29,6 +29,7 @@ from kinrank.engines.features import (
     count_terms,
     painless_string,
 )
+from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import ParameterError
 
 # x + 1 above 0, 1 / (1 - x) below: increasing and continuous. Scores are single precision, so that adding 1 loses
@@ -144,6 +145,34 @@ class QueryBuilder:
         terms = "".join(f" + params.weights[{i}] * ({self._expression(f)})" for i, (f, _) in enumerate(values))
         script = f"double x = _score - params.shift{terms}; {_TO_POSITIVE}"
         return self._script_score(summed, script, shift=bound, weights=[weight for _, weight in values])
+
+    def weighted_search(
+        self,
+        weights: ArrayLike,
+        documents: Clause | None,
+        *,
+        size: int,
+        window: int | None,
+        options: SearchOptions | None,
+    ) -> dict[str, Any]:
+        """Return the body of `kinrank.engines.Engine.apply_request`; `documents` matches those to rank."""
+        wanted = options or PLAIN
+        response = {"size": size, **wanted.response_body()}
+        if documents is not None and options is not None:
+            # Everything that matches is counted. Scores are positive, so that documents without one come last.
+            ranked = self.weighted_query(weights, documents, positive=True)
+            matching = self.candidate_query(options.filter_clause)
+            return {"query": {"bool": {"filter": [matching], "should": [ranked]}}, **response}
+        candidates = documents or self.candidate_query(wanted.filter_clause)
+        if window is None:
+            return {"query": self.weighted_query(weights, candidates), **response}
+        rescore_query = {
+            "rescore_query": self.weighted_query(weights, {"match_all": {}}),
+            "query_weight": 0.0,
+            "rescore_query_weight": 1.0,
+        }
+        rescore = {"window_size": window, "query": rescore_query}
+        return {"query": candidates, "rescore": rescore, **response, "size": min(size, window)}
 
     def _subtracted_from(self, bound: float, clauses: list[Clause]) -> Clause:
         query = {"bool": {"filter": [{"match_all": {}}], "should": clauses}}
