@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb  # noqa: F401 - skips this file if it is not installed
@@ -8,15 +9,21 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from kinrank import QuerySet
+from kinrank.cli.app import app
+from kinrank.clicks import many_logs
 from kinrank.clicks.choices import stored_examination, write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
+from kinrank.clicks.funnel import Funnel
+from kinrank.clicks.many_logs import add_logs
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
 from kinrank.data.evidence import Evidence
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError
+from kinrank.parallel import Processes, Serial
 
 
 @pytest.fixture(scope="module")
@@ -147,3 +154,52 @@ def test_each_client_has_one_vote_a_day_and_one_client_is_no_crowd(tmp_path: Pat
     assert notes == ["1 queries of fewer than 2 clients are no evidence"]
     assert crowds.totals(asked).looks.tolist() == [4, 0]
     assert clients(tmp_path, 4)[0].n_cells == 0
+
+
+def days_of(log: pa.Table, folder: Path) -> list[Path]:
+    """Write four logs of a week each."""
+    folder.mkdir()
+    week = pa.compute.divide(pa.compute.cast(log["time"], pa.int64()), 7 * 86_400)
+    files = []
+    for number in pa.compute.unique(week).to_pylist():
+        files.append(folder / f"{number}.parquet")
+        pq.write_table(log.filter(pa.compute.equal(week, number)), files[-1])
+    return files
+
+
+@pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=["serial", "processes"])
+def test_logs_that_are_added_together_are_as_one_after_the_other(executor, log, tmp_path, monkeypatch):
+    monkeypatch.setattr(many_logs, "_CELLS_OF_SHARE", 100)
+    files = days_of(log, tmp_path / "logs")
+    for file in files:
+        with open_clicks([file]) as opened:
+            one = write_evidence(opened, estimate_examination(opened.counts(), "none"), tmp_path / "one", [file])
+    funnel = Funnel()
+    add_logs([[files[0]]], tmp_path / "together", "none")
+    added = add_logs(
+        [[file] for file in files[1:]], tmp_path / "together", "none", executor=executor, progress=funnel.add
+    )
+    assert added.meta == one.meta
+    for name, values in one.get_state().items():
+        np.testing.assert_array_equal(added.get_state()[name], values)
+    assert funnel.read["impressions"] == sum(pq.read_metadata(file).num_rows for file in files[1:])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "one", "together"]
+    with pytest.raises(DataError, match="the evidence has this log already"):
+        add_logs([[files[1]]], tmp_path / "together", "none")
+
+
+def test_command_takes_folders_as_logs(log, tmp_path):
+    files = days_of(log, tmp_path / "logs")
+    add_logs([[file] for file in files], tmp_path / "expected", "none")
+    for file in files:
+        (tmp_path / file.stem).mkdir()
+        file.rename(tmp_path / file.stem / "log.parquet")
+    folders = [str(tmp_path / file.stem) for file in files]
+    evidence = str(tmp_path / "evidence")
+    result = CliRunner().invoke(app, ["clicks", *folders, "--evidence", evidence, "--model", "none", "--workers", "1"])
+    assert result.exit_code == 0, result.output
+    assert f"impressions  used  {log.num_rows:,}" in re.sub(" +", "  ", result.output)
+    assert Evidence.open(evidence).n_cells == Evidence.open(tmp_path / "expected").n_cells
+    refused = CliRunner().invoke(app, ["clicks", *folders, "--out", str(tmp_path / "j.csv"), "--workers", "2"])
+    assert refused.exit_code == 2
+    assert "--workers and --ray are for --evidence alone" in refused.output

@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import ray
 from ray.cluster_utils import Cluster
 from sklearn.base import clone
 
 from kinrank import ClusterRanker, KnnRanker, QuerySet, choose_neighbors
+from kinrank.clicks import many_logs
+from kinrank.clicks.many_logs import add_logs
+from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import FileFormatError, JobError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Serial, use_executor
@@ -213,6 +217,23 @@ def test_ten_killed_workers_do_not_change_the_result(
     assert len(list((tmp_path / "deaths_folder").iterdir())) == 10
     assert len(done) == N_TASKS
     assert model_bytes(tmp_path / "model") == reference_bytes
+
+
+def test_killed_workers_do_not_change_evidence(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    camps = make_two_camps(n_queries=40, n_docs=8)
+    named = camps.replace(doc_id=camps.doc_id.astype(str), query_columns={"text": camps.qid.astype(str)})
+    logs = [tmp_path / f"{number}.parquet" for number in range(6)]
+    for seed, file in enumerate(logs):
+        pq.write_table(simulate_clicks(named, named.X[:, 0], n_lists=3, depth=4, seed=seed), file)
+    expected = add_logs([[file] for file in logs], tmp_path / "expected", "none")
+    monkeypatch.setattr(many_logs, "_CELLS_OF_SHARE", expected.n_cells // 2)
+    deadly = DeadlyCluster(cluster.address, tmp_path / "deaths_folder", 3)
+    added = add_logs([[file] for file in logs], tmp_path / "evidence", "none", executor=deadly)
+    assert len(list((tmp_path / "deaths_folder").iterdir())) == 3
+    for name, values in expected.get_state().items():
+        np.testing.assert_array_equal(added.get_state()[name], values)
 
 
 def test_task_that_always_kills_its_worker_raises_and_keeps_the_rest(

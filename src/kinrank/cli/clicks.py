@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from datetime import date, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kinrank.cli import console
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import ParameterError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from kinrank.clicks.counts import ClickCounts
     from kinrank.clicks.examination import Examination
+    from kinrank.clicks.funnel import Funnel
+    from kinrank.clicks.options import LogOptions
     from kinrank.clicks.read import ClickLog
+    from kinrank.data.evidence import Evidence
     from kinrank.engines.index_download import IndexDownload
 
 
@@ -88,11 +91,22 @@ def clicks(
         float, typer.Option(help="Probability that the interval of --interleaved ever misses the truth.")
     ] = 0.05,
     memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory for DuckDB; larger joins go to disk.")] = "2GB",
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Processes for --evidence; each LOG, a file or a folder of files, is a day of its own."
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Ray cluster in place of --workers: an address, auto or local."),
+    ] = None,
 ) -> None:
     """Make judgments from a click log, or decide between two interleaved models."""
     if interleaved:
         print_contest(log, alpha)
         return
+    from kinrank.clicks.choices import examination_for
     from kinrank.clicks.judgments import THRESHOLDS, grade_counts, judgment_table, write_judgments
     from kinrank.clicks.options import LogOptions
     from kinrank.clicks.posterior import estimate_attractiveness
@@ -115,6 +129,11 @@ def clicks(
         min_clients=min_clients,
         memory=memory,
     )
+    if workers is not None or ray is not None:
+        if evidence is None or out or report or human:
+            raise ParameterError("--workers and --ray are for --evidence alone: leave out --out, --report and --human")
+        _add_logs(log, evidence, model, options, ray, workers)
+        return
     thresholds = [_number("grades", word) for word in grades.split(",")] if grades else list(THRESHOLDS)
     downloads: list[IndexDownload] = []
     files: list[str] = []
@@ -124,11 +143,11 @@ def clicks(
         with console.progress("reading"):
             opened = stack.enter_context(open_clicks(files, options))
             counts = opened.counts(cascade=model == "cascade")
-        console.print_result(_funnel_table(counts))
+        console.print_result(_funnel_table(counts.funnel))
         for note in counts.funnel.notes:
             console.info(note)
         with console.progress("estimating"):
-            examination = _examination(counts, model, evidence)
+            examination = examination_for(counts, model, evidence)
             attractiveness = estimate_attractiveness(counts, examination, strength=prior)
             table = judgment_table(counts, attractiveness, thresholds, min_impressions)
         console.print_result(_examination_table(examination))
@@ -160,20 +179,6 @@ def clicks(
     )
 
 
-def _examination(counts: ClickCounts, model: str, evidence: str | None) -> Examination:
-    """Estimate the examination of ranks; if the log is too small for it, take that of the evidence it is added to."""
-    from kinrank.clicks.choices import stored_examination
-    from kinrank.clicks.examination import estimate_examination
-
-    try:
-        return estimate_examination(counts, model)
-    except DataError:
-        stored = None if evidence is None else stored_examination(evidence)
-        if stored is None or stored.model != model:
-            raise
-        return stored
-
-
 def _add_evidence(
     log: ClickLog, examination: Examination, folder: str, files: list[str], human: str | None, looks: float
 ) -> None:
@@ -190,6 +195,32 @@ def _add_evidence(
             added.save(folder)
     for note in log.funnel.notes[before:]:
         console.info(note)
+    _tell(added, folder)
+
+
+def _add_logs(
+    logs: list[str], folder: str, model: str, options: LogOptions, ray: str | None, workers: int | None
+) -> None:
+    """Add many logs to a folder of evidence, each by a worker."""
+    from kinrank.cli.large import chosen_executor
+    from kinrank.clicks.funnel import Funnel
+    from kinrank.clicks.many_logs import add_logs
+
+    files = [sorted(map(str, Path(log).iterdir())) if Path(log).is_dir() else [log] for log in logs]
+    whole = Funnel()
+    with chosen_executor(ray, workers) as executor, console.progress("adding logs") as advance:
+
+        def count(funnel: Funnel) -> None:
+            whole.add(funnel)
+            advance(1)
+
+        added = add_logs(files, folder, model, options, executor=executor, progress=count)
+    console.print_result(_funnel_table(whole))
+    _tell(added, folder)
+
+
+def _tell(added: Evidence, folder: str) -> None:
+    """Say what a folder of evidence has."""
     span = "" if added.days is None else f", {_date(added.days[0])} to {_date(added.days[1])}"
     console.info(f"{folder}: {added.n_cells:,} documents of a day, {added.n_queries:,} queries{span}")
 
@@ -229,14 +260,14 @@ def _number(option: str, text: str) -> float:
         raise ParameterError(f"--{option} expects numbers, got {text!r}") from None
 
 
-def _funnel_table(counts: ClickCounts) -> Table:
+def _funnel_table(funnel: Funnel) -> Table:
     from rich.table import Table
 
     from kinrank.clicks.report import funnel_rows
 
     table = Table("stage", "reason", "rows", box=None, pad_edge=False)
     table.columns[2].justify = "right"
-    for row in funnel_rows(counts):
+    for row in funnel_rows(funnel):
         table.add_row(*row)
     return table
 

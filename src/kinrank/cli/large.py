@@ -1,9 +1,10 @@
-"""``kinrank train`` with ``--ray`` or ``--workers``: train from disk, block by block."""
+"""Commands with ``--ray`` or ``--workers``; ``kinrank train`` reads from disk then, block by block."""
 
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import cast
 
 from kinrank.cli import console
@@ -39,8 +40,6 @@ def train_large(
         raise ParameterError(
             f"ranker {name!r} cannot train from disk: with --ray or --workers, use --ranker kin or cells"
         )
-    if ray is not None and workers is not None:
-        raise ParameterError("--ray and --workers cannot be combined")
     if tree_workers is not None and (ray is None or not isinstance(ranker, KinRanker)):
         raise ParameterError("--tree-workers needs --ray and --ranker kin")
     if validate is not None:
@@ -49,11 +48,7 @@ def train_large(
     _check_first_queries(data, leaks, columns)
     start, spent, rows = time.perf_counter(), 0.0, 0
     with ExitStack() as stack:
-        executor: Executor = Serial()
-        if ray is not None:
-            executor = stack.enter_context(RayCluster(ray))
-        elif workers is not None and workers > 1:
-            executor = Processes(workers)
+        executor = stack.enter_context(chosen_executor(ray, workers))
         advance = stack.enter_context(console.progress("training"))
 
         def count(batch: TrainingProgress) -> None:
@@ -81,6 +76,18 @@ def train_large(
     )
     for line in trained.remarks():
         console.info(f"{model}: {line}")
+
+
+@contextmanager
+def chosen_executor(ray: str | None, workers: int | None) -> Iterator[Executor]:
+    """Yield what runs the tasks of a command with ``--ray`` or ``--workers``."""
+    if ray is not None and workers is not None:
+        raise ParameterError("--ray and --workers cannot be combined")
+    if ray is not None:
+        with RayCluster(ray) as cluster:
+            yield cluster
+    else:
+        yield Processes(workers) if workers is not None and workers > 1 else Serial()
 
 
 def _check_first_queries(data: str, leaks: OnLeak, columns: ColumnNames) -> None:

@@ -13,8 +13,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
+from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.database import scalar
-from kinrank.clicks.examination import Examination
+from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import ClickLog
 from kinrank.data.evidence import NO_DAY, Evidence, query_keys, write_sorted_cells
 from kinrank.data.evidence_kernel import hash_arrow
@@ -67,11 +68,11 @@ def write_evidence(log: ClickLog, examination: Examination, path: PathLike, file
     ...     write_evidence(log, examination, folder / "evidence")
     Evidence(1 queries, 2 cells)
     """
-    prints = [_fingerprint(Path(file)) for file in files]
+    prints = [fingerprint(Path(file)) for file in files]
     target = Path(path)
     before = Evidence.open(target) if target.exists() and any(target.iterdir()) else None
     if before is not None:
-        _check_new(before, prints, files)
+        check_new(before, prints, files)
     meta = {"logs": prints, "examination": _as_json(examination)}
     if before is None:
         return write_sorted_cells(target, _cells(log, examination), meta)
@@ -95,6 +96,17 @@ def stored_examination(path: PathLike) -> Examination | None:
     verdict = "Examination of ranks as in the log that was added before."
     fits = stored.get("fits", True)
     return Examination(stored["model"], np.array(stored["ranks"]), slope, offset, slope, slope, verdict, fits=fits)
+
+
+def examination_for(counts: ClickCounts, model: str, path: PathLike | None) -> Examination:
+    """Estimate how ranks are examined; if the log is too small for it, take that of the evidence it is added to."""
+    try:
+        return estimate_examination(counts, model)
+    except DataError:
+        stored = None if path is None else stored_examination(path)
+        if stored is None or stored.model != model:
+            raise
+        return stored
 
 
 def _cells(log: ClickLog, examination: Examination) -> Iterator[list[NDArray[Any]]]:
@@ -189,7 +201,7 @@ def _by_rank(values: Float64) -> str:
     return f"CASE rank {cases} ELSE 0e0 END"
 
 
-def _fingerprint(file: Path) -> str:
+def fingerprint(file: Path) -> str:
     """Return what identifies the content of a file, without reading all of it."""
     size = file.stat().st_size
     with file.open("rb") as stream:
@@ -199,7 +211,8 @@ def _fingerprint(file: Path) -> str:
     return hashlib.sha256(b"".join([str(size).encode(), *parts])).hexdigest()
 
 
-def _check_new(before: Evidence, prints: Sequence[str], files: Sequence[PathLike]) -> None:
+def check_new(before: Evidence, prints: Sequence[str], files: Sequence[PathLike]) -> None:
+    """Raise if evidence has one of these logs already."""
     known = set(before.meta.get("logs", []))
     for number, file in zip(prints, files, strict=True):
         if number in known:

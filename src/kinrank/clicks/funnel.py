@@ -39,3 +39,10 @@ class Funnel:
     def kept(self, stage: str) -> int:
         """Return the number of rows of a stage that were used."""
         return self.read.get(stage, 0) - sum(rows for (of, _), rows in self.dropped.items() if of == stage)
+
+    def add(self, other: Funnel) -> None:
+        """Add the counts of another log."""
+        for stage, rows in other.read.items():
+            self.read[stage] = self.read.get(stage, 0) + rows
+        for (stage, reason), rows in other.dropped.items():
+            self.drop(stage, reason, rows)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import kinrank
 from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.examination import Examination
+from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.judgments import grade_counts
 from kinrank.clicks.posterior import Attractiveness
 from kinrank.clicks.quality import ClickQuality
@@ -39,7 +40,7 @@ def write_click_report(
         headline=f"{len(judgments):,} judgments from {counts.impressions.sum():,.0f} impressions",
         verdict=examination.verdict,
         warnings=examination.warnings,
-        funnel=[(f"{stage}, {reason}", rows) for stage, reason, rows in funnel_rows(counts)],
+        funnel=[(f"{stage}, {reason}", rows) for stage, reason, rows in funnel_rows(counts.funnel)],
         notes=counts.funnel.notes,
         curve=safe(examination_curve(examination)),
         model=examination.model,
@@ -59,14 +60,14 @@ def write_click_report(
         stream.write(page.encode("utf-8", "replace"))
 
 
-def funnel_rows(counts: ClickCounts) -> list[tuple[str, str, str]]:
+def funnel_rows(funnel: Funnel) -> list[tuple[str, str, str]]:
     """Return stage, reason and number of rows, as text."""
     rows = []
-    for stage, read in counts.funnel.read.items():
+    for stage, read in funnel.read.items():
         rows.append((stage, "read", f"{read:,}"))
-        dropped = [(why, number) for (of, why), number in counts.funnel.dropped.items() if of == stage]
+        dropped = [(why, number) for (of, why), number in funnel.dropped.items() if of == stage]
         rows += [(stage, f"dropped: {why}", f"{number:,}") for why, number in dropped]
-        rows.append((stage, "used", f"{counts.funnel.kept(stage):,}"))
+        rows.append((stage, "used", f"{funnel.kept(stage):,}"))
     return rows
 
 
