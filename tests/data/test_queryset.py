@@ -47,6 +47,7 @@ def numbered(sizes: list[int]) -> QuerySet:
         rows,
         group=sizes,
         doc_id=rows,
+        doc_title=rows,
         sample_weight=rows,
         query_columns={"number": queries, "vector": np.tile(queries[:, None], 2)},
     )
@@ -67,11 +68,11 @@ def test_all_arrays_of_a_row_and_of_a_query_go_with_it(sizes: list[int], masked:
     owner = queries.query_of_row
     for selected, wanted in ((by_query, expected_rows), (by_row, sorted(rows, key=lambda row: owner[row]))):
         # Every field of a QuerySet is one of these, or the same for all rows.
-        per_row = {"X", "y", "doc_id", "sample_weight"}
+        per_row = {"X", "y", "doc_id", "doc_title", "sample_weight"}
         per_query = {"qid", "query_columns", "offsets"}
         assert {field.name for field in fields(QuerySet)} - per_row - per_query == {"feature_names", "row_order"}
         for name in per_row:
-            assert getattr(selected, name).ravel().tolist() == wanted, name
+            assert getattr(selected, name).ravel().astype(np.int64).tolist() == wanted, name
         owners = list(dict.fromkeys(owner[wanted].tolist()))
         assert selected.qid.tolist() == selected.query_columns["number"].tolist() == owners
         assert selected.query_columns["vector"].tolist() == [[i, i] for i in owners]

@@ -552,7 +552,7 @@ FIELDS = {
     "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids total fields facets "
     "explanation titles",
     "QueryWeights": "weights model version fallback detail normalization fidelity request params",
-    "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons",
+    "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles",
     "ExamplesResponse": "feature_names examples",
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
@@ -594,7 +594,8 @@ def test_responses_have_documented_fields_and_match_their_schema(
         jsonschema.validate(response.json, {"$ref": f"#/components/schemas/{name}", "components": components})
     (loaded,) = {tuple(each["loaded"]) for each in client.get("/v1/model", **query).json["models"].values()}
     fields = (
-        "version ranker feature_names judged_queries judgments_learned unseen_judgments fit_recommended self_tested"
+        "version ranker feature_names judged_queries judgments_learned unseen_judgments fit_recommended self_tested "
+        "remarks"
     )
     assert list(loaded) == fields.split()
 

@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
+from kinrank import KnnRanker
+from kinrank.datasets import make_two_camps
 from kinrank.serve import Service
 from kinrank.serve.http import endpoints as answers
-from kinrank.serve.messages import Fallback
+from kinrank.serve.messages import CandidateSet, Fallback
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
 from tests.serve.servers import one_thread, serving
@@ -106,8 +109,10 @@ def test_page_without_an_engine(models: Path, browser: Browser, tmp_path: Path):
         tab.on("console", lambda message: messages.append(message.text))
         tab.on("pageerror", lambda error: messages.append(str(error)))
         tab.goto(f"http://127.0.0.1:{server.port}/")
-        expect(tab.locator("#note")).to_contain_text("No engine is attached")
+        expect(tab.locator("#no-engine")).to_contain_text("No engine is attached")
+        expect(tab.locator("#about")).to_have_text("This model: ranker knn.")
         expect(tab.locator("#card")).to_contain_text("knn")
+        expect(tab.locator("#note")).to_contain_text("The scores are those that the model had when it was written.")
         tab.locator("#examples button").first.click()
         expect(tab.locator("#note")).to_contain_text("The scores are those that the model had when it was written.")
         assert tab.locator("#weights .bar").count() == 2
@@ -119,7 +124,7 @@ def test_page_without_an_engine(models: Path, browser: Browser, tmp_path: Path):
         tab.get_by_role("button", name="Rank").click()
         expect(tab.locator("#note")).to_have_text("Row 1: value is not a number: many")
         tab.evaluate("poll()")
-        expect(tab.locator("#metrics")).to_contain_text("Requests that rank2")
+        expect(tab.locator("#metrics")).to_contain_text("Requests that rank3")
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         tab.get_by_role("link", name="API", exact=True).click()
         card = tab.locator(".operation", has_text="POST /v1/rank")
@@ -128,3 +133,21 @@ def test_page_without_an_engine(models: Path, browser: Browser, tmp_path: Path):
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
         tab.close()
     assert messages == []
+
+
+def test_explanations_name_queries_and_documents_but_not_the_query_itself(tmp_path: Path, up: CandidateSet):
+    camps = make_two_camps(n_queries=20, n_docs=3, seed=0)
+    text = np.array([f"wish {qid}" for qid in camps.qid])
+    titles = np.array([f"Movie {document}" for document in camps.doc_id.tolist()])
+    named = camps.replace(query_columns={"text": text}, doc_title=titles)
+    KnnRanker(n_neighbors=5, encoder=None).fit(named).save(tmp_path / "model", examples=named[:2])
+    with Service({"model": tmp_path / "model"}) as service:
+        stored = service.examples()[0].candidates
+        assert (stored.text, stored.ids) == ("wish 0", ["0", "1", "2"])
+        why = service.explain(stored)
+        assert why.titles == {"0": "Movie 0", "1": "Movie 1", "2": "Movie 2"}
+        near = [neighbor.text for neighbor in why.neighbors]
+        assert len(near) == 4
+        assert "wish 0" not in near
+        assert all(neighbor.text == f"wish {neighbor.qid}" for neighbor in why.neighbors)
+        assert service.explain(up).titles is None

@@ -17,9 +17,8 @@ from kinrank.errors import DataError, FileFormatError, JobError, LeakError, Miss
 from kinrank.learn.rankrls import RankRLS
 from kinrank.measure import NDCG
 from kinrank.rankers import RANKERS
-from kinrank.rankers.base import from_settings, read_settings
 from kinrank.rankers.local.choose import choose_neighbors
-from kinrank.rankers.persistence import settings_of
+from kinrank.rankers.persistence import from_settings, read_settings, settings_of
 from kinrank.registry import import_extra
 from kinrank.scale import Processes, use_executor
 from kinrank.study import space

@@ -28,6 +28,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "y": (Annotated[str, _option(help="Grade; empty if not judged.")], "y"),
     "doc_id": (Annotated[str, _option(help="Document id.")], "doc_id"),
     "text": (Annotated[str | None, _option(help="Text of the query.", show_default="text")], None),
+    "title": (
+        Annotated[str, _option(help="Title of the document, by which explanations name it.", show_default="doc_title")],
+        "doc_title",
+    ),
     "features": (
         Annotated[
             list[str] | None,
@@ -57,12 +61,16 @@ _THREADS = Annotated[
 ]
 
 
+_TITLED = ("convert", "train", "explain")  # commands that read titles from another column than doc_title
+
+
 def with_columns(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that name columns to a command that reads tables.
 
     A command that has an option of the same name keeps it: ``kinrank log --features`` is a file.
     """
-    added = {name: option for name, option in _OPTIONS.items() if name not in inspect.signature(command).parameters}
+    left_out = {*inspect.signature(command).parameters, *(() if command.__name__ in _TITLED else ("title",))}
+    added = {name: option for name, option in _OPTIONS.items() if name not in left_out}
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:

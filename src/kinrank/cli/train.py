@@ -154,7 +154,8 @@ def train(
         warn_if_perfect(found.means)
         name, fitted = found.kept_name, found.kept
         lines = list(_validation_lines(found))
-    fitted.save(model, examples=queries[:EXAMPLES], judgments_through=judgments_through)
+    examples = queries if study is None else study.queries  # held out, if there are such queries
+    fitted.save(model, examples=examples[:EXAMPLES], judgments_through=judgments_through)
     console.info(f"{model}: ranker {name!r}, fitted in {seconds:.1f} s")
     for line in fitted.remarks():
         console.info(f"{model}: {line}")
@@ -207,7 +208,7 @@ def _unfitted(ranker: str | None, settings_file: str | None, settings: list[str]
         cls = RANKERS[ranker or DEFAULT_RANKER]
         made: Ranker = cls(**parse_settings(cls, settings))
         return ranker or DEFAULT_RANKER, made
-    from kinrank.rankers.base import read_settings
+    from kinrank.rankers.persistence import read_settings
 
     made = read_settings(settings_file)
     name = RANKERS.name_of(type(made))

@@ -15,7 +15,7 @@ from kinrank.data.features import check_names, default_names
 from kinrank.data.grouping import as_positions, check_offsets, offsets_of, rows_of, sizes_of
 from kinrank.errors import DataError
 
-ROW_ARRAYS = ("y", "doc_id", "sample_weight")
+ROW_ARRAYS = ("y", "doc_id", "doc_title", "sample_weight")
 """The arrays next to X with one value per row, each optional."""
 COLUMN = "column."
 """Prefix of the arrays of query columns in `QuerySet.get_state`."""
@@ -36,6 +36,7 @@ class QueryRows:
     feature_names: tuple[str, ...] = ()
     query_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     sample_weight: Float32 | None = None
+    doc_title: NDArray[Any] | None = None
     row_order: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:

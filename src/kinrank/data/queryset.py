@@ -51,6 +51,8 @@ class QuerySet(QueryRows):
     sample_weight : float32 array of shape (rows,), or None
         How much each judgment counts, at least 0; None if all count the same. A pair of documents counts the product
         of their weights.
+    doc_title : array of str of shape (rows,), or None
+        The title of each document, by which explanations name it.
     row_order : int64 array of shape (rows,), or None
         The position of each row in the caller's arrays; None if the rows were not reordered.
 
@@ -79,6 +81,7 @@ class QuerySet(QueryRows):
         feature_names: Sequence[str] | None = None,
         query_columns: Mapping[str, ArrayLike] | None = None,
         sample_weight: ArrayLike | None = None,
+        doc_title: ArrayLike | None = None,
     ) -> QuerySet:
         """Build from rows in any order.
 
@@ -100,6 +103,8 @@ class QuerySet(QueryRows):
             Values by column name, one per query, with queries in order of first appearance.
         sample_weight
             How much the judgment of each row counts, at least 0.
+        doc_title
+            The title of each row's document, by which explanations name it.
         """
         features = np.asarray(X, dtype=np.float32)
         if features.ndim != 2:
@@ -107,7 +112,7 @@ class QuerySet(QueryRows):
         groups = group_rows(len(features), qid, group)
         names = () if feature_names is None else feature_names
         columns = {name: as_column(values) for name, values in (query_columns or {}).items()}
-        return cls._from_groups(groups, features, y, doc_id, names, columns, sample_weight)
+        return cls._from_groups(groups, features, y, doc_id, names, columns, sample_weight, doc_title)
 
     @classmethod
     def _from_groups(
@@ -119,11 +124,13 @@ class QuerySet(QueryRows):
         feature_names: Sequence[str],
         query_columns: Mapping[str, NDArray[Any]],
         sample_weight: ArrayLike | None,
+        doc_title: ArrayLike | None,
     ) -> QuerySet:
         """Sort rows into their groups."""
         arrays: dict[str, Any] = {
             "y": None if y is None else as_grades(y),
             "doc_id": None if doc_id is None else as_ids(doc_id, "doc_id"),
+            "doc_title": None if doc_title is None else as_column(doc_title).astype(np.str_),
             "sample_weight": None if sample_weight is None else as_weights(sample_weight),
         }
         check_lengths(len(X), arrays)
@@ -149,6 +156,7 @@ class QuerySet(QueryRows):
         y: str = "y",
         doc_id: str = "doc_id",
         text: str | None = None,
+        title: str = "doc_title",
         features: Sequence[str] | None = None,
         query: Sequence[str] = (),
         drop: Sequence[str] = (),
@@ -170,6 +178,8 @@ class QuerySet(QueryRows):
             The column of document ids. Optional.
         text
             The column with the text of the query, if it is not named "text".
+        title
+            The column of document titles, by which explanations name documents. Optional.
         features
             The features, by name or by a pattern such as ``bm25_*``; by default all other numeric columns.
         query
@@ -194,14 +204,14 @@ class QuerySet(QueryRows):
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
         arrays = tables.read_table(
-            table, qid=qid, y=y, doc_id=doc_id, text=text, features=features, query=query, drop=drop
+            table, qid=qid, y=y, doc_id=doc_id, text=text, title=title, features=features, query=query, drop=drop
         )
         return cls._from_groups(**arrays)
 
     def to_table(self) -> pa.Table:
         """Return an Arrow table that `from_table` reads back.
 
-        Its columns are qid, y, doc_id, sample_weight, the features and ``query.NAME``.
+        Its columns are qid, y, doc_id, doc_title, sample_weight, the features and ``query.NAME``.
 
         The vector of a query is in its first row and null in the others: repeated, it would be most of the table.
 
@@ -263,6 +273,7 @@ class QuerySet(QueryRows):
         return cls.from_state(concat_states([part.get_state() for part in parts]), names)
 
 
+_OF_DOCUMENTS = {"doc_id": "ids", "doc_title": "titles"}
 _FILL = {"y": np.nan, "sample_weight": 1.0}  # not judged, and of the usual weight
 
 
@@ -293,8 +304,8 @@ def _array(name: str, states: Sequence[State], number: int) -> NDArray[Any]:
         return np.full(len(state["X"]), _FILL[name], dtype=np.float32)
     column = name.removeprefix(COLUMN)
     what, change = (f"query column {column!r} is", "query_columns=, without it")
-    if name == "doc_id":
-        what, change = "document ids are", "doc_id=None"
+    if name in _OF_DOCUMENTS:
+        what, change = f"document {_OF_DOCUMENTS[name]} are", f"{name}=None"
     raise DataError(
         f"{what} missing in set {number + 1} of {len(states)}: add what is missing, or drop it from the others with "
         f"queries.replace({change})"

@@ -3,6 +3,7 @@
 Columns are recognized by name first, then by type:
 
 - ``qid``, ``y``, ``doc_id``: the query, the grade (null: not judged), the document (see `ColumnNames`);
+- ``doc_title``: the title of the document, for explanations;
 - ``sample_weight``: how much the judgment of the row counts;
 - ``info.NAME``: information for readers of the file, not read;
 - ``query.NAME``: query column NAME, with numbers, text or vectors (lists of numbers of one length);
@@ -38,6 +39,7 @@ QUERY_PREFIX = "query."
 INFO_PREFIX = "info."
 _TEXT = QUERY_PREFIX + "text"
 WEIGHT = "sample_weight"
+TITLE = "doc_title"
 _ROWS_AT_ONCE = 4096
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__\Z")  # pandas' name for an index without one
 
@@ -49,6 +51,7 @@ class ColumnNames(TypedDict, total=False):
     y: str
     doc_id: str
     text: str | None
+    title: str
     features: Sequence[str] | None
     query: Sequence[str]
     drop: Sequence[str]
@@ -61,6 +64,7 @@ def read_table(
     y: str,
     doc_id: str,
     text: str | None = None,
+    title: str = TITLE,
     features: Sequence[str] | None = None,
     query: Sequence[str] = (),
     drop: Sequence[str] = (),
@@ -76,9 +80,12 @@ def read_table(
             "command line; kinrank doctor FILE finds it)"
         )
     columns = {QUERY_PREFIX + name if name in query else name: column for name, column in columns.items()}
-    columns = _chosen(columns, text, features, drop, reserved=(qid, y, doc_id, WEIGHT))
+    columns = _chosen(columns, text, features, drop, reserved=(qid, y, doc_id, title, WEIGHT))
     _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id, WEIGHT) if name in columns}
+    titles = columns.pop(title, special.get(title))
+    if titles is None and title != TITLE:
+        raise DataError(f"no column {title!r} for the titles among {list(columns)}: correct the name")
     for name in special.keys() - {y}:
         _check_not_null(name, special[name])
     numeric = {name: column for name, column in columns.items() if _is_feature(name, column.type)}
@@ -97,6 +104,7 @@ def read_table(
         "doc_id": _ids(special[doc_id]) if doc_id in special else None,
         "feature_names": tuple(numeric),
         "query_columns": query_columns,
+        "doc_title": None if titles is None else _ids(titles).astype(np.str_),
         "sample_weight": special[WEIGHT].to_numpy() if WEIGHT in special else None,
     }
 
@@ -112,6 +120,8 @@ def write_table(queries: QueryRows) -> pa.Table:
         columns["y"] = pa.array(queries.y, from_pandas=True)  # NaN, not judged, becomes null
     if queries.doc_id is not None:
         columns["doc_id"] = pa.array(queries.doc_id)
+    if queries.doc_title is not None:
+        columns[TITLE] = pa.array(queries.doc_title)
     if queries.sample_weight is not None:
         columns[WEIGHT] = pa.array(queries.sample_weight)
     for i, name in enumerate(queries.feature_names):
@@ -131,7 +141,7 @@ def is_reserved(name: str) -> bool:
     >>> is_reserved("qid"), is_reserved("query.intent"), is_reserved("query_length")
     (True, True, False)
     """
-    return name in ("qid", "y", "doc_id", WEIGHT) or name.startswith((QUERY_PREFIX, INFO_PREFIX))
+    return name in ("qid", "y", "doc_id", TITLE, WEIGHT) or name.startswith((QUERY_PREFIX, INFO_PREFIX))
 
 
 def _chosen(

@@ -93,7 +93,8 @@ def load_movies() -> QuerySet:
     """Return 300 judged queries of a movie search with 20 features: BM25 of each field, coverage, cosine, popularity.
 
     They are a sample of the Movie Search Ranking Dataset (MSRD, CC BY-SA 4.0): all queries about 71 movies. Query
-    columns: ``text``, and ``movie``, a group for splits, since many queries are about the same movie.
+    columns: ``text``, and ``movie``, a group for splits, since many queries are about the same movie. Movies
+    have titles.
 
     Examples
     --------

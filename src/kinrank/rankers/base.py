@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -21,12 +19,13 @@ from kinrank.data.id_hashes import IdHashes, hash_ids
 from kinrank.data.normalization import Normalization, normalization_of
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.encoders import EncoderSpec, check_encoders, make_encoder
-from kinrank.errors import DataError, FileFormatError, KinrankError
+from kinrank.errors import DataError
 from kinrank.learn.prepare import Scale
 from kinrank.measure import NDCG
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import JudgedArrays, QueryArrays, feature_difference, read_queries, takes_arrays
 from kinrank.rankers.linear_weights import LinearWeights
+from kinrank.rankers.names import Names
 from kinrank.rankers.persistence import PARTS
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord, decode, encode, read_model, write_model
@@ -70,6 +69,7 @@ class Ranker(BaseEstimator, ABC):
     n_features_in_: int
     learned_from_: IdHashes | None = None  # of the training queries
     judgments_through_: int | None = None  # revision of the live judgments that were learned
+    names_: Names = Names()  # by which explanations name queries and documents
 
     @property
     def capabilities(self) -> Capabilities:
@@ -131,6 +131,8 @@ class Ranker(BaseEstimator, ABC):
         queries = self._queries(X, y, fitting=True, **arrays)
         self._fit(queries)
         self._remember(queries)
+        if self.capabilities.explains:
+            self.names_ = self._first_names().added(queries)
         return self
 
     @takes_arrays
@@ -202,8 +204,9 @@ class Ranker(BaseEstimator, ABC):
         through = self.judgments_through_ if judgments_through is None else judgments_through
         params = encode(self.storable_params(), PARTS)
         name = RANKERS.name_of(type(self))
+        names = self.names_.get_state(self._kin_ids())
         record = ModelRecord(
-            name, params, self.feature_names_, __version__, self.get_state(), self.learned_from_, through
+            name, params, self.feature_names_, __version__, self.get_state(), self.learned_from_, through, names
         )
         write_model(path, record, None if examples is None else (examples, self.predict(examples)))
 
@@ -214,6 +217,7 @@ class Ranker(BaseEstimator, ABC):
         ranker.feature_names_ = record.feature_names
         ranker.n_features_in_ = len(record.feature_names)
         ranker.learned_from_, ranker.judgments_through_ = record.learned_from, record.judgments_through
+        ranker.names_ = Names.from_state(record.names)
         return ranker.set_state(record.arrays)
 
     def copy(self) -> Self:
@@ -236,6 +240,14 @@ class Ranker(BaseEstimator, ABC):
         """Return which of these queries, by id, were training queries; None if that is unknown."""
         check_is_fitted(self)
         return None if self.learned_from_ is None else np.isin(hash_ids(queries.qid), self.learned_from_)
+
+    def _first_names(self) -> Names:
+        """Return the names that are known before a fit."""
+        return Names()
+
+    def _kin_ids(self) -> NDArray[Any] | None:
+        """Return the judged queries that explanations name, whose texts are saved; None if there are none."""
+        return None
 
     def _remember(self, queries: QuerySet) -> None:
         """Keep what `learned_from` needs, after fitting."""
@@ -317,27 +329,3 @@ def from_record(
     check_encoders({name: value for name, value in record.params.items() if name not in changed}, allow_encoders)
     ranker: Ranker = RANKERS[record.ranker].from_record(record, **changed)
     return ranker
-
-
-def from_settings(record: dict[str, Any]) -> Ranker:
-    """Return the unfitted ranker with settings from `kinrank.rankers.persistence.settings_of`."""
-    ranker: Ranker = RANKERS[record["ranker"]](**decode(record["settings"], PARTS))
-    return ranker
-
-
-def read_settings(path: str | Path) -> Ranker:
-    """Return the unfitted ranker of a settings file: ``{"ranker": "knn", "settings": {"n_neighbors": 50}}``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "settings.json"
-    >>> _ = file.write_text('{"ranker": "knn", "settings": {"n_neighbors": 50}}')
-    >>> read_settings(file)
-    KnnRanker(n_neighbors=50)
-    """
-    try:
-        return from_settings(json.loads(Path(path).read_bytes()))
-    except (ValueError, KeyError, TypeError, KinrankError) as error:
-        expected = '{"ranker": NAME, "settings": {NAME: VALUE}}'
-        raise FileFormatError(path, 0, f"expected {expected}, as kinrank tune writes it ({error})") from None

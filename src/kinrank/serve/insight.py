@@ -91,15 +91,19 @@ def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, ob
     weights = explained.weights
     if has_weights(ranker) and ranker.normalization is None:
         weights = ranker.weights_with_fidelity(queries).weights[0]
-    nearest = zip(explained.neighbors[:limit].tolist(), explained.distances[:limit].tolist(), strict=True)
+    others = explained.others[:limit]
+    ids = explained.neighbors[others]
+    nearest = zip(ids.tolist(), explained.distances[others].tolist(), ranker.names_.texts.find(ids), strict=True)
+    titles = dict(zip(candidates.ids, ranker.names_.titles.find(np.array(candidates.ids)), strict=True))
     return QueryExplanation(
-        neighbors=[Neighbor(str(qid), distance) for qid, distance in nearest],
+        neighbors=[Neighbor(str(qid), distance, text) for qid, distance, text in nearest],
         n_neighbors=len(explained.neighbors),
         unusual=explained.unusual,
         local_weights=_by_name(names, explained.weights),
         global_weights=_by_name(names, explained.global_weights),
         shares=explained.shares or None,
         spread=_by_name(names, explained.spread),
+        titles={document: title for document, title in titles.items() if title} or None,
         reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights),
     )
 

@@ -241,6 +241,8 @@ class QueryExplanation:
     reasons : dict of str to dict of str to float, or None
         For each document, the features that lift or lower it most, with what they add to its score in comparison with
         the mean candidate; None if no linear weights stand for the ranking.
+    titles : dict of str to str, or None
+        The titles of the candidates whose titles the model has kept.
     """
 
     neighbors: list[Neighbor]
@@ -251,6 +253,7 @@ class QueryExplanation:
     shares: dict[str, float] | None = None
     spread: dict[str, float] | None = None
     reasons: dict[str, dict[str, float]] | None = None
+    titles: dict[str, str] | None = None
 
 
 def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[str, ...]) -> QuerySet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ class ModelRecord:
     """Hashes of the ids of the training queries (`kinrank.data.id_hashes.hash_ids`), or None."""
     judgments_through: int | None = None
     """The revision of the live judgments that it has learned, or None; see `kinrank.serve.judgment_store`."""
+    names: State = field(default_factory=dict)
+    """Texts of judged queries and titles of documents, for explanations; empty in models of version 0.1."""
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
@@ -53,7 +55,7 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
     }
     if record.judgments_through is not None:
         meta["judgments_through"] = record.judgments_through
-    stored = nest(examples=_arrays_of(examples))
+    stored = nest(examples=_arrays_of(examples), names=record.names)
     if record.learned_from is not None:
         stored[_LEARNED_FROM] = record.learned_from
     folder.write(path, KIND, meta, {**record.arrays, **stored})
@@ -74,8 +76,8 @@ def read_model_and_examples(path: str | os.PathLike[str], *, copy: bool = False)
             f"{os.fspath(path)} has {unknown[0]!r}, which kinrank did not write: delete it, or write the model again"
         )
     hashes = arrays.pop(_LEARNED_FROM, None)
-    examples = unnest(arrays, "examples")
-    learned = {name: array for name, array in arrays.items() if not name.startswith("examples.")}
+    examples, names = unnest(arrays, "examples"), unnest(arrays, "names")
+    learned = {name: array for name, array in arrays.items() if not name.startswith(("examples.", "names."))}
     try:
         record = ModelRecord(
             meta["ranker"],
@@ -85,6 +87,7 @@ def read_model_and_examples(path: str | os.PathLike[str], *, copy: bool = False)
             learned,
             hashes,
             meta.get("judgments_through"),
+            names,
         )
         return record, _examples_of(examples, record.feature_names)
     except (KeyError, TypeError) as error:
@@ -97,7 +100,7 @@ def _arrays_of(examples: Examples | None) -> State:
     if examples is None:
         return {}
     queries, scores = examples
-    return {**queries.replace(y=None, doc_id=None).get_state(), "scores": scores}
+    return {**queries.replace(y=None, doc_title=None).get_state(), "scores": scores}
 
 
 def _examples_of(arrays: State, feature_names: tuple[str, ...]) -> Examples | None:

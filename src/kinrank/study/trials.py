@@ -21,7 +21,8 @@ import numpy as np
 from kinrank.arrays import Float64
 from kinrank.data.jobs import claim_folder
 from kinrank.data.textfile import write_json
-from kinrank.rankers.base import Ranker, from_settings
+from kinrank.rankers.base import Ranker
+from kinrank.rankers.persistence import from_settings
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Trial:
 
     def make(self) -> Ranker:
         """Return the unfitted ranker."""
-        return from_settings(self.record)
+        ranker: Ranker = from_settings(self.record)
+        return ranker
 
 
 class TrialLog:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kinrank.arrays import Float64, Int64
 from kinrank.data.evidence import Totals
 from kinrank.data.queryset import QuerySet
-from kinrank.rankers.local.explanation import Explanation
+from kinrank.rankers.local.explanation import Explanation, named
+from kinrank.rankers.names import Names
 
 _SHOWN = 10
 
@@ -21,8 +21,6 @@ _SHOWN = 10
 class ChoiceExplanation(Explanation):
     """What people chose for a query, and what the wrapped ranker would do without it."""
 
-    doc_id: NDArray[Any] | None
-    """The documents, if they have ids."""
     looks: Float64
     choices: Float64
     """How often people looked at each document for this query, and how often they chose it; shape (documents,)."""
@@ -42,8 +40,8 @@ class ChoiceExplanation(Explanation):
     def __str__(self) -> str:
         order = np.argsort(self.rank)[:_SHOWN]
         lines = [line for row in order.tolist() if (line := self._line(row))]
-        known = [f"query {self.qid}: what people chose", *lines] if lines else []
-        first = f"query {self.qid}: no evidence of what people chose, so the wrapped ranker's order"
+        known = [f"{self.heading}: what people chose", *lines] if lines else []
+        first = f"{self.heading}: no evidence of what people chose, so the wrapped ranker's order"
         return "\n".join([*(known or [first]), *([] if self.wrapped is None else [str(self.wrapped)])])
 
     def _line(self, row: int) -> str:
@@ -51,7 +49,7 @@ class ChoiceExplanation(Explanation):
         found += [_counted(chosen, seen, f"for *{name}*") for name, (seen, chosen) in self.similar[row].items()]
         if not found:
             return ""
-        name = f"document {row + 1}" if self.doc_id is None else str(self.doc_id[row])
+        name = self.document_name(row)
         moved = self.rank_without[row] != self.rank[row]
         without = f"; without that it would be {_ordinal(self.rank_without[row])}" if moved else ""
         return f"  {_ordinal(self.rank[row])}: {name}, chosen {', '.join(found)}{without}"
@@ -81,19 +79,20 @@ def explain_choices(
     scores: Float64,
     own: Totals,
     similar: Sequence[list[dict[str, tuple[float, float]]]],
-    wrapped: Sequence[Explanation | None],
+    wrapped: Sequence[Explanation] | None,
+    names: Names,
 ) -> list[ChoiceExplanation]:
     """Explain queries, given their scores without and with evidence and the explanations of the wrapped ranker."""
+    by_wrapped = [None] * len(queries) if wrapped is None else named(wrapped, names, queries)
     explained = []
-    for position, inner in enumerate(wrapped):
+    for position, inner in enumerate(by_wrapped):
         rows = slice(queries.offsets[position], queries.offsets[position + 1])
         known = _nothing_known(queries.qid[position].item(), queries.feature_names)
         if inner is not None:
-            known = {field.name: getattr(inner, field.name) for field in fields(Explanation)}
+            known = {each.name: getattr(inner, each.name) for each in fields(Explanation)}
         explained.append(
             ChoiceExplanation(
                 **known,
-                doc_id=None if queries.doc_id is None else queries.doc_id[rows],
                 looks=own.looks[rows],
                 choices=own.choices[rows],
                 rank=_ranks(scores[rows]),
@@ -102,7 +101,7 @@ def explain_choices(
                 wrapped=inner,
             )
         )
-    return explained
+    return named(explained, names, queries)
 
 
 def _ranks(scores: Float64) -> Int64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,11 @@ _LATE = 0.8  # share of the days after which clicks are held out
 _MANY_QUERIES = 2_000  # from which one held-out fold calibrates as well as all of them
 _DISCOUNTS = (0.03, 0.1, 0.3, 1.0)
 _WIDTHS = (0.3, 0.5, 0.7, 1.0)
+
+
+def opened(evidence: str | os.PathLike[str] | Evidence | None) -> Evidence | None:
+    """Return evidence, opened if it is given by its folder."""
+    return evidence if evidence is None or isinstance(evidence, Evidence) else Evidence.open(evidence)
 
 
 @dataclass(frozen=True)

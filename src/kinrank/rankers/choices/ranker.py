@@ -23,12 +23,13 @@ from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities, can_explain, capabilities_of
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.explanation import ChoiceExplanation, explain_choices
-from kinrank.rankers.choices.fitting import Combination, combine, fits, scores_of
+from kinrank.rankers.choices.fitting import Combination, combine, fits, opened, scores_of
 from kinrank.rankers.choices.kin import KinEvidence
 from kinrank.rankers.choices.live import LiveJudgments
 from kinrank.rankers.choices.posterior import Posterior
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.local.judged_queries import JudgedQueries
+from kinrank.rankers.names import Names
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord, nest, unnest
 
@@ -142,16 +143,13 @@ class ChoiceRanker(Ranker):
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings()
-        self.evidence_ = _opened(self.evidence)
-        self.ranker_ = self.ranker if self.prefit else self._fit_wrapped(queries)
+        self.evidence_ = opened(self.evidence)
+        self.ranker_ = self.ranker if self.prefit else self._new().fit(queries)
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
         self.judged_ = JudgedQueries(queries.qid)
         self.live_ = LiveJudgments.none(queries.qid)
-        folds = None if self.prefit else (self._fit_wrapped, self.n_folds, self.seed)
+        folds = None if self.prefit else (lambda training: self._new().fit(training), self.n_folds, self.seed)
         self.combined_ = combine(self.ranker_, queries, self.evidence_, folds, self.best_grade_, similar=self.similar)
-
-    def _fit_wrapped(self, queries: QuerySet) -> Ranker:
-        return self._new().fit(queries)
 
     def _check_settings(self) -> None:
         if not (isinstance(self.n_folds, int) and self.n_folds > 1):
@@ -211,10 +209,16 @@ class ChoiceRanker(Ranker):
         queries = self._queries(X, **arrays)
         scores, own = scores_of(self.ranker_, queries), self._totals(queries)
         moved = self._with_choices(queries, scores, own)
-        inner = self.ranker_.explain(queries) if can_explain(self.ranker_) else [None] * len(queries)
+        inner = self.ranker_.explain(queries) if can_explain(self.ranker_) else None
         kin, width = self.combined_.kin, self.posterior_.width
         similar = [[] for _ in queries] if kin is None else [kin.named(query, width) for query in queries]
-        return explain_choices(queries, scores, moved, own, similar, inner)
+        return explain_choices(queries, scores, moved, own, similar, inner, self.names_)
+
+    def _first_names(self) -> Names:
+        return self.ranker_.names_ if isinstance(self.ranker_, Ranker) else Names()
+
+    def _kin_ids(self) -> NDArray[Any] | None:
+        return self.ranker_._kin_ids() if isinstance(self.ranker_, Ranker) else None
 
     # --- learning from single judgments ---------------------------------------------------------------------------
 
@@ -341,9 +345,5 @@ class ChoiceRanker(Ranker):
         self.best_grade_, self.judged_ = float(state["best_grade"]), JudgedQueries(state["fitted"])
         self.live_ = LiveJudgments(**unnest(state, "live"))
         stored = unnest(state, "evidence")
-        self.evidence_ = Evidence(stored) if stored else _opened(self.evidence)
+        self.evidence_ = Evidence(stored) if stored else opened(self.evidence)
         return self
-
-
-def _opened(evidence: str | os.PathLike[str] | Evidence | None) -> Evidence | None:
-    return evidence if evidence is None or isinstance(evidence, Evidence) else Evidence.open(evidence)

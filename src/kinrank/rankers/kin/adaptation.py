@@ -19,6 +19,7 @@ from kinrank.rankers.kin.model import KinModel
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.texts import encode_texts
+from kinrank.rankers.names import Names
 
 
 class AdaptiveLocalPart:
@@ -27,6 +28,7 @@ class AdaptiveLocalPart:
     model_: KinModel
     unseen_: JudgedQueries
     encoder_: Encoder | None
+    names_: Names
 
     if TYPE_CHECKING:  # of Ranker
         _queries: Callable[..., QuerySet]
@@ -93,6 +95,7 @@ class AdaptiveLocalPart:
         """
         queries = self.encoded(self._queries(X, y, **arrays))
         self.local_.add(queries)
+        self.names_ = self.names_.added(queries)
         self._set_unseen(queries.qid)
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +31,6 @@ class KinExplanation(Explanation):
     """What each ingredient adds to each document's score; a row sums to the score. Each ingredient has mean 0 over the
     query, so a positive number lifts the document above the query's average; shape (documents, parts).
     """
-    doc_id: NDArray[Any] | None
-    """The documents, if they have ids."""
 
     @property
     def scores(self) -> Float64:
@@ -48,19 +45,22 @@ class KinExplanation(Explanation):
         total = sizes.sum() or 1.0
         return dict(zip(self.parts, (sizes / total).tolist(), strict=True))
 
+    def _titled(self, row: int) -> str:
+        name = self.document_name(row)
+        return f"document {name}" if self.doc_id is not None and name == str(self.doc_id[row]) else name
+
     def __str__(self) -> str:
         shares = ", ".join(f"{part} {share:.0%}" for part, share in self.shares.items() if share >= 0.005)
         lines = [super().__str__(), f"  the order comes from: {shares or 'nothing, all documents tie'}"]
         if not self.has_kin:
             lines.insert(1, "  no judged query is near: the global model replaces its own")
         for document in np.argsort(-self.scores, kind="stable")[:3]:
-            name = document if self.doc_id is None else self.doc_id[document]
             added = ", ".join(
                 f"{part} {value:+.2f}"
                 for part, value in zip(self.parts, self.contributions[document], strict=True)
                 if abs(value) >= 0.005
             )
-            lines.append(f"  document {name}: {self.scores[document]:+.2f} = {added or 'nothing'}")
+            lines.append(f"  {self._titled(int(document))}: {self.scores[document]:+.2f} = {added or 'nothing'}")
         return "\n".join(lines)
 
 
@@ -96,7 +96,6 @@ def explain_kin(
                 has_kin=bool(has_kin[query]),
                 parts=PARTS,
                 contributions=contributions[rows],
-                doc_id=None if queries.doc_id is None else queries.doc_id[rows],
             )
         )
     return explained

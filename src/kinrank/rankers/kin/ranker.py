@@ -32,6 +32,7 @@ from kinrank.rankers.kin.settings import check_settings, weight_signs
 from kinrank.rankers.kin.stand_in import fit_stand_ins
 from kinrank.rankers.kin.trees import importances
 from kinrank.rankers.linear_weights import LinearWeights
+from kinrank.rankers.local.explanation import named
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.model import coefficient_rows
 from kinrank.rankers.local.texts import encoder_state, fit_encoder, restore_encoder
@@ -265,7 +266,11 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         trees = split_trees(self.members_, queries, blended[:, 0], ingredients.table)
         local = ingredients.local
         neighbors = self.local_.model_.explain(queries, local.near, local.models, self.local_)
-        return explain_kin(neighbors, queries, blended, trees, self.model_.has_kin(local))
+        explained = explain_kin(neighbors, queries, blended, trees, self.model_.has_kin(local))
+        return named(explained, self.names_, queries)
+
+    def _kin_ids(self) -> NDArray[Any]:
+        return self.qid_
 
     # --- persistence ------------------------------------------------------------------------------------------------
 

@@ -281,7 +281,9 @@ class KnnRanker(NeighborRanker):
         Scaling and description stay as fitted. Given those, every local model and the global one equal what fitting
         on all queries would give. Do not call this while another thread predicts.
         """
-        self.model_.add(self.encoded(self._queries(X, y, **arrays)))
+        queries = self._queries(X, y, **arrays)
+        self.model_.add(self.encoded(queries))
+        self.names_ = self.names_.added(queries)
         return self._learn_again()
 
     def check_learnable(self, queries: QuerySet) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.arrays import Float32, Float64
+from kinrank.arrays import Float32, Float64, Int64
+from kinrank.data.queryset import QuerySet
+from kinrank.data.texts import TEXT
+from kinrank.rankers.names import Names
+
+_SAME = 1e-3  # distance within which a judged query of the same id is the query itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +41,38 @@ class Explanation:
     """
     spread: Float64
     """The standard deviation of each feature among the candidates."""
+    doc_id: NDArray[Any] | None = field(default=None, kw_only=True)
+    """The candidates, if they have ids."""
+    text: str | None = field(default=None, kw_only=True)
+    """The text of the query, if it has one."""
+    names: Names = field(default=Names(), kw_only=True, repr=False)
+    """The texts of judged queries and the titles of documents, as far as the ranker knows them."""
+
+    @property
+    def heading(self) -> str:
+        """The query by its text, or by its id if it has none."""
+        return f"query {self.qid}" if not self.text else f"*{self.text}*"
+
+    @property
+    def others(self) -> Int64:
+        """The positions of the neighbors that are not the query itself, which may be a judged query too."""
+        return np.flatnonzero(~((self.distances < _SAME) & self._may_be_itself()))
+
+    def _may_be_itself(self) -> NDArray[np.bool_]:
+        """Return which neighbors have the id or the text of the query."""
+        same_id: NDArray[np.bool_] = self.neighbors.astype(np.str_) == str(self.qid)
+        return same_id if not self.text else same_id | (np.array(self.neighbor_names, dtype=np.str_) == self.text)
+
+    @property
+    def neighbor_names(self) -> list[str]:
+        """The text of each neighbor, or its id if the ranker does not know the text."""
+        return self.names.name_queries(self.neighbors)
+
+    def document_name(self, row: int) -> str:
+        """Return the title of a candidate, or its id or number if the ranker does not know the title."""
+        if self.doc_id is None:
+            return f"document {row + 1}"
+        return self.names.name_documents(self.doc_id[row : row + 1])[0]
 
     @property
     def effects(self) -> tuple[Float64, Float64] | None:
@@ -54,7 +92,7 @@ class Explanation:
     def __str__(self) -> str:
         cells = "" if np.all(self.counts == 1) else f" in {len(self.neighbors)} cells"
         lines = [
-            f"query {self.qid}: learned from {self.counts.sum():.0f} judged queries{cells}, nearest {self._nearest()}",
+            f"{self.heading}: learned from {self.counts.sum():.0f} judged queries{cells}, nearest {self._nearest()}",
             f"  farther from known queries than {self.unusual:.0%} of them are from each other",
         ]
         if self.effects is not None:
@@ -66,8 +104,25 @@ class Explanation:
         return "\n".join(lines)
 
     def _nearest(self) -> str:
-        named = zip(self.neighbors[:3].tolist(), self.distances[:3], strict=True)
-        return ", ".join(f"{neighbor} ({distance:.2f})" for neighbor, distance in named) or "none"
+        others = self.others[:3]
+        ids = self.neighbors[others]
+        texts = zip(self.names.texts.find(ids), ids.tolist(), self.distances[others], strict=True)
+        named = ((f"*{text}*" if text else str(qid), distance) for text, qid, distance in texts)
+        return ", ".join(f"{name} ({distance:.2f})" for name, distance in named) or "none"
+
+
+E = TypeVar("E", bound=Explanation)
+
+
+def named(explained: Sequence[E], names: Names, queries: QuerySet) -> list[E]:
+    """Return explanations with the texts of their queries, and names of judged queries and documents."""
+    if queries.doc_title is not None:
+        names = names.added(queries)
+    texts = queries.query_columns.get(TEXT, np.full(len(queries), "")).tolist()
+    return [
+        replace(each, doc_id=queries[i].doc_id, text=str(texts[i]) or None, names=names)
+        for i, each in enumerate(explained)
+    ]
 
 
 def candidate_moments(rows: Float32) -> tuple[Float64, Float64]:

@@ -23,7 +23,7 @@ from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities, capabilities_of
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.linear_weights import LinearWeights, exact_weights
-from kinrank.rankers.local.explanation import Explanation
+from kinrank.rankers.local.explanation import Explanation, named
 from kinrank.rankers.local.model import Prior, check_local_settings
 from kinrank.rankers.local.neighbor_model import LocalPrediction, NeighborModel, Sources
 from kinrank.rankers.local.neighborhoods import Neighborhoods
@@ -165,7 +165,11 @@ class NeighborRanker(WeightedRanker, Ranker):
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[Explanation]:
         """Explain each query: its neighbors, its weights next to the global ones, how new it is."""
         queries = self._queries(X, **arrays)
-        return self.model_.explain(queries, *self._learned_from(self.points(queries)), self)
+        explained = self.model_.explain(queries, *self._learned_from(self.points(queries)), self)
+        return named(explained, self.names_, queries)
+
+    def _kin_ids(self) -> NDArray[Any]:
+        return self.qid_
 
     def _remember(self, queries: QuerySet) -> None:
         """Keep nothing: `qid_` follows the judged queries as they change."""

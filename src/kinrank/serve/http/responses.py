@@ -81,6 +81,7 @@ class LoadedModel(Struct):
     unseen_judgments: Unseen
     fit_recommended: bool
     self_tested: bool
+    remarks: list[str]
 
 
 class ModelStatus(Struct):
@@ -179,6 +180,7 @@ def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:
             unseen_judgments=served.unseen_judgments,
             fit_recommended=served.fit_recommended,
             self_tested=served.tested,
+            remarks=served.base.remarks(),
         )
     return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary), _version_of(rollout.shadow))
 

@@ -28,8 +28,7 @@ function list(target, ids, others, titles, reasons, after) {
   target.replaceChildren(...ids.map((id, place) => {
     const item = element("li"), what = element("span", "what", titles[id] || id), other = others.indexOf(id);
     item.dataset.id = id;
-    if (titles[id]) what.append(element("small", "", id));
-    what.title = titles[id] || id;
+    what.title = titles[id] ? titles[id] + " (" + id + ")" : id;
     item.append(element("span", "place", place + 1), what);
     // How far the document moves from before to after. A search returns the first documents only: others are below.
     const step = other < 0 ? (after ? Infinity : -Infinity) : after ? other - place : place - other;
@@ -134,7 +133,7 @@ async function rank(body, title) {
   const found = await call("/v1/rank", body);
   const took = Math.round(performance.now() - start);
   const why = found.fallback ? undefined : await call("/v1/explain", body).catch(() => undefined);
-  show(body.ids, found, why, {}, title);
+  show(body.ids, found, why, (why && why.titles) || {}, title);
   if (found.fallback) fallback(found);
   else note("Ranked " + body.ids.length + " candidates in " + took + " ms.");
   return found;

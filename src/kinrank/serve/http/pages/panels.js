@@ -15,12 +15,20 @@ function modelCard(name, status) {
     ["Not yet seen by its trees", loaded.unseen_judgments ? loaded.unseen_judgments.toLocaleString("en") : undefined],
     ["Fit recommended", yes(loaded.fit_recommended)],
     ["Tested on stored examples", yes(loaded.self_tested)],
+    ["Remarks of training", loaded.remarks.join("; ") || undefined],
     ["Features", String(loaded.feature_names.length)], ["Refused", status.refused],
   ] : [["State", "not loaded"], ["Refused", status.refused]]);
   $("features").hidden = !loaded;
   if (!loaded) return;
+  $("about").textContent = "This model: " + (loaded.remarks.find((remark) => remark.startsWith("what ranks")) || loaded.remarks[0] || "ranker " + loaded.ranker) + ".";
   $("features").querySelector("p").textContent = loaded.feature_names.join(", ");
   $("candidates").placeholder = ["id", ...loaded.feature_names].join(",") + "\nfirst,…\nsecond,…";
+}
+
+// Show the first stored query, so that the page is never empty.
+async function showFirst() {
+  const first = $("examples").querySelector("button");
+  if (first && $("result").hidden) first.click();
 }
 
 async function loadExamples() {
@@ -51,7 +59,8 @@ async function loadModels() {
     $("form").hidden = !status.engine;
     modelCard(chosen, status.models[chosen]);
     await loadExamples();
-    if (!$("note").className) note(status.engine ? "" : "No engine is attached, so there is nothing to search. Rank a stored example, or candidates of your own.");
+    $("no-engine").hidden = status.engine;
+    if (!$("note").className) note("");
   } catch (error) {
     note(error.message, true);
   }
@@ -111,5 +120,5 @@ loadModels().then(() => {
   if (!$("form").hidden && location.hash.length > 1) {
     $("query").value = decodeURIComponent(location.hash.slice(1));
     $("form").requestSubmit();
-  }
+  } else showFirst();
 });
