@@ -16,6 +16,7 @@ from kinrank.learn.prepare import Missing
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.kin.ranker import KinRanker
+from kinrank.rankers.kin.settings import MOST_TREES
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.persistence import settings_of
 from kinrank.rankers.registry import RANKERS
@@ -84,11 +85,11 @@ def listed_proposals(
             describer = Describer(blocks, reference=reference, n_components=components)
             yield Proposal("knn", KnnRanker(describe=describer, **linear), sweep=True)
     if "kin" in families:
-        for bag in (None, LambdaMART(300, 31, 0.05, params={"feature_fraction": 0.5})):
+        for bag in (None, LambdaMART(MOST_TREES, 31, 0.05, params={"feature_fraction": 0.5})):
             yield Proposal("kin", KinRanker(trees=bag, reference=reference, group_column=group, **linear))
     if "lambdamart" in families:
         for leaves, least in SHAPES:  # as the LightGBM of a comparison tries them
-            trees = LambdaMART(300, leaves, 0.05, least, n_threads=1)
+            trees = LambdaMART(MOST_TREES, leaves, 0.05, least, n_threads=1)
             yield Proposal("lambdamart", SingleRanker(trees), sweep=True)
     for family in families:
         if family not in FAMILIES:

@@ -21,6 +21,8 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.sample import TreeSample
 from kinrank.rankers.knn.ranker import KnnRanker
 
+MOST_TREES = 300
+"""Most trees of each member, if `trees` is not set."""
 MOST_CELLS = 4_096
 """Number of cells from 40,960 queries on, if it is not set."""
 
@@ -114,7 +116,7 @@ def tree_settings(settings: KinSettings) -> LambdaMART:
         return trees
     params = {"feature_fraction": 0.5}
     return LambdaMART(
-        n_trees=300, n_leaves=15, learning_rate=0.05, min_rows_in_leaf=50, params=params, seed=settings.seed
+        MOST_TREES, n_leaves=15, learning_rate=0.05, min_rows_in_leaf=50, params=params, seed=settings.seed
     )
 
 
