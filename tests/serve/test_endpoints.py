@@ -53,8 +53,11 @@ def test_json_and_messagepack_give_equal_responses(client: Client):
     plain = client.post("/v1/rank", UP).json
     answer = client.post("/v1/rank", packed(UP), content_type=PACKED, accept=PACKED)
     assert answer.headers["content-type"] == PACKED
-    assert msgspec.msgpack.decode(answer.body) == plain
-    assert client.post("/v1/rank", packed(UP), content_type=PACKED).json == plain
+    unpacked = msgspec.msgpack.decode(answer.body)
+    assert unpacked.pop("query_id") != plain.pop("query_id")
+    assert unpacked == plain
+    again = client.post("/v1/rank", packed(UP), content_type=PACKED).json
+    assert again == plain | {"query_id": again["query_id"]}
 
 
 def test_header_selects_the_model_and_two_are_interleaved(client: Client):
@@ -62,9 +65,9 @@ def test_header_selects_the_model_and_two_are_interleaved(client: Client):
     unknown = client.post("/v1/rank", UP, x_kinrank_model="unknown")
     assert (unknown.status, unknown.json["ids"], unknown.json["fallback"]) == (200, UP["ids"], "no-model")
     body = {**UP, "interleave": ["knn", "single"]}
-    first = client.post("/v1/rank", body, x_request_id="r1").json
+    first = client.post("/v1/rank", body, x_request_id="r1").json | {"query_id": None}
     assert set(first["teams"]) == {"knn", "single"}
-    assert client.post("/v1/rank", body, x_request_id="r1").json == first
+    assert client.post("/v1/rank", body, x_request_id="r1").json | {"query_id": None} == first
 
 
 @pytest.mark.parametrize(
@@ -534,6 +537,7 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
         "/v1/search",
         "/v1/judgments",
         "/v1/judgments/withdraw",
+        "/v1/events",
         "/v1/examples",
         "/v1/model",
         "/v1/model/reload",
@@ -548,8 +552,8 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 
 
 FIELDS = {
-    "Ranking": "ids scores model version fallback detail novelty teams",
-    "SearchResponse": "ids scores model version fallback detail novelty teams engine_ids total fields facets "
+    "Ranking": "ids scores model version fallback detail novelty teams query_id",
+    "SearchResponse": "ids scores model version fallback detail novelty teams query_id engine_ids total fields facets "
     "explanation titles",
     "QueryWeights": "weights model version fallback detail normalization fidelity request params",
     "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles",
@@ -557,6 +561,7 @@ FIELDS = {
     "ModelsResponse": "models engine",
     "ReloadResponse": "model version",
     "JudgmentsResponse": "kept",
+    "EventsResponse": "queries events ignored",
     "WithdrawResponse": "withdrawn",
     "StatusResponse": "status",
     "ReadyResponse": "status versions",
@@ -572,6 +577,7 @@ def test_responses_have_documented_fields_and_match_their_schema(
     judged = {"queries": [{"qid": "900", **UP, "grades": [0, 2, 1]}]}
     search = {"query": "up", "explain": True, "fields": ["price"], "facets": {"n": {"value_count": {"field": "price"}}}}
     responses = [
+        ("EventsResponse", client.post("/v1/events", {"events": [{"action_name": "click"}]}, **admin)),
         ("Ranking", client.post("/v1/rank", UP, **query)),
         ("Ranking", client.post("/v1/rank", {**UP, "interleave": ["knn", "single"]}, **query)),
         ("Ranking", client.post("/v1/rank", {**UP, "feature_names": ["price", "x"]}, **query)),
@@ -595,7 +601,7 @@ def test_responses_have_documented_fields_and_match_their_schema(
     (loaded,) = {tuple(each["loaded"]) for each in client.get("/v1/model", **query).json["models"].values()}
     fields = (
         "version ranker feature_names judged_queries judgments_learned unseen_judgments fit_recommended self_tested "
-        "remarks"
+        "remarks evidence_revision"
     )
     assert list(loaded) == fields.split()
 

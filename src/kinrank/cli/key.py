@@ -14,6 +14,7 @@ class RoleName(StrEnum):
     """The values of `kinrank.serve.keys.Role`, repeated here so that ``--help`` does not import the service."""
 
     QUERY = "query"
+    EVENTS = "events"
     ADMIN = "admin"
 
 
@@ -21,7 +22,8 @@ def key(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Key file; the hash of the new key is appended.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in logs.")],
     role: Annotated[
-        RoleName, typer.Option(help="query ranks and searches, admin also manages models and judgments.")
+        RoleName,
+        typer.Option(help="query ranks and searches, events sends clicks, admin also manages models and judgments."),
     ] = RoleName.QUERY,
 ) -> None:
     """Create an API key for the service and print it; only its hash is stored."""

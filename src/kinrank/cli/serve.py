@@ -50,6 +50,24 @@ def serve(
             show_default="a temporary folder",
         ),
     ] = None,
+    log_shown: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Keep the first N documents of each list as shown, so that clients send only clicks.",
+        ),
+    ] = 0,
+    min_clients: Annotated[
+        int, typer.Option(min=1, help="Clients that must have been shown a document of a query before choices count.")
+    ] = 3,
+    choice_days: Annotated[int, typer.Option(metavar="DAYS", min=3, help="Days that counted choices are kept.")] = 35,
+    client_secret: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="File whose content is mixed into the hashes of clients, outside the database."
+        ),
+    ] = None,
     engine: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Search engine for /v1/search, as in kinrank log.")
     ] = None,
@@ -110,6 +128,7 @@ def serve(
             judgments=judgments,
             checkpoints=checkpoints,
             cache=cache,
+            client_secret=client_secret,
             engine=engine,
             features=features,
             client=parse_settings(None, settings or []),
@@ -127,6 +146,9 @@ def serve(
                 map_models=map_models,
                 encoders=tuple(encoders or ()),
                 accept_features=accept_features,
+                log_shown=log_shown,
+                min_clients=min_clients,
+                choice_days=choice_days,
             ),
         )
     )

@@ -17,8 +17,9 @@ from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.database import scalar
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import ClickLog
-from kinrank.data.evidence import NO_DAY, Evidence, query_keys, write_sorted_cells
+from kinrank.data.evidence import NO_DAY, Evidence, query_keys
 from kinrank.data.evidence_kernel import hash_arrow
+from kinrank.data.evidence_writer import write_sorted_cells
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError

@@ -13,15 +13,12 @@ from typing import TYPE_CHECKING
 from kinrank.clicks.database import quote, scalar, seconds
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
+from kinrank.data.ubi import LIST_ATTRIBUTES, PAGE_SIZE, SAME_LIST
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 IMPRESSION = "impression"
-# Names of query attributes that change the list, and values that do not.
-_LIST_ATTRIBUTES = r"(?i)(filter|facet|sort|order|page|offset|^from$|^start$)"
-_SAME_LIST = ("", "0", "[]", "{}", "null", "false", "relevance", "_score", "score")
-_PAGE_SIZE = r"(?i)(size|limit|per_page)"
 # A second row with a click on the same document of the same list is a double click, not an impression. Only clicks are
 # numbered: they are few.
 _NUMBERED_CLICKS = """
@@ -196,9 +193,9 @@ def _keep_actions(database: DuckDBPyConnection, options: LogOptions, funnel: Fun
 
 def _changed_attributes() -> str:
     """Return the SQL of the attributes that make a list different from that of the bare query."""
-    same = ", ".join(quote(value) for value in _SAME_LIST)
+    same = ", ".join(quote(value) for value in SAME_LIST)
     return f"""list_filter(coalesce(map_entries(try_cast(attributes AS MAP(VARCHAR, VARCHAR))), []), lambda a:
-        regexp_matches(a.key, {quote(_LIST_ATTRIBUTES)}) AND NOT regexp_matches(a.key, {quote(_PAGE_SIZE)})
+        regexp_matches(a.key, {quote(LIST_ATTRIBUTES)}) AND NOT regexp_matches(a.key, {quote(PAGE_SIZE)})
         AND a.value IS NOT NULL AND lower(a.value) NOT IN ({same})
         AND NOT (regexp_matches(a.key, '(?i)page') AND a.value = '1'))"""
 

@@ -22,7 +22,8 @@ from kinrank.clicks.choices import check_new, examination_for, fingerprint, writ
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
-from kinrank.data.evidence import Evidence, write_sorted_cells
+from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_writer import write_sorted_cells
 from kinrank.data.textfile import PathLike
 from kinrank.parallel import Executor, Serial, map_ordered
 

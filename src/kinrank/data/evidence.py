@@ -7,8 +7,7 @@ folders are merged in one pass, and the cells of a query's candidates are found 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank import folder
 from kinrank.arrays import Float64, State
 from kinrank.data.evidence_kernel import add_totals, hash_texts, merge_cells
-from kinrank.data.folder_format import GrowingArray
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import PathLike
@@ -30,9 +28,9 @@ NO_DAY, JUDGED = -1, -2
 """The days of evidence that does not age: of logs without times, and of human judgments."""
 JUDGMENT_LOOKS = 1_000.0
 """How many looks a human grade counts as by default: enough to outweigh what people chose."""
-_CELLS = ("document", "day", "looks", "choices")
-_NAMES = ("query", "offsets", *_CELLS)
-_TYPES = dict(zip(_NAMES, (np.uint64, np.int64, np.uint64, np.int32, np.float32, np.float32), strict=True))
+CELLS = ("document", "day", "looks", "choices")
+NAMES = ("query", "offsets", *CELLS)
+TYPES = dict(zip(NAMES, (np.uint64, np.int64, np.uint64, np.int32, np.float32, np.float32), strict=True))
 
 
 class Totals(NamedTuple):
@@ -66,7 +64,7 @@ class Evidence:
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any] | None = None) -> None:
         # Plain arrays: a compiled function takes far longer to recognize a subclass.
-        self._arrays = tuple(np.asarray(arrays[name], dtype=_TYPES[name]) for name in _NAMES)
+        self._arrays = tuple(np.asarray(arrays[name], dtype=TYPES[name]) for name in NAMES)
         self.meta = meta or {}
 
     @classmethod
@@ -102,7 +100,7 @@ class Evidence:
         ]
         own, counts = np.unique(keys[0][starts], return_counts=True)
         offsets = np.r_[0, np.cumsum(counts)]
-        return cls(dict(zip(_NAMES, (own, offsets, keys[1][starts], keys[2][starts], *sums), strict=True)))
+        return cls(dict(zip(NAMES, (own, offsets, keys[1][starts], keys[2][starts], *sums), strict=True)))
 
     @classmethod
     def of_judgments(cls, queries: QuerySet, looks: float = JUDGMENT_LOOKS, *, best: float | None = None) -> Evidence:
@@ -156,7 +154,7 @@ class Evidence:
 
     def get_state(self) -> State:
         """Return the arrays by name."""
-        return dict(zip(_NAMES, self._arrays, strict=True))
+        return dict(zip(NAMES, self._arrays, strict=True))
 
     @property
     def n_queries(self) -> int:
@@ -173,13 +171,18 @@ class Evidence:
         """The first and the last day, in days since 1970; None if no evidence has a day."""
         if "days" in self.meta:  # so that opening a large folder reads nothing
             return None if self.meta["days"] is None else (self.meta["days"][0], self.meta["days"][1])
-        return _first_and_last(self._arrays[3])
+        return first_and_last(self._arrays[3])
 
     def __repr__(self) -> str:
         return f"Evidence({self.n_queries:,} queries, {self.n_cells:,} cells)"
 
     def totals(
-        self, queries: QuerySet, *, half_life: float | None = None, days: tuple[int, int] | None = None
+        self,
+        queries: QuerySet,
+        *,
+        half_life: float | None = None,
+        days: tuple[int, int] | None = None,
+        until: int | None = None,
     ) -> Totals:
         """Return the looks and choices of each candidate; 0 without evidence.
 
@@ -188,35 +191,40 @@ class Evidence:
         queries
             Queries with texts and document ids. Without them there is no evidence.
         half_life
-            Days after which evidence counts half, before the last day. None: it does not age.
+            Days after which evidence counts half. None: it does not age.
         days
             Count the evidence of these days only, from the first to the last, and none without a day.
+        until
+            The day from which on evidence ages; None: the last one.
         """
         total = np.zeros((2, queries.n_rows))
         keys = keys_of(queries)
         if queries.doc_id is not None and keys is not None and self.n_cells:
-            first, weight = self._day_weights(half_life, days)
+            first, weight = self._day_weights(half_life, days, until)
             documents = hash_texts(queries.doc_id)
             add_totals(*self._arrays, keys, queries.offsets, documents, first, weight, total)
         return Totals(*total)
 
-    def _day_weights(self, half_life: float | None, days: tuple[int, int] | None) -> tuple[int, Float64]:
+    def _day_weights(
+        self, half_life: float | None, days: tuple[int, int] | None, until: int | None
+    ) -> tuple[int, Float64]:
         """Return the first day that counts, and the weight of each day from it; the last weight is for `NO_DAY`."""
         if half_life is not None and not half_life > 0:
             raise ParameterError(f"half_life must be above 0, got {half_life}")
-        known = self._known_weights.get((half_life, days))
+        known = self._known_weights.get((half_life, days, until))
         if known is None:
             first, last = days or self.days or (0, -1)
             weight = np.ones(last - first + 2)
             if half_life is not None:
-                weight[:-1] = 0.5 ** (np.arange(last - first, -1, -1) / half_life)
+                age = (last if until is None else until) - last
+                weight[:-1] = 0.5 ** (np.arange(age + last - first, age - 1, -1) / half_life)
             if days is not None:
                 weight[-1] = 0.0
-            known = self._known_weights[half_life, days] = first, weight
+            known = self._known_weights[half_life, days, until] = first, weight
         return known
 
     @cached_property
-    def _known_weights(self) -> dict[tuple[float | None, tuple[int, int] | None], tuple[int, Float64]]:
+    def _known_weights(self) -> dict[tuple[Any, ...], tuple[int, Float64]]:
         return {}
 
     def merged(self, other: Evidence) -> Evidence:
@@ -228,8 +236,19 @@ class Evidence:
         >>> one.merged(one), one.merged(one).get_state()["looks"].tolist()
         (Evidence(1 queries, 1 cells), [6.0])
         """
-        merged = self._merge(other, lambda name, size: np.empty(size, dtype=_TYPES[name]))
-        return Evidence(merged, _merged_meta(self, other))
+        return Evidence(self._merge(other, _in_memory), _merged_meta(self, other))
+
+    def updated(self, other: Evidence) -> Evidence:
+        """Return this evidence with the cells of another one in place of equal ones, in memory.
+
+        Examples
+        --------
+        >>> one = Evidence.from_cells(["alien", "heat"], ["d7", "d7"], [3, 1], [2, 1])
+        >>> one.updated(Evidence.from_cells(["heat"], ["d7"], [5], [4])).get_state()["looks"].tolist()
+        [3.0, 5.0]
+        """
+        days = joined_days(self.days, other.days)
+        return Evidence(self._merge(other, _in_memory, replace=True), self.meta | {"days": days})
 
     def with_judgments(self, judgments: Evidence) -> Evidence:
         """Return this evidence with the judgments of `of_judgments` in place of the judgments that it has."""
@@ -248,94 +267,45 @@ class Evidence:
             def allocate(name: str, size: int) -> NDArray[Any]:
                 file = staging / folder.file_name(name)
                 if not size:  # cannot be mapped
-                    np.save(file, np.empty(0, dtype=_TYPES[name]))
-                    return np.empty(0, dtype=_TYPES[name])
-                return np.lib.format.open_memmap(file, mode="w+", dtype=_TYPES[name], shape=(size,))
+                    np.save(file, np.empty(0, dtype=TYPES[name]))
+                    return np.empty(0, dtype=TYPES[name])
+                return np.lib.format.open_memmap(file, mode="w+", dtype=TYPES[name], shape=(size,))
 
             for array in self._merge(other, allocate).values():
                 if isinstance(array, np.memmap):
                     array.flush()
-            folder.write_manifest(staging, KIND, _merged_meta(self, other), list(_NAMES))
+            folder.write_manifest(staging, KIND, _merged_meta(self, other), list(NAMES))
 
-    def _merge(self, other: Evidence, allocate: Callable[[str, int], NDArray[Any]]) -> State:
-        nothing = tuple(np.empty(0, dtype=_TYPES[name]) for name in _NAMES)
-        n_cells, n_queries = merge_cells(self._arrays, other._arrays, nothing)
+    def _merge(self, other: Evidence, allocate: Callable[[str, int], NDArray[Any]], *, replace: bool = False) -> State:
+        nothing = tuple(np.empty(0, dtype=TYPES[name]) for name in NAMES)
+        n_cells, n_queries = merge_cells(self._arrays, other._arrays, nothing, replace)
         sizes = {"query": n_queries, "offsets": n_queries + 1}
-        out = {name: allocate(name, sizes.get(name, n_cells)) for name in _NAMES}
+        out = {name: allocate(name, sizes.get(name, n_cells)) for name in NAMES}
         if n_queries:
-            merge_cells(self._arrays, other._arrays, tuple(np.asarray(array) for array in out.values()))
+            merge_cells(self._arrays, other._arrays, tuple(np.asarray(array) for array in out.values()), replace)
         else:
             out["offsets"][:] = 0
         return out
 
 
-def write_sorted_cells(path: PathLike, batches: Iterable[Sequence[NDArray[Any]]], meta: dict[str, Any]) -> Evidence:
-    """Write a folder from a stream of cells, and open it.
-
-    Parameters
-    ----------
-    path
-        The folder. An existing folder of evidence is replaced; anything else raises.
-    batches
-        The arrays query (hashes), document (hashes), day, looks and choices of each batch, sorted by the first three
-        over all batches. Equal cells must be adjacent in one batch or at the borders of two; they add up.
-    meta
-        What to say about the source.
-    """
-    days: tuple[int, int] | None = None
-    previous: np.uint64 | None = None
-    with folder.atomic_folder(path, KIND) as staging:
-        with ExitStack() as stack:
-            files = {name: stack.enter_context(GrowingArray(staging, name)) for name in _NAMES}
-            for name, file in files.items():
-                file.append(np.empty(0, dtype=_TYPES[name]))
-            for query, *cells in _summed(batches):
-                new = np.flatnonzero(np.r_[query[0] != previous, query[1:] != query[:-1]])
-                previous = query[-1]
-                files["query"].append(query[new])
-                files["offsets"].append(new + files["day"].length)
-                for name, values in zip(_CELLS, cells, strict=True):
-                    files[name].append(values.astype(_TYPES[name]))
-                days = _span(days, _first_and_last(cells[1]))
-            files["offsets"].append(np.array([files["day"].length]))
-        folder.write_manifest(staging, KIND, meta | {"days": days}, list(_NAMES))
-    return Evidence.open(path)
-
-
-def _summed(batches: Iterable[Sequence[NDArray[Any]]]) -> Iterator[list[NDArray[Any]]]:
-    """Yield batches of sorted cells with equal ones added up; the last cell waits for the next batch."""
-    waiting: list[NDArray[Any]] | None = None
-    for batch in batches:
-        if not len(batch[0]):
-            continue
-        joined = list(batch)
-        if waiting is not None and all(a[0] == b[0] for a, b in zip(waiting[:3], batch[:3], strict=True)):
-            joined = [np.r_[a, b] for a, b in zip(waiting, batch, strict=True)]
-        elif waiting is not None:
-            yield waiting
-        same = np.all([part[1:] == part[:-1] for part in joined[:3]], axis=0)
-        if same.any():
-            starts = np.flatnonzero(np.r_[True, ~same])
-            joined = [part[starts] for part in joined[:3]] + [np.add.reduceat(part, starts) for part in joined[3:]]
-        waiting = [part[-1:] for part in joined]
-        if len(joined[0]) > 1:
-            yield [part[:-1] for part in joined]
-    if waiting is not None:
-        yield waiting
-
-
-def _first_and_last(day: NDArray[Any]) -> tuple[int, int] | None:
+def first_and_last(day: NDArray[Any]) -> tuple[int, int] | None:
+    """Return the first and the last of some days; None if none is dated."""
     dated = day[day >= 0]
     return (int(dated.min()), int(dated.max())) if len(dated) else None
 
 
-def _span(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+def joined_days(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Return the days from the first to the last of both."""
     return a or b if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+
+
+def _in_memory(name: str, size: int) -> NDArray[Any]:
+    return np.empty(size, dtype=TYPES[name])
 
 
 def _merged_meta(one: Evidence, other: Evidence) -> dict[str, Any]:
     logs = [*one.meta.get("logs", []), *other.meta.get("logs", [])]
-    return one.meta | other.meta | {"days": _span(one.days, other.days), "logs": logs}
+    return one.meta | other.meta | {"days": joined_days(one.days, other.days), "logs": logs}
 
 
 def query_keys(texts: NDArray[Any]) -> IdHashes:

@@ -131,8 +131,10 @@ def add_totals(query, offsets, document, day, looks, choices, keys, rows, docume
 
 
 @numba.njit(cache=True, nogil=True)
-def merge_cells(a, b, out):  # type: ignore[no-untyped-def]
-    """Merge two sorted sets of cells, adding up equal ones; return the numbers of cells and of queries.
+def merge_cells(a, b, out, replace):  # type: ignore[no-untyped-def]
+    """Merge two sorted sets of cells, and return the numbers of cells and of queries.
+
+    Equal cells add up or, if `replace`, those of `b` count.
 
     `a` and `b` are tuples of the arrays query, offsets, document, day, looks and choices, `out` of the same for the
     result. With an empty `out`, only count.
@@ -157,8 +159,9 @@ def merge_cells(a, b, out):  # type: ignore[no-untyped-def]
             if write:
                 out[2][n_cells] = a[2][x] if left else b[2][y]
                 out[3][n_cells] = a[3][x] if left else b[3][y]
-                out[4][n_cells] = (a[4][x] if left else 0.0) + (b[4][y] if right else 0.0)
-                out[5][n_cells] = (a[5][x] if left else 0.0) + (b[5][y] if right else 0.0)
+                first_counts = left and not (replace and right)
+                out[4][n_cells] = (a[4][x] if first_counts else 0.0) + (b[4][y] if right else 0.0)
+                out[5][n_cells] = (a[5][x] if first_counts else 0.0) + (b[5][y] if right else 0.0)
             x += left
             y += right
             n_cells += 1

@@ -33,6 +33,7 @@ class Capabilities:
     adds: bool = _can("takes new judgments without a new fit")
     forgets: bool = _can("forgets judgments without a new fit")
     replaces: bool = _can("replaces the judgments of a query it knows by id")
+    evidence: bool = _can("takes what people chose without a new fit")
     merges: bool = _can("merges with a ranker fitted elsewhere")
     streams: bool = _can("trains from disk, block by block")
     vectors: bool = _can("uses query vectors")
@@ -72,6 +73,11 @@ def can_adapt(ranker: object) -> TypeGuard[Any]:
     `n_judged_` and `n_unseen_`, the judged queries that a part of it learns from only with the next fit.
     """
     return capabilities_of(ranker).replaces
+
+
+def takes_evidence(ranker: object) -> TypeGuard[Any]:
+    """Return whether a ranker takes what people chose since it was fitted, by `with_recent`."""
+    return capabilities_of(ranker).evidence
 
 
 def capability_table() -> str:

@@ -12,10 +12,10 @@ from kinrank.serve.database.revisions import (
     check_history,
     mark_of,
     next_revision,
-    placeholders,
     revision_of,
     undo_revision,
 )
+from kinrank.serve.database.rows import placeholders
 
 _PAGE = 2_000  # changed rows that are read at a time
 

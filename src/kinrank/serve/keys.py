@@ -16,14 +16,17 @@ from kinrank.errors import FileFormatError, ParameterError
 
 _PREFIX = "kr_"  # lets people and secret scanners recognize a leaked key
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
-_LINE = re.compile(r"(?P<name>[A-Za-z0-9_-]{1,64}) (?P<role>query|admin) (?P<digest>[0-9a-f]{64})\Z")
 
 
 class Role(StrEnum):
-    """What a key permits: queries only, for a web tier, or also to change models and judgments."""
+    """What a key permits: queries only, for a web tier, to send events only, or also to change models and judgments."""
 
     QUERY = "query"
+    EVENTS = "events"
     ADMIN = "admin"
+
+
+_LINE = re.compile(rf"(?P<name>[A-Za-z0-9_-]{{1,64}}) (?P<role>{'|'.join(Role)}) (?P<digest>[0-9a-f]{{64}})\Z")
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,6 @@ def _parse(path: Path) -> tuple[list[Key], list[FileFormatError]]:
         if match is not None:
             keys.append(Key(match["name"], Role(match["role"]), match["digest"]))
         elif text:
-            problem = "skipped: expected NAME ROLE SHA256 with role query or admin, as written by kinrank key"
+            problem = f"skipped: expected NAME ROLE SHA256 with role {', '.join(Role)}, as written by kinrank key"
             problems.append(FileFormatError(path, number, problem))
     return keys, problems

@@ -158,6 +158,8 @@ class Ranking:
         them have their nearest other judged query within 1.0. None if the model knows no distances.
     teams : list of str, or None
         For an interleaved ranking, the model that placed each document.
+    query_id : str, or None
+        The UBI id of this list, for events about it.
     """
 
     ids: list[str]
@@ -168,6 +170,7 @@ class Ranking:
     detail: str | None = None
     novelty: float | None = None
     teams: list[str] | None = None
+    query_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

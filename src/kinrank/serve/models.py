@@ -18,6 +18,7 @@ from kinrank.errors import (
 )
 from kinrank.rankers.base import Ranker, from_record
 from kinrank.serve.encoding import QueryEncoder
+from kinrank.serve.events.feed import EvidenceFeed
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import search_test, self_test, warm_up
@@ -48,6 +49,8 @@ class ModelSlot:
     """Notified of every swap and refusal."""
     learner: JudgmentLearner | None
     """Learns judgments, if the service accepts them."""
+    feed: EvidenceFeed | None = None
+    """Follows what people choose, if the service accepts that."""
     search: FeatureSet | None = None
     """Features of the attached engine, if there is one."""
 
@@ -91,7 +94,7 @@ class ModelSlot:
                 raise RejectedModelError(f"{self.name}: {error}") from error
             self._load_failure = None
             self._retry_at = math.inf
-            updated = served if self.learner is None else self.learner.update(served)
+            updated = self._updated(served)
             with self._swapping:
                 self.current = updated
             self._seen = seen
@@ -102,14 +105,19 @@ class ModelSlot:
             return True
 
     def replay(self) -> None:
-        """Learn new judgments, stored by this or another process."""
+        """Learn new judgments and choices, stored by this or another process."""
         served = self.current
-        if self.learner is None or served is None:
+        if served is None:
             return
-        updated = self.learner.update(served)  # may wait for the store, so a new model can be loaded meanwhile
+        updated = self._updated(served)  # may wait for the store, so a new model can be loaded meanwhile
         with self._swapping:
             if self.current is served:
                 self.current = updated
+
+    def _updated(self, served: ServedModel) -> ServedModel:
+        if self.learner is not None:
+            served = self.learner.update(served)
+        return served if self.feed is None else self.feed.update(served)
 
     def loaded(self) -> ServedModel:
         """Return the model in use. Raise `ModelNotLoadedError` if there is none."""

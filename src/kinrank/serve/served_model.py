@@ -36,6 +36,8 @@ class ServedModel:
     """The revision of the judgment store that the ranker has learned; None if there is no store."""
     mark: str = ""
     """Identifies the history of the judgment store up to the revision."""
+    evidence: int = 0
+    """The revision of the choices that the ranker has."""
     examples: Examples | None = None
     """The stored queries, and the scores they had when the model was written."""
 

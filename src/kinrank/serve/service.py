@@ -11,21 +11,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
-from kinrank.serve.checkpoints import Checkpoints
+from kinrank.serve.assembly import Assembly
+from kinrank.serve.events.log import EventLog
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
 from kinrank.serve.interleave import interleave
 from kinrank.serve.judgment_store import checkpoint_folder, open_store
-from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
-from kinrank.serve.rollouts import SESSION, Rollout
+from kinrank.serve.rollouts import SESSION
 from kinrank.serve.schedule import Job
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
-from kinrank.serve.sources import ModelSource, WorkFolder, open_sources
+from kinrank.serve.sources import WorkFolder
 from kinrank.serve.workers import Workers
-from kinrank.store.versions import CURRENT
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
@@ -54,6 +53,8 @@ class Service:
     cache
         Folder for copies of models from stores, which the processes of a machine can share. By default a temporary
         folder.
+    client_secret
+        Mixed into the hashes of clients, so that the database alone does not tell who is in it.
     search
         Features of the attached engine, if there is one. Models that cannot rank what it finds are refused.
     watch
@@ -83,6 +84,7 @@ class Service:
         judgments: str | None = None,
         checkpoints: str | None = None,
         cache: str | None = None,
+        client_secret: bytes = b"",
         search: FeatureSet | None = None,
         watch: Iterable[Callable[[], None]] = (),
         expected: Callable[[str], int] = lambda _: 0,
@@ -95,30 +97,17 @@ class Service:
         self.settings = settings or Settings()
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
-        kept = checkpoints or (judgments and checkpoint_folder(judgments))
+        self.events = None if judgments is None else EventLog.of(judgments, self.settings, client_secret)
         self._copies = WorkFolder(cache)
-
-        def make_slot(name: str, role: str, source: ModelSource) -> ModelSlot:
-            # A checkpoint replaces those of other versions, so each role has its own folder.
-            folder = Checkpoints(os.path.join(kept, role) if kept and role != CURRENT else kept)
-            return ModelSlot(
-                name if role == CURRENT else f"{name}:{role}",
-                source,
-                settings=self.settings,
-                observer=observer,
-                learner=None if self._store is None else JudgmentLearner(name, self._store, observer, folder),
-                search=search,
-            )
-
-        self.rollouts = {
-            name: Rollout(
-                {
-                    role: make_slot(name, role, source)
-                    for role, source in open_sources(name, address, self._copies).items()
-                }
-            )
-            for name, address in models.items()
-        }
+        self.rollouts = Assembly(
+            settings=self.settings,
+            observer=observer,
+            copies=self._copies,
+            store=self._store,
+            events=self.events,
+            checkpoints=checkpoints or (judgments and checkpoint_folder(judgments)),
+            search=search,
+        ).rollouts(models)
         self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
         self.default = next(iter(self.slots))
         self._unknown_model = f"unknown model name; this service has: {', '.join(self.slots)}"
@@ -130,6 +119,7 @@ class Service:
             expected=lambda name: self.expected(name),
             watch=watch,
             learns=self._store is not None,
+            events=self.events,
         )
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
@@ -151,6 +141,8 @@ class Service:
         self._copies.close()
         if self._store is not None:
             self._store.close()
+        if self.events is not None:
+            self.events.close()
 
     def __enter__(self) -> Service:
         self.start()
@@ -233,6 +225,10 @@ class Service:
     def name_of(self, model: str | None) -> str:
         """Return a model's name for results and metrics: the default for None and for names that callers make up."""
         return model if model is not None and model in self.slots else self.default
+
+    def existing(self, model: str | None) -> str:
+        """Return the name of a model; the default for None. Raise `UnknownModelError` if there is no such model."""
+        return self._slot(model).name
 
     def rank(self, candidates: CandidateSet, *, model: str | None = None) -> Ranking:
         """Rank candidates, waiting no longer than the deadline."""

@@ -54,6 +54,12 @@ class Settings:
     """Timeout of one call to the attached search engine."""
     judgment_seconds: float = 10.0
     """How long storing judgments may take. After that the caller is told to repeat them, which is safe."""
+    min_clients: int = 3
+    """What people chose counts for a query and a document from this number of clients on that were shown it."""
+    choice_days: int = 35
+    """Days that the counts of choices are kept."""
+    log_shown: int = 0
+    """Documents of each list to keep as shown, so that clients need only send clicks; 0 keeps none."""
     revision_seconds: float = 2.0
     """How long a request may wait for judgments that it asks for to be learned."""
     map_models: bool = False
@@ -69,5 +75,5 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name not in ("map_models", "encoders", "accept_features") and not value > 0:
+            if name not in ("map_models", "encoders", "accept_features", "log_shown") and not value > 0:
                 raise ParameterError(f"{name} must be positive, got {value}")

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
-from kinrank.errors import RejectedModelError
+from kinrank.data.evidence_votes import RankCurve
+from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableError
+from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.batches import Batcher
+from kinrank.serve.events.log import EventLog
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
@@ -35,6 +38,8 @@ class Workers:
     """Further functions to call every `Settings.watch_interval` seconds."""
     learns: bool
     """Whether models learn judgments."""
+    events: EventLog | None = None
+    """What people choose, if the service takes that in."""
 
     def __post_init__(self) -> None:
         self._watched = [self._refresh, *self.watch]
@@ -46,6 +51,7 @@ class Workers:
         self.shadows: list[Shadow] = []
         self._stop = threading.Event()
         self._news = threading.Event()
+        self._choices = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self, *, strict: bool) -> None:
@@ -65,6 +71,9 @@ class Workers:
         loops: dict[str, Callable[[], None]] = {"watch": self._watch}
         if self.learns:
             loops["learn"] = self._learn
+        if self.events is not None:
+            self.events.on_news = self._choices.set
+            loops["events"] = partial(self._count, self.events)
         for name, rollout in self.rollouts.items():
             if rollout.current.source.is_remote:
                 loops[f"poll-{name}"] = partial(self._poll, rollout)
@@ -80,6 +89,7 @@ class Workers:
         """Finish the work in progress and stop the threads."""
         self._stop.set()
         self._news.set()
+        self._choices.set()
         for thread in self._threads:
             thread.join(timeout=5.0)
         for batcher in self.batchers.values():
@@ -130,6 +140,20 @@ class Workers:
             for rollout in self.rollouts.values():
                 self._check_slots(ModelSlot.replay, rollout.slots.values())
 
+    def _count(self, events: EventLog) -> None:
+        last = False
+        while not last:
+            self._choices.wait(self.settings.watch_interval)
+            self._choices.clear()
+            last = self._stop.is_set()  # lists that were shown until now are stored
+            try:
+                events.step({name: _curve_of(rollout) for name, rollout in self.rollouts.items()})
+                self.learn_soon()
+            except (NotStoredError, StoreUnavailableError):  # the learner reports it
+                continue
+            except Exception as error:  # nothing may end the thread
+                self._report("events", error)
+
     def _poll(self, rollout: Rollout) -> None:
         while True:
             self._check_slots(ModelSlot.refresh, rollout.slots.values())
@@ -150,3 +174,10 @@ class Workers:
     def _report(self, where: str, error: Exception) -> None:
         if not isinstance(error, RejectedModelError):  # the slot has reported those
             self.observer.error(where, error)
+
+
+def _curve_of(rollout: Rollout) -> RankCurve:
+    """Return how ranks are examined according to the evidence of the model in use."""
+    served = rollout.current.current
+    evidence = served.base.evidence_ if served is not None and takes_evidence(served.base) else None
+    return RankCurve.of({} if evidence is None else evidence.meta)

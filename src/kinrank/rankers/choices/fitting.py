@@ -12,7 +12,7 @@ import numpy as np
 from kinrank.arrays import Float64, Int64
 from kinrank.data.evidence import Evidence, Totals
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError
+from kinrank.errors import DataError, ParameterError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.kin import KinEvidence
@@ -52,6 +52,16 @@ class Combination:
         elif similar:
             remarks.append("what people chose for similar queries does not help on this log: discount 0")
         return remarks
+
+
+def check_wrapped(given: Any, wrapped: Any, *, prefit: bool) -> None:
+    """Raise unless what is given, a name or an object, can be wrapped; `wrapped` is the ranker of the name."""
+    if prefit and isinstance(given, str):
+        raise ParameterError(f"prefit=True needs a fitted ranker, got the name {given!r}")
+    if not prefit and not isinstance(wrapped, Ranker):
+        raise ParameterError(
+            f"ranker must be a name or a Ranker, got {type(given).__name__}: pass prefit=True if it is fitted"
+        )
 
 
 def scores_of(ranker: Any, queries: QuerySet) -> Float64:

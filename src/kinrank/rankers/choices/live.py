@@ -1,4 +1,4 @@
-"""Judgments that a fitted `ChoiceRanker` has learned since: evidence that counts at once."""
+"""What a fitted `ChoiceRanker` has learned since: judgments, and what people chose, which count at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64, State
-from kinrank.data.evidence import Evidence, keys_of
+from kinrank.data.evidence import Evidence, Totals, joined_days, keys_of
 from kinrank.data.evidence_kernel import hash_texts
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
@@ -80,3 +80,38 @@ class LiveJudgments:
         """Return the arguments of the constructor by name."""
         names = ("query", "document", "looks", "choices")
         return {"qid": self.qid, "owner": self._owner, **dict(zip(names, self._cells, strict=True))}
+
+
+def total_evidence(
+    queries: QuerySet,
+    folder: Evidence | None,
+    recent: Evidence | None,
+    judgments: LiveJudgments,
+    half_life: float | None,
+) -> Totals:
+    """Return the looks and choices of candidates.
+
+    Parameters
+    ----------
+    queries
+        The candidates.
+    folder, recent
+        What people chose, and what they chose since. Of `recent` only the days after those of `folder` count, so that
+        nothing counts twice.
+    judgments
+        Judgments, which do not age.
+    half_life
+        Days after which choices count half.
+    """
+    parts = []
+    dated = None if folder is None else folder.days
+    since = None if recent is None else recent.days
+    if folder is not None:
+        both = joined_days(dated, since)
+        parts.append(folder.totals(queries, half_life=half_life, until=None if both is None else both[1]))
+    if recent is not None and since is not None and (dated is None or dated[1] < since[1]):
+        days = (since[0] if dated is None else max(since[0], dated[1] + 1), since[1])
+        parts.append(recent.totals(queries, half_life=half_life, days=days))
+    if len(judgments.qid):
+        parts.append(judgments.evidence.totals(queries))
+    return Totals(*np.sum(parts, axis=0)) if parts else Totals(np.zeros(queries.n_rows), np.zeros(queries.n_rows))

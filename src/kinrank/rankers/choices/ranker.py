@@ -23,9 +23,9 @@ from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities, can_explain, capabilities_of
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.explanation import ChoiceExplanation, explain_choices
-from kinrank.rankers.choices.fitting import Combination, combine, fits, opened, scores_of
+from kinrank.rankers.choices.fitting import Combination, check_wrapped, combine, fits, opened, scores_of
 from kinrank.rankers.choices.kin import KinEvidence
-from kinrank.rankers.choices.live import LiveJudgments
+from kinrank.rankers.choices.live import LiveJudgments, total_evidence
 from kinrank.rankers.choices.posterior import Posterior
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.local.judged_queries import JudgedQueries
@@ -73,8 +73,8 @@ class ChoiceRanker(Ranker):
     ----------
     ranker_ : Ranker
         The wrapped ranker, fitted on all queries.
-    evidence_ : Evidence or None
-        The evidence.
+    evidence_, recent_ : Evidence or None
+        The evidence, and that of later days, which is not saved.
     combined_ : Combination
         The calibration of scores, and the evidence of similar queries.
     posterior_ : Posterior
@@ -94,7 +94,10 @@ class ChoiceRanker(Ranker):
     ([1, 0], [0, 1])
     """
 
-    _capabilities: ClassVar[Capabilities] = Capabilities(explains=True, adds=True, forgets=True, replaces=True)
+    recent_: Evidence | None
+    _capabilities: ClassVar[Capabilities] = Capabilities(
+        explains=True, adds=True, forgets=True, replaces=True, evidence=True
+    )
 
     def __init__(
         self,
@@ -143,7 +146,7 @@ class ChoiceRanker(Ranker):
 
     def _fit(self, queries: QuerySet) -> None:
         self._check_settings()
-        self.evidence_ = opened(self.evidence)
+        self.evidence_, self.recent_ = opened(self.evidence), None
         self.ranker_ = self.ranker if self.prefit else self._new().fit(queries)
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
         self.judged_ = JudgedQueries(queries.qid)
@@ -156,12 +159,7 @@ class ChoiceRanker(Ranker):
             raise ParameterError(f"n_folds must be a whole number from 2, got {self.n_folds!r}")
         if not self.judgment_looks > 0:
             raise ParameterError(f"judgment_looks must be above 0, got {self.judgment_looks}")
-        if self.prefit and isinstance(self.ranker, str):
-            raise ParameterError(f"prefit=True needs a fitted ranker, got the name {self.ranker!r}")
-        if not self.prefit and not isinstance(self._unfitted(), Ranker):
-            raise ParameterError(
-                f"ranker must be a name or a Ranker, got {type(self.ranker).__name__}: pass prefit=True if it is fitted"
-            )
+        check_wrapped(self.ranker, self._unfitted(), prefit=self.prefit)
 
     def remarks(self) -> list[str]:
         """Return what fitting found out that is worth printing after training."""
@@ -195,13 +193,14 @@ class ChoiceRanker(Ranker):
         return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
 
     def _totals(self, queries: QuerySet) -> Totals:
-        """Return the looks and choices of the candidates, judgments among them."""
-        parts = [] if self.evidence_ is None else [self.evidence_.totals(queries, half_life=self.posterior_.half_life)]
-        if len(self.live_.qid):
-            parts.append(self.live_.evidence.totals(queries))
-        if not parts:
-            return Totals(np.zeros(queries.n_rows), np.zeros(queries.n_rows))
-        return parts[0] if len(parts) == 1 else Totals(*(a + b for a, b in zip(*parts, strict=True)))
+        """Return the looks and choices of the candidates, recent ones and judgments among them."""
+        return total_evidence(queries, self.evidence_, self.recent_, self.live_, self.posterior_.half_life)
+
+    def with_recent(self, evidence: Evidence | None) -> Self:
+        """Return a copy with what people chose since the last day of the evidence, in place of what it had of that."""
+        other = self.copy()
+        other.recent_ = evidence
+        return other
 
     @takes_arrays
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[ChoiceExplanation]:
@@ -345,5 +344,5 @@ class ChoiceRanker(Ranker):
         self.best_grade_, self.judged_ = float(state["best_grade"]), JudgedQueries(state["fitted"])
         self.live_ = LiveJudgments(**unnest(state, "live"))
         stored = unnest(state, "evidence")
-        self.evidence_ = Evidence(stored) if stored else opened(self.evidence)
+        self.evidence_, self.recent_ = Evidence(stored) if stored else opened(self.evidence), None
         return self

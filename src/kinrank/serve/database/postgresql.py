@@ -63,15 +63,22 @@ class PostgresDatabase(Database):
             connection = self._psycopg.connect(
                 self.address, autocommit=True, connect_timeout=wait, application_name="kinrank"
             )
-            execute = partial(_execute, connection)
-            with self._bounded(connection), connection.transaction():
-                # Two replicas that start at once must not create the tables at once.
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-                [(exists,)] = connection.execute("SELECT to_regclass('kinrank_schema') IS NOT NULL").fetchall()
-                if not is_current(execute, exists=exists):
-                    migrate(execute)
+            try:
+                self._migrate(connection)
+            except BaseException:
+                connection.close()
+                raise
             self._connection, self._pid = connection, os.getpid()
         return self._connection
+
+    def _migrate(self, connection: Any) -> None:
+        execute = partial(_execute, connection)
+        with self._bounded(connection), connection.transaction():
+            # Two replicas that start at once must not create the tables at once.
+            execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+            [(exists,)] = execute("SELECT to_regclass('kinrank_schema') IS NOT NULL", ())
+            if not is_current(execute, exists=exists):
+                migrate(execute)
 
     @contextmanager
     def _bounded(self, connection: Any) -> Iterator[None]:

@@ -9,7 +9,6 @@ change also gets a random mark, by which a reader finds out that an older copy o
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sized
 
 from kinrank.errors import OtherHistoryError
 from kinrank.serve.database.base import Execute
@@ -54,8 +53,3 @@ def check_history(execute: Execute, stream: str, since: int, mark: str, what: st
             "database, or an older copy of it"
         )
     return revision
-
-
-def placeholders(values: Sized) -> str:
-    """Return a question mark for each value."""
-    return ", ".join("?" * len(values))

@@ -15,6 +15,26 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE IF NOT EXISTS kinrank_marks (model TEXT NOT NULL, revision BIGINT NOT NULL, mark TEXT NOT NULL, "
         "PRIMARY KEY (model, revision))",
     ),
+    # What people were shown and what they clicked, and the counts of it; see `kinrank.serve.events`.
+    (
+        "CREATE TABLE IF NOT EXISTS kinrank_lists (list TEXT PRIMARY KEY, model TEXT NOT NULL, query BIGINT NOT NULL, "
+        "day BIGINT NOT NULL, client BIGINT NOT NULL, documents TEXT NOT NULL)",
+        "CREATE INDEX IF NOT EXISTS kinrank_lists_by_query ON kinrank_lists (query, day)",
+        "CREATE INDEX IF NOT EXISTS kinrank_lists_by_client ON kinrank_lists (client, day)",
+        "CREATE TABLE IF NOT EXISTS kinrank_clicks (event TEXT PRIMARY KEY, list TEXT NOT NULL, document TEXT "
+        "NOT NULL, value DOUBLE PRECISION NOT NULL, day BIGINT NOT NULL)",
+        "CREATE INDEX IF NOT EXISTS kinrank_clicks_by_list ON kinrank_clicks (list)",
+        "CREATE TABLE IF NOT EXISTS kinrank_news (list TEXT NOT NULL)",
+        "CREATE TABLE IF NOT EXISTS kinrank_cells (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT "
+        "NOT NULL, day BIGINT NOT NULL, looks DOUBLE PRECISION NOT NULL, choices DOUBLE PRECISION NOT NULL, "
+        "clients BIGINT NOT NULL, revision BIGINT NOT NULL, PRIMARY KEY (model, query, document, day))",
+        "CREATE INDEX IF NOT EXISTS kinrank_cells_by_revision ON kinrank_cells (model, revision)",
+        "CREATE TABLE IF NOT EXISTS kinrank_crowds (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT "
+        "NOT NULL, client BIGINT NOT NULL, day BIGINT NOT NULL, PRIMARY KEY (model, query, document, client))",
+        "CREATE TABLE IF NOT EXISTS kinrank_texts (model TEXT NOT NULL, query BIGINT NOT NULL, text TEXT NOT NULL, "
+        "PRIMARY KEY (model, query))",
+        "CREATE TABLE IF NOT EXISTS kinrank_client_keys (period BIGINT PRIMARY KEY, secret TEXT NOT NULL)",
+    ),
 )
 """The statements that lead from one version of the schema to the next. Append only, and nothing that stops processes
 of an earlier version of kinrank from working: they share the database while a fleet is upgraded.

@@ -30,6 +30,7 @@ from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.openapi import Operation, openapi_document
 from kinrank.serve.http.requests import HOLD, KEY, SESSION_HEADER, check_media_type
 from kinrank.serve.http.slots import Slots
+from kinrank.serve.http.ubi import EventsBody
 from kinrank.serve.keys import Key, KeyRing, Role
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.rollouts import SESSION
@@ -129,6 +130,7 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation(
             "POST", "/v1/judgments/withdraw", endpoints.withdraw, admin, bodies.WithdrawBody, responses.WithdrawResponse
         ),
+        Operation("POST", "/v1/events", endpoints.feedback.events, Role.EVENTS, EventsBody, responses.EventsResponse),
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, query, response=responses.ModelsResponse),
         Operation("GET", "/v1/examples", endpoints.examples, query, response=responses.ExamplesResponse),

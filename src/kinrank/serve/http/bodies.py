@@ -162,14 +162,14 @@ _BODIES: tuple[type[Any], ...] = (
 _DECODERS: dict[type[Any], msgspec.json.Decoder[Any]] = {body: msgspec.json.Decoder(body) for body in _BODIES}
 _ROW_DECODER = msgspec.json.Decoder(Row)
 _PACKED_DECODER = msgspec.msgpack.Decoder(PackedRankBody)
-_INVALID = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+INVALID = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 def parse(raw: bytes, body: type[B]) -> B:
     """Parse a JSON body. Raise a `DataError` that points to the first invalid value."""
     try:
         parsed: B = _DECODERS[body].decode(raw)
-    except _INVALID as error:
+    except INVALID as error:
         raise DataError(str(error)) from None
     return parsed
 
@@ -208,7 +208,7 @@ def parse_judgments(raw: bytes) -> tuple[JudgmentsBody, list[JudgedQuery | Judge
 def _parse_packed_rank(raw: bytes) -> tuple[CandidateSet, tuple[str, str] | None]:
     try:
         body = _PACKED_DECODER.decode(raw)
-    except _INVALID as error:
+    except INVALID as error:
         raise DataError(str(error)) from None
     n_candidates = len(body.ids)
     width, rest = divmod(len(body.features), 4 * n_candidates)
@@ -243,7 +243,7 @@ def to_matrix(rows: Sequence[Any], raw: bytes, path: str = "$.features") -> Floa
 def _parse_row(raw: msgspec.Raw, path: str) -> list[float | None]:
     try:
         row: list[float | None] = _ROW_DECODER.decode(raw)
-    except _INVALID as error:
+    except INVALID as error:
         raise DataError(str(error).replace("`$", f"`{path}")) from None
     return row
 

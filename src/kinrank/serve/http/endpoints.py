@@ -20,6 +20,7 @@ from kinrank.errors import DataError, NotStoredError
 from kinrank.serve.http import bodies
 from kinrank.serve.http.errors import HttpError
 from kinrank.serve.http.executor import Lane
+from kinrank.serve.http.feedback import Feedback
 from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.requests import HOLD, KEY, MODEL_HEADER, REVISION_HEADER, RequestReader, is_packed, model_of
@@ -30,6 +31,7 @@ from kinrank.serve.http.responses import (
     ReloadResponse,
     StatusResponse,
     WithdrawResponse,
+    json_response,
     to_examples_response,
     to_model_status,
     to_search_response,
@@ -72,6 +74,7 @@ class Endpoints:
         self._rankings = dict.fromkeys(service.slots, 0)  # in progress, by model
         service.expected = self._rankings.__getitem__
         self.reader = RequestReader(service, metrics)
+        self.feedback = Feedback(service, self.reader)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)
@@ -82,6 +85,7 @@ class Endpoints:
         """Start no more work."""
         for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane):
             lane.close()
+        self.feedback.close()
         self.reader.close()
 
     def is_overloaded(self, scope: Scope) -> bool:
@@ -97,9 +101,10 @@ class Endpoints:
             ranking = await self._rank(request, candidates, models, self.reader.expires(request))
         self._service.count(ranking)
         _log_result(ranking)
+        ranking = self.feedback.answer(request, ranking, candidates.text, ranking.ids)
         if request.headers.get("accept") == bodies.MSGPACK:
             return Response(msgspec.msgpack.encode(ranking), media_type=bodies.MSGPACK)
-        return _json(ranking)
+        return json_response(ranking)
 
     async def weights(self, request: Request) -> Response:
         """Return the weights of the query's local model, and the engine request that ranks with them."""
@@ -132,7 +137,7 @@ class Endpoints:
             )
         self._service.count(found)
         _log_result(found)
-        return _json(found)
+        return json_response(found)
 
     async def explain(self, request: Request) -> Response:
         """Return why the candidates are ranked as they are. 409 if the model cannot explain any ranking."""
@@ -141,11 +146,11 @@ class Endpoints:
         why = await self._insight_lane.run(
             lambda: self._service.explain(candidates, model=model), _EXPLAIN_SECONDS, _EXPLANATION_LATE
         )
-        return _json(why)
+        return json_response(why)
 
     async def examples(self, request: Request) -> Response:
         """Return the queries stored with the model, to rank them again."""
-        return _json(to_examples_response(self._service.examples(model_of(request))))
+        return json_response(to_examples_response(self._service.examples(model_of(request))))
 
     async def search(self, request: Request) -> Response:
         """Return candidates of the engine, ranked."""
@@ -167,7 +172,9 @@ class Endpoints:
             _ENGINE_LATE,
         )
         _log_result(result.ranking)
-        return _json(to_search_response(result, body, searcher.titles))
+        response = to_search_response(result, body, searcher.titles)
+        is_plain = body.filter is None and body.start == 0
+        return json_response(self.feedback.answer(request, response, body.query if is_plain else None, response.ids))
 
     # --- operation ------------------------------------------------------------------------------------------------
 
@@ -177,14 +184,14 @@ class Endpoints:
         models = {
             name: to_model_status(rollout, default=name == default) for name, rollout in self._service.rollouts.items()
         }
-        return _json(ModelsResponse(models, self._searcher is not None))
+        return json_response(ModelsResponse(models, self._searcher is not None))
 
     async def reload(self, request: Request) -> Response:
         """Load a model's folder again. If it fails its self-test, the current model stays."""
         raw = await self.reader.body(request)
         body = bodies.parse(raw, bodies.ReloadBody) if raw else bodies.ReloadBody()
         served = await self._model_lane.run(lambda: self._service.reload(body.model), _RELOAD_SECONDS, _MODEL_LATE)
-        return _json(ReloadResponse(body.model or self._service.default, served.version))
+        return json_response(ReloadResponse(body.model or self._service.default, served.version))
 
     async def judgments(self, request: Request) -> Response:
         """Store judged queries for the model to learn from. They are durable when the response is sent."""
@@ -196,7 +203,7 @@ class Endpoints:
                 lambda: [self._judged_query(query) for query in queries], unknown * self._engine_seconds, _ENGINE_LATE
             )
         revision = await self._in_store(lambda: self._service.judge(judged, model=body.model, source=body.source))
-        return _json(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
+        return json_response(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""
@@ -205,7 +212,7 @@ class Endpoints:
         withdrawn, revision = await self._in_store(
             lambda: self._service.withdraw(qid=qid, source=body.source, model=body.model)
         )
-        return _json(WithdrawResponse(withdrawn), {REVISION_HEADER: str(revision)})
+        return json_response(WithdrawResponse(withdrawn), {REVISION_HEADER: str(revision)})
 
     async def metrics(self, request: Request) -> Response:  # noqa: ARG002
         """Return metrics for Prometheus."""
@@ -216,7 +223,7 @@ class Endpoints:
 
     async def healthz(self, request: Request) -> Response:  # noqa: ARG002
         """Report that the process is alive."""
-        return _json(StatusResponse("alive"))
+        return json_response(StatusResponse("alive"))
 
     async def readyz(self, request: Request) -> Response:  # noqa: ARG002
         """Report whether every model is loaded and the process is not shutting down."""
@@ -230,7 +237,7 @@ class Endpoints:
             ]
             raise HttpError(503, "no-model", f"{', '.join(why)}: GET /v1/model and the log have the reason")
         versions = [slot.current.version for slot in self._service.slots.values() if slot.current is not None]
-        return _json(ReadyResponse("ready", versions))
+        return json_response(ReadyResponse("ready", versions))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
@@ -327,7 +334,3 @@ def _log_result(result: Ranking | QueryWeights) -> None:
         add_log_fields(version=result.version)
     if result.fallback is not None:
         add_log_fields(fallback=result.fallback)
-
-
-def _json(response: object, headers: dict[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(response), headers=headers, media_type=bodies.JSON)

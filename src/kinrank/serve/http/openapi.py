@@ -14,8 +14,9 @@ from starlette.responses import Response
 
 import kinrank
 from kinrank.serve.http import bodies
-from kinrank.serve.http.requests import MODEL_HEADER, REVISION_HEADER, SESSION_HEADER
+from kinrank.serve.http.requests import CLIENT_HEADER, MODEL_HEADER, REVISION_HEADER, SESSION_HEADER
 from kinrank.serve.http.responses import ErrorResponse, SearchResponse
+from kinrank.serve.http.ubi import EventsBody
 from kinrank.serve.keys import Role
 from kinrank.serve.messages import Neighbor, QueryExplanation, QueryWeights, Ranking
 
@@ -33,6 +34,25 @@ EXAMPLES: dict[type[Any], Any] = {
     bodies.JudgmentsBody: {"queries": [{"qid": "q17", **_CANDIDATES, "grades": [2, 0, 1]}]},
     bodies.WithdrawBody: {"qid": "q17", "source": "panel"},
     bodies.ReloadBody: {"model": "default"},
+    EventsBody: {
+        "queries": [
+            {
+                "query_id": "9f4e",
+                "user_query": "rocky horror",
+                "client_id": "c17",
+                "query_response_hit_ids": ["movie-11", "movie-4"],
+            }
+        ],
+        "events": [
+            {
+                "action_name": "click",
+                "query_id": "9f4e",
+                "client_id": "c17",
+                "event_id": "e1",
+                "event_attributes": {"object": {"object_id": "movie-4"}},
+            }
+        ],
+    },
 }
 _HEADERS = {
     MODEL_HEADER: (
@@ -42,6 +62,10 @@ _HEADERS = {
     REVISION_HEADER: (
         "Wait until the model has learned the judgments up to this revision; 503 if that takes long.",
         {"type": "string", "pattern": "^[0-9]{1,18}$"},
+    ),
+    CLIENT_HEADER: (
+        "Who is shown the list, such as the value of a cookie; it is stored as a keyed hash.",
+        {"type": "string", "maxLength": 512},
     ),
     SESSION_HEADER: (
         "All queries with this value are ranked by the same version of the model during a canary.",

@@ -21,6 +21,7 @@ from kinrank.serve.service import Service
 MODEL_HEADER = "x-kinrank-model"
 REVISION_HEADER = "x-kinrank-revision"
 SESSION_HEADER = "x-kinrank-session"
+CLIENT_HEADER = "x-kinrank-client"
 KEY = "kinrank.key"
 """Key of the scope: the `Key` of the request; None without keys."""
 HOLD = "kinrank.hold"

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.responses import Response
 
-from kinrank.serve.http.bodies import SearchBody
+from kinrank.serve.http.bodies import JSON, SearchBody
 from kinrank.serve.insight import StoredExample
 from kinrank.serve.messages import QueryExplanation, Ranking
 from kinrank.serve.models import ModelSlot
@@ -82,6 +84,7 @@ class LoadedModel(Struct):
     fit_recommended: bool
     self_tested: bool
     remarks: list[str]
+    evidence_revision: Annotated[int, Meta(description="The revision of what people chose that the model ranks by.")]
 
 
 class ModelStatus(Struct):
@@ -114,6 +117,14 @@ class JudgmentsResponse(Struct):
     kept: int
 
 
+class EventsResponse(Struct):
+    """The numbers of queries and events that were stored, and why others were not."""
+
+    queries: int
+    events: int
+    ignored: dict[str, int]
+
+
 class WithdrawResponse(Struct):
     """For how many pairs of query and source judgments were withdrawn."""
 
@@ -131,6 +142,11 @@ class ReadyResponse(Struct):
 
     status: Literal["ready"]
     versions: list[str]
+
+
+def json_response(response: object, headers: dict[str, str] | None = None) -> Response:
+    """Return a response in JSON."""
+    return Response(msgspec.json.encode(response), headers=headers, media_type=JSON)
 
 
 def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[str, str]) -> SearchResponse:
@@ -181,6 +197,7 @@ def to_model_status(rollout: Rollout, *, default: bool) -> ModelStatus:
             fit_recommended=served.fit_recommended,
             self_tested=served.tested,
             remarks=served.base.remarks(),
+            evidence_revision=served.evidence,
         )
     return ModelStatus(default, rollout.refusal, loaded, _version_of(rollout.canary), _version_of(rollout.shadow))
 

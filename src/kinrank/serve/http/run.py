@@ -53,6 +53,8 @@ class Options:
     """
     cache: str | None = None
     """Folder for copies of models from stores; see `kinrank.serve.Service`."""
+    client_secret: str | None = None
+    """File whose content is mixed into the hashes of clients; see `kinrank.serve.Service`."""
     engine: str | None = None
     features: str | None = None
     """Address of a search engine, and the file that defines its features; see `kinrank.engines.connect`."""
@@ -75,7 +77,7 @@ class Options:
     """Deadlines and limits."""
 
     def check(self) -> None:
-        """Raise if the service would be open by accident, nobody could add judgments, or a model folder is missing.
+        """Raise if the service would be open by accident, nobody could add judgments, or a folder is missing.
 
         A model that is there but cannot be used is no reason to exit: the service starts unready, so that a busy
         machine gets the time it needs.
@@ -90,6 +92,8 @@ class Options:
                 "judgments need a key with role admin, but there are no keys: create one with kinrank key keys ops "
                 "--role admin, and pass --keys keys"
             )
+        if self.settings.log_shown and self.judgments is None:
+            raise ParameterError("lists that were shown are kept in the database of --judgments: pass it, too")
         for folder in self.models.values():
             if not VersionStore.is_at(folder) and not Path(folder).exists():
                 raise ParameterError(f"{folder} does not exist: expected a folder written by kinrank train")
@@ -135,6 +139,7 @@ def build_app(options: Options) -> RequestMiddleware:
         judgments=options.judgments,
         checkpoints=options.checkpoints,
         cache=options.cache,
+        client_secret=b"" if options.client_secret is None else Path(options.client_secret).read_bytes(),
         search=FeatureSet.read(options.features) if options.engine and options.features else None,
         watch=[] if keys is None else [keys.refresh],
     )

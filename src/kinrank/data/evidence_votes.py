@@ -1,0 +1,91 @@
+"""Count looks and choices of lists in memory, as `kinrank clicks --evidence` counts those of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MAX_RANK = 50
+"""The last rank that counts."""
+
+
+class RankCurve(NamedTuple):
+    """How the ranks of a list are examined: P(click) = slope α + offset."""
+
+    slope: Sequence[float]
+    offset: Sequence[float]
+    """By rank, from the first one."""
+    cascade: bool = False
+    """Whether ranks below the last click are not examined."""
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any]) -> RankCurve:
+        """Return the curve that a folder of evidence was written with; 1 / rank without one.
+
+        Examples
+        --------
+        >>> RankCurve.of({}).slope[:4]
+        [1.0, 0.5, 0.3333333333333333, 0.25]
+        """
+        stored = meta.get("examination")
+        if stored is None:
+            return cls([1 / rank for rank in range(1, MAX_RANK + 1)], [0.0] * MAX_RANK)
+        ranks = np.array(stored["ranks"])
+        curve = np.zeros((2, max(MAX_RANK, int(ranks.max(initial=1)))))
+        curve[:, ranks - 1] = stored["slope"], stored["offset"]
+        slope, offset = curve.tolist()
+        return cls(slope, offset, stored["model"] == "cascade")
+
+
+class ShownList(NamedTuple):
+    """Documents that a client was shown for a query, best first."""
+
+    query: int
+    day: int
+    client: int
+    documents: Sequence[str]
+    clicked: Mapping[str, float]
+    """The value of the clicks by document."""
+
+
+class Votes(NamedTuple):
+    """What the clients who were shown a document of a query on a day looked at and chose."""
+
+    looks: float
+    choices: float
+    clients: frozenset[int]
+
+
+def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int, str, int], Votes]:
+    """Return the votes by query, document and day.
+
+    Each client has one impression of a document a day: the mean of its impressions.
+
+    Examples
+    --------
+    >>> lists = [ShownList(1, 20, client, ["d7", "d9"], {"d9": 1.0}) for client in (5, 5, 6)]
+    >>> votes = count_votes(lists, RankCurve.of({}))
+    >>> votes[1, "d9", 20].looks, votes[1, "d9", 20].choices, len(votes[1, "d9", 20].clients)
+    (1.0, 2.0, 2)
+    """
+    impressions: dict[tuple[int, str, int], dict[int, list[float]]] = {}
+    for shown in lists:
+        places = {document: rank for rank, document in reversed(list(enumerate(shown.documents[: len(curve.slope)])))}
+        last = max((places[document] for document in shown.clicked if document in places), default=len(places))
+        for document, rank in places.items():
+            slope = curve.slope[rank]
+            counts = impressions.setdefault((shown.query, document, shown.day), {})
+            total = counts.setdefault(shown.client, [0.0, 0.0, 0.0])
+            total[0] += 1
+            total[1] += 0.0 if curve.cascade and rank > last else slope
+            total[2] += shown.clicked.get(document, 0.0) - curve.offset[rank] if slope > 0 else 0.0
+    return {cell: votes for cell, counts in impressions.items() if (votes := _sum_of_clients(counts)).clients}
+
+
+def _sum_of_clients(counts: Mapping[int, Sequence[float]]) -> Votes:
+    looked = {client: (looks / n, choices / n) for client, (n, looks, choices) in counts.items() if looks > 0}
+    return Votes(
+        sum(looks for looks, _ in looked.values()), sum(choices for _, choices in looked.values()), frozenset(looked)
+    )

@@ -1,0 +1,45 @@
+"""Statements with many values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Sized
+from typing import Any, TypeVar
+
+from kinrank.serve.database.base import Execute
+
+T = TypeVar("T")
+_ROWS = 2_000  # of one statement: SQLite takes 32,766 values, and PostgreSQL 65,535
+
+
+def placeholders(values: Sized) -> str:
+    """Return a question mark for each value."""
+    return ", ".join("?" * len(values))
+
+
+def row_placeholders(rows: Sequence[Sized]) -> str:
+    """Return a question mark for each value of each row.
+
+    Examples
+    --------
+    >>> row_placeholders([(1, 2), (3, 4)])
+    '(?, ?), (?, ?)'
+    """
+    return ", ".join([f"({placeholders(rows[0])})"] * len(rows)) if rows else ""
+
+
+def flat(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+    """Return the values of all rows."""
+    return tuple(value for row in rows for value in row)
+
+
+def parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield as many rows as one statement takes."""
+    for start in range(0, len(rows), _ROWS):
+        yield rows[start : start + _ROWS]
+
+
+def insert(execute: Execute, table: str, rows: Sequence[Sequence[Any]], conflict: str = "") -> None:
+    """Insert rows; `conflict` is what follows ``ON CONFLICT``."""
+    tail = f" ON CONFLICT {conflict}" if conflict else ""
+    for some in parts(rows):
+        execute(f"INSERT INTO {table} VALUES {row_placeholders(some)}{tail}", flat(some))  # noqa: S608

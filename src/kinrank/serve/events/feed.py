@@ -1,0 +1,66 @@
+"""The evidence of a model, as the replicas have counted it."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+
+from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_kernel import hash_texts
+from kinrank.errors import OtherHistoryError, StoreUnavailableError
+from kinrank.rankers.capabilities import takes_evidence
+from kinrank.serve.events.store import CellRow, EventStore
+from kinrank.serve.served_model import ServedModel
+
+
+class EvidenceFeed:
+    """Follows the cells of one model, and hands them to the versions of the model that are in use.
+
+    Parameters
+    ----------
+    name
+        The name of the model.
+    store
+        Where the cells are.
+    """
+
+    def __init__(self, name: str, store: EventStore) -> None:
+        self._name = name
+        self._store = store
+        self._lock = threading.Lock()
+        self._evidence: Evidence | None = None
+        self._position = 0, ""
+
+    def update(self, served: ServedModel) -> ServedModel:
+        """Return the model with the latest evidence, or with that of before if the database is away."""
+        if not takes_evidence(served.ranker):
+            return served
+        with self._lock, suppress(StoreUnavailableError):  # the learner reports it
+            try:
+                self._read()
+            except OtherHistoryError:  # an older copy of the database was restored
+                self._evidence, self._position = None, (0, "")
+                self._read()
+        if served.ranker.recent_ is self._evidence:
+            return served
+        return replace(served, ranker=served.ranker.with_recent(self._evidence), evidence=self._position[0])
+
+    def _read(self) -> None:
+        while True:
+            since, mark = self._position
+            changes = self._store.read(self._name, since, mark=mark)
+            if changes.cells:
+                new = _to_evidence(changes.cells)
+                self._evidence = new if self._evidence is None else self._evidence.updated(new)
+            self._position = changes.through, changes.mark
+            if changes.through == changes.revision:
+                return
+
+
+def _to_evidence(cells: list[CellRow]) -> Evidence:
+    query, document, day, looks, choices = zip(*cells, strict=True)
+    keys = np.array(query, dtype=np.int64).view(np.uint64)
+    return Evidence.from_hashes(keys, hash_texts(np.array(document, dtype=np.str_)), looks, choices, day)

@@ -1,0 +1,82 @@
+"""What people are shown and choose: the lists that the service answers with, and the events that clients send."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kinrank.errors import NotStoredError, UnsupportedByModelError
+from kinrank.serve.events.log import Shown
+from kinrank.serve.http.executor import Lane
+from kinrank.serve.http.requests import CLIENT_HEADER, RequestReader, model_of
+from kinrank.serve.http.responses import EventsResponse, json_response
+from kinrank.serve.http.ubi import parse_events
+from kinrank.serve.messages import Ranking
+from kinrank.serve.service import Service
+
+R = TypeVar("R", bound=Ranking)
+
+
+class Feedback:
+    """Handles /v1/events, and remembers what was shown.
+
+    Parameters
+    ----------
+    service
+        Stores events and ranks by them.
+    reader
+        Reads requests.
+    """
+
+    def __init__(self, service: Service, reader: RequestReader) -> None:
+        self._service = service
+        self._reader = reader
+        self._lane = Lane("the event store", 4)
+
+    def close(self) -> None:
+        """Start no more work."""
+        self._lane.close()
+
+    async def events(self, request: Request) -> Response:
+        """Take in UBI queries and events. They are durable when the response is sent, and may be sent again."""
+        log = self._service.events
+        if log is None:
+            raise UnsupportedByModelError("this service does not accept events: start it with --judgments")
+        model = self._service.existing(model_of(request))
+        batch = await self._reader.parse(request, partial(parse_events, model=model, now=time.time()))
+        seconds = self._service.settings.judgment_seconds
+        message = f"the event store did not respond within {seconds:g} seconds: try again, that is safe"
+        ignored = await self._lane.run(
+            lambda: log.record(batch.lists, batch.clicks), seconds, partial(NotStoredError, message)
+        )
+        queries = len(batch.lists) - sum(ignored.values())
+        return json_response(EventsResponse(queries, len(batch.clicks), {**batch.ignored, **ignored}))
+
+    def answer(self, request: Request, ranking: R, text: str | None, documents: Sequence[str]) -> R:
+        """Return a ranking with the id that events about it name, and remember the documents that are shown.
+
+        Parameters
+        ----------
+        request
+            The request, whose header names the client.
+        ranking
+            The answer.
+        text
+            The text of the query; None if what is shown should not count.
+        documents
+            The documents in the order in which they are shown.
+        """
+        query_id = uuid4().hex
+        depth, log = self._service.settings.log_shown, self._service.events
+        if depth and log is not None and text and documents:
+            client = request.headers.get(CLIENT_HEADER)
+            model = self._service.name_of(model_of(request))
+            log.show(Shown(query_id, model, text, documents[:depth], client or None, time.time()))
+        return replace(ranking, query_id=query_id)
