@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser
 
 from kinrank.demo.demo import LONGEST_QUERY, Demo
 from kinrank.demo.http.app import create_app
 from kinrank.errors import DataError
+from tests.demo.visit import visit
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.servers import free_port
@@ -130,26 +131,4 @@ def listens(port: int) -> bool:
 @pytest.mark.xdist_group("browser")
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_browser_searches_chooses_and_sees_the_order_change(address: str, browser: Browser, width: int, scheme: str):
-    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.goto(address, wait_until="networkidle")
-    page.fill("#query", "alien")
-    page.press("#query", "Enter")
-    expect(page.locator("#kinrank .title").first).to_contain_text("Alien", timeout=30_000)
-    before = shown_titles(page)
-    chosen = page.locator("#kinrank .hit", has_text=before[-1])
-    for times in range(1, 5):
-        chosen.click()
-        expect(chosen).to_contain_text(f"chosen {times}×; without that it would be no. 10")
-    assert shown_titles(page).index(before[-1]) < len(before) - 1
-    page.click("#forget")
-    expect(page.locator("#kinrank .title")).to_have_text(before)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert errors == []
-    context.close()
-
-
-def shown_titles(page: Page) -> list[str]:
-    return page.locator("#kinrank .title").all_inner_texts()
+    visit(browser, address, width, scheme)

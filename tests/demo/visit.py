@@ -1,0 +1,48 @@
+"""Use the page of ``kinrank demo`` as a visitor does: ``python -m tests.demo.visit ADDRESS`` drives a real browser."""
+
+from __future__ import annotations
+
+import sys
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browsers import PATIENCE, launched
+
+QUERY = "alien"
+
+
+def visit(browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> tuple[list[str], list[str]]:
+    """Search, choose the last movie until it rises, and forget that. Return the titles before and after the choices."""
+    context = browser.new_context(viewport={"width": width, "height": 844}, color_scheme=scheme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(address, wait_until="networkidle")
+    page.fill("#query", QUERY)
+    page.press("#query", "Enter")
+    expect(page.locator("#kinrank .title").first).to_contain_text("Alien", timeout=PATIENCE)
+    before = _titles(page)
+    chosen = page.locator("#kinrank .hit", has_text=before[-1])
+    for times in range(1, 5):
+        chosen.click()
+        expect(chosen).to_contain_text(f"chosen {times}×; without that it would be no. 10", timeout=PATIENCE)
+    after = _titles(page)
+    assert after.index(before[-1]) < len(before) - 1, "the chosen movie did not rise"
+    page.click("#forget")
+    expect(page.locator("#kinrank .title")).to_have_text(before, timeout=PATIENCE)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the screen"
+    assert errors == []
+    context.close()
+    return before, after
+
+
+def _titles(page: Page) -> list[str]:
+    return page.locator("#kinrank .title").all_inner_texts()
+
+
+if __name__ == "__main__":
+    with launched() as chromium:
+        titles, moved = visit(chromium, sys.argv[1])
+    last = titles[-1]
+    print(f"searched {QUERY!r}, chose {last!r} four times: from no. {len(titles)} to no. {moved.index(last) + 1}")
