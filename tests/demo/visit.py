@@ -44,5 +44,5 @@ def _titles(page: Page) -> list[str]:
 if __name__ == "__main__":
     with launched() as chromium:
         titles, moved = visit(chromium, sys.argv[1])
-    last = titles[-1]
-    print(f"searched {QUERY!r}, chose {last!r} four times: from no. {len(titles)} to no. {moved.index(last) + 1}")
+    rank = moved.index(titles[-1]) + 1
+    sys.stdout.write(f"searched {QUERY!r}, chose {titles[-1]!r} four times: from no. {len(titles)} to no. {rank}\n")
