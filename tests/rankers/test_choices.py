@@ -294,6 +294,29 @@ def test_similar_queries_lend_their_choices_if_that_helps(families: QuerySet, tm
     assert np.array_equal(load(tmp_path / "spoken").predict(by_text), spoken.predict(by_text))
 
 
+def test_a_judgment_moves_similar_queries_by_the_learned_discount(families: QuerySet, tmp_path: Path):
+    texts = families.query_columns["text"]
+    judged, asked = families[np.arange(240) % 20 != 0], families[np.arange(240) % 20 == 0]
+    evidence = watched(judged.replace(qid=judged.query_columns["text"]), 3)
+    ranker = ChoiceRanker("single", evidence).fit(judged)
+    assert ranker.posterior_.discount > 0
+    before = ranker.predict(asked)
+    last = int(np.argmin(before[:10]))
+    grades = np.full(10, np.nan, dtype=np.float32)
+    grades[last] = 3
+    edited = families[5].replace(y=grades, qid=np.array([9_999]))
+    ranker.add(edited)
+    after = ranker.predict(asked)
+    assert after[last] > before[last]
+    assert np.array_equal(np.delete(after, last), np.delete(before, last))  # other documents, other families
+    assert f"1000 times in 1000 looks for *{texts[5]}*" in str(ranker.explain(asked[0])[0])
+    ranker.save(tmp_path / "model")
+    twin = load(tmp_path / "model")
+    assert np.array_equal(twin.predict(asked), after)
+    assert np.array_equal(twin.remove([9_999]).predict(asked), before)
+    assert np.array_equal(ranker.remove([9_999]).predict(asked), before)
+
+
 def test_similar_queries_count_nothing_if_they_do_not_help(fitted: ChoiceRanker):
     assert fitted.posterior_.discount == 0
     assert fitted.combined_.kin is None

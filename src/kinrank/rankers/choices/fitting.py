@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.arrays import Float64, Int64
+from kinrank.arrays import Float64, Int64, State
 from kinrank.data.evidence import Evidence, Totals
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
@@ -17,6 +17,7 @@ from kinrank.rankers.base import Ranker
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.kin import KinEvidence
 from kinrank.rankers.choices.posterior import LaterClicks, Posterior, choose_posterior, surely_better
+from kinrank.store import nest, unnest
 
 _LATE = 0.8  # share of the days after which clicks are held out
 _MANY_QUERIES = 2_000  # from which one held-out fold calibrates as well as all of them
@@ -39,6 +40,16 @@ class Combination:
     """How much both count."""
     kin: KinEvidence | None = None
     """The evidence of similar queries; None if it does not help, or was not tried."""
+
+    def get_state(self) -> State:
+        """Return the calibration and the settings."""
+        return nest(calibration=self.calibration.get_state()) | {"posterior": self.posterior.to_array()}
+
+    @classmethod
+    def from_state(cls, state: State, kin: KinEvidence | None) -> Combination:
+        """Restore what `get_state` returned."""
+        calibration = Calibration().set_state(unnest(state, "calibration"))
+        return cls(calibration, Posterior.from_array(state["posterior"]), kin)
 
     def remarks(self, *, similar: bool, fits: bool = True) -> list[str]:
         """Return what was chosen, in sentences; `similar` says whether similar queries were to be tried."""

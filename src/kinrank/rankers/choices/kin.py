@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from copy import copy
+from typing import Any, NamedTuple, Self
 
 import numba
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.evidence import Totals, keys_of, query_keys
 from kinrank.data.evidence_kernel import hash_texts, lower_bound
+from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS
@@ -23,6 +25,43 @@ _NEIGHBORS = 50
 _COMPONENTS = 64
 _LEAST_WEIGHT = 1e-3  # of a similar query
 _ENCODER = "ngrams"
+
+
+class KinCells(NamedTuple):
+    """What is known of the documents of queries, those of a query next to each other and sorted by hash."""
+
+    offsets: Int64
+    """Where the documents of each query begin."""
+    document: IdHashes
+    """The hash of each document."""
+    looks: Float64
+    """Looks at it."""
+    residuals: Float64
+    """Choices beyond those predicted, C - L p."""
+    choices: Float64
+    """Choices."""
+
+    @classmethod
+    def of(cls, queries: QuerySet, seen: Totals, predicted: Float64) -> KinCells:
+        """Return the candidates of queries that someone looked at.
+
+        Parameters
+        ----------
+        queries
+            Queries with document ids.
+        seen
+            Looks and choices of their candidates.
+        predicted
+            The predicted probability of a choice of each.
+        """
+        assert queries.doc_id is not None
+        rows = np.flatnonzero(seen.looks > 0)
+        documents = hash_texts(queries.doc_id[rows])
+        order = np.lexsort((documents, queries.query_of_row[rows]))
+        rows = rows[order]
+        counts = np.bincount(queries.query_of_row[rows], minlength=len(queries))
+        residuals = seen.choices[rows] - seen.looks[rows] * predicted[rows]
+        return cls(np.r_[0, np.cumsum(counts)], documents[order], seen.looks[rows], residuals, seen.choices[rows])
 
 
 class KinEvidence:
@@ -56,7 +95,7 @@ class KinEvidence:
             self.describer_ = Describer(blocks, n_components=_COMPONENTS).fit(queries)
         points = self.describer_.transform(queries)
         self.index_: NeighborIndex = make_index("auto", *points.shape).fit(points)
-        self.names_: NDArray[Any] = queries.query_columns.get(TEXT, queries.qid).astype(np.str_)
+        self.names_ = self.names_of(queries)
         self._keys = query_keys(self.names_)
         nearest = self.index_.query(points, min(2, len(points)))[0][:, -1]
         self.scale_ = float(np.median(nearest[nearest > 0])) if nearest.any() else 1.0
@@ -69,35 +108,32 @@ class KinEvidence:
         return queries.replace(query_columns={**queries.query_columns, VECTORS: vectors})
 
     def remember(self, queries: QuerySet, seen: Totals, predicted: Float64) -> Self:
-        """Keep the looks and residuals of the queries of `fit`.
-
-        Parameters
-        ----------
-        queries
-            The queries of `fit`, with document ids.
-        seen
-            Looks and choices of their candidates.
-        predicted
-            The predicted probability of a choice of each.
-        """
-        assert queries.doc_id is not None
-        rows = np.flatnonzero(seen.looks > 0)
-        documents = hash_texts(queries.doc_id[rows])
-        order = np.lexsort((documents, queries.query_of_row[rows]))
-        rows = rows[order]
-        counts = np.bincount(queries.query_of_row[rows], minlength=len(queries))
-        residuals = seen.choices[rows] - seen.looks[rows] * predicted[rows]
-        self._cells = np.r_[0, np.cumsum(counts)], documents[order], seen.looks[rows], residuals
-        self._choices = seen.choices[rows]
+        """Keep the looks and residuals of the queries of `fit`; see `KinCells.of`."""
+        self._cells = KinCells.of(queries, seen, predicted)
         return self
+
+    def of_others(self, points: Float32, names: NDArray[Any], cells: KinCells) -> KinEvidence:
+        """Return what is known of other queries, described in the same way."""
+        other = copy(self)
+        other.index_ = make_index("auto", *points.shape).fit(points)
+        other.names_, other._keys, other._cells = names, query_keys(names), cells
+        return other
+
+    def describe(self, queries: QuerySet) -> Float32:
+        """Return the description of queries."""
+        return self.describer_.transform(self._encoded(queries))
+
+    @staticmethod
+    def names_of(queries: QuerySet) -> NDArray[Any]:
+        """Return the texts of queries, or their ids."""
+        return queries.query_columns.get(TEXT, queries.qid).astype(np.str_)
 
     def neighbors(self, queries: QuerySet) -> tuple[Float64, Int64]:
         """Return the distances, in usual ones, and positions of the nearest known queries, nearest first.
 
         A known query with the same text is infinitely far: its evidence is the query's own, which counts already.
         """
-        points: Float32 = self.describer_.transform(self._encoded(queries))
-        distances, places = self.index_.query(points, min(_NEIGHBORS + 1, len(self.names_)))
+        distances, places = self.index_.query(self.describe(queries), min(_NEIGHBORS + 1, len(self.names_)))
         keys = keys_of(queries)
         if keys is not None:
             distances = np.where(self._keys[places] == keys[:, None], np.inf, distances)
@@ -109,7 +145,7 @@ class KinEvidence:
         if queries.doc_id is not None:
             distances, places = neighbors
             weights = np.exp(-0.5 * (distances / width) ** 2)
-            _add_kin(*self._cells, places, weights, queries.offsets, hash_texts(queries.doc_id), total)
+            _add_kin(*self._cells[:4], places, weights, queries.offsets, hash_texts(queries.doc_id), total)
         return Totals(*total)
 
     def named(self, query: QuerySet, width: float, most: int = 2) -> list[dict[str, tuple[float, float]]]:
@@ -118,7 +154,7 @@ class KinEvidence:
         found: list[dict[str, tuple[float, float]]] = [{} for _ in range(query.n_rows)]
         if query.doc_id is None:
             return found
-        offsets, document, looks, _ = self._cells
+        offsets, document, looks, _, choices = self._cells
         documents = hash_texts(query.doc_id)
         for distance, place in zip(distances[0].tolist(), places[0].tolist(), strict=True):
             if np.exp(-0.5 * (distance / width) ** 2) < _LEAST_WEIGHT:
@@ -127,16 +163,15 @@ class KinEvidence:
             for row in np.flatnonzero(np.isin(documents, document[own])).tolist():
                 cell = own.start + int(np.searchsorted(document[own], documents[row]))
                 if len(found[row]) < most:
-                    found[row][str(self.names_[place])] = float(looks[cell]), float(self._choices[cell])
+                    found[row][str(self.names_[place])] = float(looks[cell]), float(choices[cell])
         return found
 
     def get_state(self) -> State:
         """Return everything learned."""
-        cells = dict(zip(("offsets", "document", "looks", "residuals"), self._cells, strict=True))
-        described = {"names": self.names_, "scale": np.array(self.scale_), "choices": self._choices}
+        described = {"names": self.names_, "scale": np.array(self.scale_)}
         encoder = {} if self.encoder_ is None else {"encoder": self.encoder_.get_state()}
         parts = nest(describer=self.describer_.get_state(), index=self.index_.get_state(), **encoder)
-        return parts | cells | described
+        return parts | self._cells._asdict() | described
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
@@ -147,11 +182,7 @@ class KinEvidence:
         self.index_ = restore_index("auto", unnest(state, "index"))
         self.names_, self.scale_ = state["names"], float(state["scale"])
         self._keys = query_keys(self.names_)
-        self._choices = state["choices"]
-        offsets, document, looks, residuals = (
-            np.asarray(state[name]) for name in ("offsets", "document", "looks", "residuals")
-        )
-        self._cells = offsets, document, looks, residuals
+        self._cells = KinCells(*(np.asarray(state[name]) for name in KinCells._fields))
         return self
 
 

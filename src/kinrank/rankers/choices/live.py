@@ -49,25 +49,24 @@ class LiveJudgments:
         hashes, numbers = np.empty(0, dtype=np.uint64), np.empty(0)
         return cls(qid[:0], qid[:0], hashes, hashes, numbers, numbers)
 
-    def added(self, queries: QuerySet, looks: float, best: float) -> LiveJudgments:
-        """Return these judgments and those of further queries; see `Evidence.of_judgments`.
+    def added(self, queries: QuerySet, seen: Totals) -> LiveJudgments:
+        """Return these judgments and those of further queries, as looks and choices.
 
         Without texts and document ids they say nothing.
         """
         keys = keys_of(queries)
         if keys is None or queries.doc_id is None:
             return LiveJudgments(np.concatenate([self.qid, queries.qid]), self._owner, *self._cells)
-        rows = np.flatnonzero(queries.judged)
+        rows = np.flatnonzero(seen.looks)
         owner = queries.query_of_row[rows]
-        share = np.clip(queries.grades[rows].astype(np.float64) / best, 0.0, 1.0)
         before = self._cells
         return LiveJudgments(
             np.concatenate([self.qid, queries.qid]),
             np.concatenate([self._owner, queries.qid[owner]]),
             np.concatenate([before[0], keys[owner]]),
             np.concatenate([before[1], hash_texts(queries.doc_id[rows])]),
-            np.concatenate([before[2], np.full(len(rows), looks)]),
-            np.concatenate([before[3], looks * share]),
+            np.concatenate([before[2], seen.looks[rows]]),
+            np.concatenate([before[3], seen.choices[rows]]),
         )
 
     def without(self, qid: ArrayLike) -> LiveJudgments:
@@ -80,6 +79,13 @@ class LiveJudgments:
         """Return the arguments of the constructor by name."""
         names = ("query", "document", "looks", "choices")
         return {"qid": self.qid, "owner": self._owner, **dict(zip(names, self._cells, strict=True))}
+
+
+def as_evidence(queries: QuerySet, looks: float, best: float) -> Totals:
+    """Return judgments as looks and choices of the candidates; see `Evidence.of_judgments`."""
+    share = np.clip(queries.grades.astype(np.float64) / best, 0.0, 1.0)
+    counted = np.where(queries.judged, looks, 0.0)
+    return Totals(counted, np.where(queries.judged, looks * share, 0.0))
 
 
 def total_evidence(

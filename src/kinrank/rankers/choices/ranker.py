@@ -21,12 +21,11 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError, StoreError
 from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities, can_explain, capabilities_of
-from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.explanation import ChoiceExplanation, explain_choices
 from kinrank.rankers.choices.fitting import Combination, check_wrapped, combine, fits, opened, scores_of
-from kinrank.rankers.choices.kin import KinEvidence
-from kinrank.rankers.choices.live import LiveJudgments, total_evidence
+from kinrank.rankers.choices.live import LiveJudgments, as_evidence, total_evidence
 from kinrank.rankers.choices.posterior import Posterior
+from kinrank.rankers.choices.similar import SimilarQueries
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.names import Names
@@ -77,6 +76,8 @@ class ChoiceRanker(Ranker):
         The evidence, and that of later days, which is not saved.
     combined_ : Combination
         The calibration of scores, and the evidence of similar queries.
+    similar_ : SimilarQueries or None
+        What is known of similar queries; None if that does not help.
     posterior_ : Posterior
         κ, the half-life, and the discount of similar queries.
     qid_ : array
@@ -153,6 +154,7 @@ class ChoiceRanker(Ranker):
         self.live_ = LiveJudgments.none(queries.qid)
         folds = None if self.prefit else (lambda training: self._new().fit(training), self.n_folds, self.seed)
         self.combined_ = combine(self.ranker_, queries, self.evidence_, folds, self.best_grade_, similar=self.similar)
+        self.similar_ = SimilarQueries.of(self.combined_.kin, queries.qid)
 
     def _check_settings(self) -> None:
         if not (isinstance(self.n_folds, int) and self.n_folds > 1):
@@ -181,15 +183,13 @@ class ChoiceRanker(Ranker):
 
     def _with_choices(self, queries: QuerySet, scores: Float64, own: Totals) -> Float64:
         """Return the expected rates of choices of queries with evidence, and the given scores of the others."""
-        kin = self.combined_.kin
-        similar = None if kin is None else kin.totals(queries, kin.neighbors(queries), self.posterior_.width)
+        similar = None if self.similar_ is None else self.similar_.totals(queries, self.posterior_.width)
         touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
         if not len(touched):
             return scores
         known = np.zeros(len(queries), dtype=np.bool_)
         known[np.searchsorted(queries.offsets, touched, side="right") - 1] = True
-        p = self.combined_.calibration.predict(scores, queries.offsets)
-        mean = self.posterior_.mean(p, own, similar)
+        mean = self.posterior_.mean(self.combined_.calibration.predict(scores, queries.offsets), own, similar)
         return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
 
     def _totals(self, queries: QuerySet) -> Totals:
@@ -209,8 +209,8 @@ class ChoiceRanker(Ranker):
         scores, own = scores_of(self.ranker_, queries), self._totals(queries)
         moved = self._with_choices(queries, scores, own)
         inner = self.ranker_.explain(queries) if can_explain(self.ranker_) else None
-        kin, width = self.combined_.kin, self.posterior_.width
-        similar = [[] for _ in queries] if kin is None else [kin.named(query, width) for query in queries]
+        known, width = self.similar_, self.posterior_.width
+        similar = [[] for _ in queries] if known is None else [known.named(query, width) for query in queries]
         return explain_choices(queries, scores, moved, own, similar, inner, self.names_)
 
     def _first_names(self) -> Names:
@@ -258,7 +258,9 @@ class ChoiceRanker(Ranker):
             raise DataError("these queries have no grade: pass y=, at least one grade for each query")
 
     def add(self, X: QuerySet) -> Self:
-        """Take the judgments of further queries as evidence; it counts at once, for these queries.
+        """Take the judgments of further queries as evidence; it counts at once.
+
+        For similar queries it counts as much as choices do, by the learned discount.
 
         Parameters
         ----------
@@ -270,7 +272,11 @@ class ChoiceRanker(Ranker):
         known = self.has_judged(queries.qid)
         if known.any():
             raise DataError(f"query {queries.qid[known][0].item()!r} is judged already: remove it first")
-        self.live_ = self.live_.added(queries, self.judgment_looks, self.best_grade_)
+        seen = as_evidence(queries, self.judgment_looks, self.best_grade_)
+        self.live_ = self.live_.added(queries, seen)
+        if self.similar_ is not None:
+            predicted = self.combined_.calibration.predict(scores_of(self.ranker_, queries), queries.offsets)
+            self.similar_ = self.similar_.added(queries, seen, predicted)
         self.judged_ = copy(self.judged_)
         self.judged_.add(queries.qid)
         if self.learned_from_ is not None:
@@ -284,6 +290,7 @@ class ChoiceRanker(Ranker):
         if (positions < 0).any():
             raise DataError(f"query {wanted[positions < 0][0].item()!r} is not a judged query")
         self.live_ = self.live_.without(wanted)
+        self.similar_ = None if self.similar_ is None else self.similar_.without(wanted)
         self.judged_ = copy(self.judged_)
         self.judged_.remove(np.unique(positions))
         if self.learned_from_ is not None:
@@ -320,27 +327,18 @@ class ChoiceRanker(Ranker):
         evidence = {"evidence": self.evidence_.get_state()} if self.evidence_ is not None and in_memory else {}
         return nest(
             ranker=self.ranker_.get_state(),
-            calibration=self.combined_.calibration.get_state(),
-            kin={} if self.combined_.kin is None else self.combined_.kin.get_state(),
+            similar={} if self.similar_ is None else self.similar_.get_state(),
             live=self.live_.get_state(),
             **evidence,
-        ) | {
-            "posterior": self.posterior_.to_array(),
-            "best_grade": np.array(self.best_grade_),
-            "fitted": self.judged_.qid,
-        }
+        ) | {**self.combined_.get_state(), "best_grade": np.array(self.best_grade_), "fitted": self.judged_.qid}
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         self.ranker_ = self._new()
         self.ranker_.feature_names_, self.ranker_.n_features_in_ = self.feature_names_, self.n_features_in_
         self.ranker_.set_state(unnest(state, "ranker"))
-        kin = unnest(state, "kin")
-        self.combined_ = Combination(
-            Calibration().set_state(unnest(state, "calibration")),
-            Posterior.from_array(state["posterior"]),
-            KinEvidence().set_state(kin) if kin else None,
-        )
+        self.similar_ = SimilarQueries.from_state(unnest(state, "similar"))
+        self.combined_ = Combination.from_state(state, None if self.similar_ is None else self.similar_.kin)
         self.best_grade_, self.judged_ = float(state["best_grade"]), JudgedQueries(state["fitted"])
         self.live_ = LiveJudgments(**unnest(state, "live"))
         stored = unnest(state, "evidence")
