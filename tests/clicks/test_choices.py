@@ -180,6 +180,7 @@ def test_logs_that_are_added_together_are_as_one_after_the_other(executor, log, 
         [[file] for file in files[1:]], tmp_path / "together", "none", executor=executor, progress=funnel.add
     )
     assert added.meta == one.meta
+    assert len(one.ids) > 0
     for name, values in one.get_state().items():
         np.testing.assert_array_equal(added.get_state()[name], values)
     assert funnel.read["impressions"] == sum(pq.read_metadata(file).num_rows for file in files[1:])

@@ -71,7 +71,7 @@ def test_a_stream_of_sorted_cells_is_the_same(tmp_path_factory: pytest.TempPathF
     columns = [np.repeat(values, 2) for values in (query, state["document"], state["day"])]
     columns += [np.repeat(state[name], 2) / 2 for name in ("looks", "choices")]
     batches = ([values[start : start + size] for values in columns] for start in range(0, len(columns[0]), size))
-    written = write_sorted_cells(tmp_path_factory.mktemp("stream") / "evidence", batches, {})
+    written = write_sorted_cells(tmp_path_factory.mktemp("stream") / "evidence", batches, {}, lambda: expected.ids)
     assert same(written, expected)
     assert written.days == expected.days
 

@@ -283,10 +283,17 @@ def test_similar_queries_lend_their_choices_if_that_helps(families: QuerySet, tm
     family = new.query_columns["text"][0].rpartition(" member")[0]
     assert f"for *{family} member" in text
     assert "for this query" not in text
+    first = new.take_rows(np.arange(1))
+    recalled = ranker.remembered(first, 3)
+    assert len(set(recalled)) == 3
+    assert {document.partition("-")[0] for document in recalled} == {first.doc_id[0].partition("-")[0]}
+    assert first.doc_id[0] not in recalled
+    assert alone.remembered(first, 3) == []
     ranker.save(tmp_path / "model")
     twin = load(tmp_path / "model")
     assert np.array_equal(twin.predict(families), ranker.predict(families))
     assert str(twin.explain(new[0])[0]) == text
+    assert twin.remembered(first, 3) == recalled
     by_text = families.replace(query_columns={"text": families.query_columns["text"]})
     spoken = ChoiceRanker("single", evidence).fit(by_text[np.sort(order[:200])])
     assert spoken.combined_.kin is not None

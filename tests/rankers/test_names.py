@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from kinrank import ChoiceRanker, KinRanker, KnnRanker, QuerySet, load
+from kinrank.data.text_table import LONGEST, TextTable
 from kinrank.datasets import make_two_camps
 from kinrank.rankers import Ranker
-from kinrank.rankers.names import LONGEST, Names, TextTable
+from kinrank.rankers.names import Names
 
 CAMPS = make_two_camps(n_queries=60, n_docs=6, seed=0)
 NAMED = CAMPS.replace(

@@ -62,6 +62,12 @@ def serve(
         int, typer.Option(min=1, help="Clients that must have been shown a document of a query before choices count.")
     ] = 3,
     choice_days: Annotated[int, typer.Option(metavar="DAYS", min=3, help="Days that counted choices are kept.")] = 35,
+    remembered: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=100, help="Add up to N chosen documents to a search that the engine did not find."
+        ),
+    ] = 10,
     client_secret: Annotated[
         str | None,
         typer.Option(
@@ -149,6 +155,7 @@ def serve(
                 log_shown=log_shown,
                 min_clients=min_clients,
                 choice_days=choice_days,
+                remembered=remembered,
             ),
         )
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
@@ -21,6 +23,7 @@ from kinrank.data.evidence import NO_DAY, Evidence, query_keys
 from kinrank.data.evidence_kernel import hash_arrow
 from kinrank.data.evidence_writer import write_sorted_cells
 from kinrank.data.id_hashes import IdHashes
+from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
 
@@ -75,10 +78,12 @@ def write_evidence(log: ClickLog, examination: Examination, path: PathLike, file
     if before is not None:
         check_new(before, prints, files)
     meta = {"logs": prints, "examination": _as_json(examination)}
+    ids = _ChosenIds()
+    cells = _cells(log, examination, ids)
     if before is None:
-        return write_sorted_cells(target, _cells(log, examination), meta)
+        return write_sorted_cells(target, cells, meta, ids.table)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.resolve().parent) as staging:
-        added = write_sorted_cells(Path(staging) / "added", _cells(log, examination), meta)
+        added = write_sorted_cells(Path(staging) / "added", cells, meta, ids.table)
         before.save_merged(added, target)
     return Evidence.open(target)
 
@@ -110,10 +115,25 @@ def examination_for(counts: ClickCounts, model: str, path: PathLike | None) -> E
         return stored
 
 
-def _cells(log: ClickLog, examination: Examination) -> Iterator[list[NDArray[Any]]]:
+class _ChosenIds:
+    """Collects the ids of documents that were chosen, batch by batch."""
+
+    def __init__(self) -> None:
+        self._parts: list[TextTable] = []
+
+    def add(self, documents: pa.Array, choices: pa.Array) -> None:
+        chosen = documents.filter(pc.greater(choices, 0)).unique()
+        hashes = hash_arrow(chosen)[0]
+        self._parts.append(TextTable.of_hashes(hashes, chosen.to_pylist()))
+
+    def table(self) -> TextTable:
+        return reduce(TextTable.joined, self._parts, NO_TEXTS)
+
+
+def _cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> Iterator[list[NDArray[Any]]]:
     """Yield the cells of a log in the order of a folder: DuckDB counts and sorts, also beyond memory."""
     database = log.database
-    hashed = _hashed_cells(log, examination)
+    hashed = _hashed_cells(log, examination, ids)
     if "client" in hashed.schema.names:
         database.execute("""
             CREATE TABLE votes AS
@@ -126,7 +146,7 @@ def _cells(log: ClickLog, examination: Examination) -> Iterator[list[NDArray[Any
         yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
 
-def _hashed_cells(log: ClickLog, examination: Examination) -> pa.RecordBatchReader:
+def _hashed_cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> pa.RecordBatchReader:
     """Return looks and choices by query, document and day, in any order; queries and documents are hashes.
 
     If the log names its clients, they are counted apart, with the number n of their impressions.
@@ -145,8 +165,14 @@ def _hashed_cells(log: ClickLog, examination: Examination) -> pa.RecordBatchRead
     )
     types = [pa.uint64(), pa.uint64(), *batches.schema.types[2:]]
     schema = pa.schema(list(zip(batches.schema.names, types, strict=True)))
-    hashed = ([_query_hashes(batch[0]), hash_arrow(batch[1])[0], *batch.columns[2:]] for batch in batches)
-    return pa.RecordBatchReader.from_batches(schema, (pa.record_batch(columns, schema) for columns in hashed))
+
+    def hashed() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            ids.add(batch[1], batch["choices"])
+            columns = [_query_hashes(batch[0]), hash_arrow(batch[1])[0], *batch.columns[2:]]
+            yield pa.record_batch(columns, schema)
+
+    return pa.RecordBatchReader.from_batches(schema, hashed())
 
 
 def _sum_of_crowds(log: ClickLog) -> str:

@@ -24,6 +24,7 @@ from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
 from kinrank.data.evidence import Evidence
 from kinrank.data.evidence_writer import write_sorted_cells
+from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
 from kinrank.parallel import Executor, Serial, map_ordered
 
@@ -75,8 +76,8 @@ def add_logs(
         bounds = [_HASHES * share // max(n_shares, 1) for share in range(max(n_shares, 1) + 1)]
         merge = _ShareTask(staging, sources)
         shares = map_ordered(workers, merge, list(itertools.pairwise(bounds)))
-        described = reduce(Evidence.merged, (_between(evidence, 0, 0) for evidence in opened))
-        return write_sorted_cells(target, map(_cells_of, shares), described.meta)
+        described = reduce(Evidence.merged, (_between(evidence, 0, 0, evidence.ids) for evidence in opened))
+        return write_sorted_cells(target, map(_cells_of, shares), described.meta, lambda: described.ids)
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class _ShareTask:
         return folder
 
 
-def _between(evidence: Evidence, low: int, high: int) -> Evidence:
+def _between(evidence: Evidence, low: int, high: int, ids: TextTable = NO_TEXTS) -> Evidence:
     """Return the evidence of queries whose hash is in a range."""
     arrays = evidence.get_state()
     query, offsets = arrays["query"], arrays["offsets"]
@@ -123,7 +124,8 @@ def _between(evidence: Evidence, low: int, high: int) -> Evidence:
     start, stop = offsets[first], offsets[last]
     cells = {name: arrays[name][start:stop] for name in ("document", "day", "looks", "choices")}
     described = evidence.meta | {"days": evidence.days}
-    return Evidence({"query": query[first:last], "offsets": offsets[first : last + 1] - start, **cells}, described)
+    bounds = {"query": query[first:last], "offsets": offsets[first : last + 1] - start}
+    return Evidence(bounds | cells, described, ids)
 
 
 def _cells_of(folder: str) -> list[NDArray[Any]]:

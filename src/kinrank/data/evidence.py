@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank import folder
 from kinrank.arrays import Float64, State
+from kinrank.data.evidence_ids import arrays_of, chosen_ids, table_in, write_ids
 from kinrank.data.evidence_kernel import add_totals, hash_texts, merge_cells
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
+from kinrank.data.text_table import TextTable
 from kinrank.data.textfile import PathLike
 from kinrank.data.texts import TEXT, normalize_text
 from kinrank.errors import DataError, ParameterError
@@ -53,6 +55,8 @@ class Evidence:
         and document, day, looks and choices of each cell.
     meta
         What the folder says about its source.
+    ids
+        The ids of documents that were chosen, by their hashes; by default those among `arrays`.
 
     Examples
     --------
@@ -62,10 +66,13 @@ class Evidence:
     [1.0, 3.0]
     """
 
-    def __init__(self, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any] | None = None, ids: TextTable | None = None
+    ) -> None:
         # Plain arrays: a compiled function takes far longer to recognize a subclass.
         self._arrays = tuple(np.asarray(arrays[name], dtype=TYPES[name]) for name in NAMES)
         self.meta = meta or {}
+        self.ids = table_in(arrays) if ids is None else ids
 
     @classmethod
     def from_cells(
@@ -82,7 +89,9 @@ class Evidence:
         day
             Days since 1970; `NO_DAY` for evidence that does not age.
         """
-        return cls.from_hashes(query_keys(np.asarray(query)), hash_texts(np.asarray(document)), looks, choices, day)
+        keys, documents = query_keys(np.asarray(query)), np.asarray(document)
+        found = cls.from_hashes(keys, hash_texts(documents), looks, choices, day)
+        return cls(found.get_state(), ids=chosen_ids(documents, choices))
 
     @classmethod
     def from_hashes(
@@ -133,7 +142,8 @@ class Evidence:
         top = float(grades.max(initial=0.0)) if best is None else best
         share = np.clip(grades / top, 0.0, 1.0) if top > 0 else np.zeros(len(rows))
         keys, documents = queried[queries.query_of_row[rows]], hash_texts(queries.doc_id[rows])
-        return cls.from_hashes(keys, documents, np.full(len(rows), looks), looks * share, JUDGED)
+        found = cls.from_hashes(keys, documents, np.full(len(rows), looks), looks * share, JUDGED)
+        return cls(found.get_state(), ids=chosen_ids(queries.doc_id[rows], share))
 
     @classmethod
     def open(cls, path: PathLike, *, verify: bool = False) -> Evidence:
@@ -154,7 +164,7 @@ class Evidence:
 
     def get_state(self) -> State:
         """Return the arrays by name."""
-        return dict(zip(NAMES, self._arrays, strict=True))
+        return dict(zip(NAMES, self._arrays, strict=True)) | arrays_of(self.ids)
 
     @property
     def n_queries(self) -> int:
@@ -205,6 +215,21 @@ class Evidence:
             add_totals(*self._arrays, keys, queries.offsets, documents, first, weight, total)
         return Totals(*total)
 
+    def of_query(self, key: np.uint64, **counted: Any) -> tuple[IdHashes, Totals]:
+        """Return the documents of a query, given by its hash, and their looks and choices, as `totals` counts them."""
+        query, offsets, document, day, looks, choices = self._arrays
+        place = int(np.searchsorted(query, key))
+        if place == len(query) or query[place] != key:
+            return np.empty(0, dtype=np.uint64), Totals(np.empty(0), np.empty(0))
+        own = slice(offsets[place], offsets[place + 1])
+        first, weight = self._day_weights(*(counted.get(name) for name in ("half_life", "days", "until")))
+        number = np.where(day[own] < 0, len(weight) - 1, day[own] - first)
+        counts = (number >= 0) & (number < len(weight))
+        factor = np.where(counts, weight[np.where(counts, number, 0)], 0.0)
+        documents, cells = np.unique(document[own], return_inverse=True)
+        looked, chosen = (np.bincount(cells, weights=factor * values[own]) for values in (looks, choices))
+        return documents, Totals(looked.astype(np.float64), chosen.astype(np.float64))
+
     def _day_weights(
         self, half_life: float | None, days: tuple[int, int] | None, until: int | None
     ) -> tuple[int, Float64]:
@@ -236,7 +261,7 @@ class Evidence:
         >>> one.merged(one), one.merged(one).get_state()["looks"].tolist()
         (Evidence(1 queries, 1 cells), [6.0])
         """
-        return Evidence(self._merge(other, _in_memory), _merged_meta(self, other))
+        return Evidence(self._merge(other, _in_memory), _merged_meta(self, other), self.ids.joined(other.ids))
 
     def updated(self, other: Evidence) -> Evidence:
         """Return this evidence with the cells of another one in place of equal ones, in memory.
@@ -247,8 +272,8 @@ class Evidence:
         >>> one.updated(Evidence.from_cells(["heat"], ["d7"], [5], [4])).get_state()["looks"].tolist()
         [3.0, 5.0]
         """
-        days = joined_days(self.days, other.days)
-        return Evidence(self._merge(other, _in_memory, replace=True), self.meta | {"days": days})
+        meta = self.meta | {"days": joined_days(self.days, other.days)}
+        return Evidence(self._merge(other, _in_memory, replace=True), meta, self.ids.joined(other.ids))
 
     def with_judgments(self, judgments: Evidence) -> Evidence:
         """Return this evidence with the judgments of `of_judgments` in place of the judgments that it has."""
@@ -256,12 +281,11 @@ class Evidence:
         kept = cells[1] != JUDGED
         rows = np.repeat(query, np.diff(offsets))[kept]
         document, day, looks, choices = (values[kept] for values in cells)
-        return Evidence(Evidence.from_hashes(rows, document, looks, choices, day).get_state(), self.meta).merged(
-            judgments
-        )
+        other = Evidence.from_hashes(rows, document, looks, choices, day).get_state()
+        return Evidence(other, self.meta, self.ids).merged(judgments)
 
     def save_merged(self, other: Evidence, path: PathLike) -> None:
-        """Write the sum of both to a folder; neither needs to fit in memory."""
+        """Write the sum of both to a folder; neither needs to fit in memory, but for the ids of documents."""
         with folder.atomic_folder(path, KIND) as staging:
 
             def allocate(name: str, size: int) -> NDArray[Any]:
@@ -274,7 +298,8 @@ class Evidence:
             for array in self._merge(other, allocate).values():
                 if isinstance(array, np.memmap):
                     array.flush()
-            folder.write_manifest(staging, KIND, _merged_meta(self, other), list(NAMES))
+            named = write_ids(staging, self.ids.joined(other.ids))
+            folder.write_manifest(staging, KIND, _merged_meta(self, other), [*NAMES, *named])
 
     def _merge(self, other: Evidence, allocate: Callable[[str, int], NDArray[Any]], *, replace: bool = False) -> State:
         nothing = tuple(np.empty(0, dtype=TYPES[name]) for name in NAMES)

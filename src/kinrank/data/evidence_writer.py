@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 
 from kinrank import folder
 from kinrank.data.evidence import CELLS, KIND, NAMES, TYPES, Evidence, first_and_last, joined_days
+from kinrank.data.evidence_ids import write_ids
 from kinrank.data.folder_format import GrowingArray
+from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
 
 
-def write_sorted_cells(path: PathLike, batches: Iterable[Sequence[NDArray[Any]]], meta: dict[str, Any]) -> Evidence:
+def write_sorted_cells(
+    path: PathLike,
+    batches: Iterable[Sequence[NDArray[Any]]],
+    meta: dict[str, Any],
+    ids: Callable[[], TextTable] = lambda: NO_TEXTS,
+) -> Evidence:
     """Write a folder from a stream of cells, and open it.
 
     Parameters
@@ -27,6 +34,8 @@ def write_sorted_cells(path: PathLike, batches: Iterable[Sequence[NDArray[Any]]]
         over all batches. Equal cells must be adjacent in one batch or at the borders of two; they add up.
     meta
         What to say about the source.
+    ids
+        Returns the ids of documents by their hashes, once all batches are read.
     """
     days: tuple[int, int] | None = None
     previous: np.uint64 | None = None
@@ -44,7 +53,7 @@ def write_sorted_cells(path: PathLike, batches: Iterable[Sequence[NDArray[Any]]]
                     files[name].append(values.astype(TYPES[name]))
                 days = joined_days(days, first_and_last(cells[1]))
             files["offsets"].append(np.array([files["day"].length]))
-        folder.write_manifest(staging, KIND, meta | {"days": days}, list(NAMES))
+        folder.write_manifest(staging, KIND, meta | {"days": days}, [*NAMES, *write_ids(staging, ids())])
     return Evidence.open(path)
 
 

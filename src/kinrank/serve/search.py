@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, KinrankError, ParameterError
 from kinrank.serve.circuit import FAILURES, CircuitBreaker, RetryBudget
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
+from kinrank.serve.remembered import Found, Memory
 from kinrank.serve.search_policy import SearchPolicy
 from kinrank.serve.service import Service
 
@@ -28,9 +29,13 @@ class SearchResult:
     ranking: Ranking
     """All candidates, ranked."""
     hits: Hits
-    """The same documents in the engine's order, with the total, fields and facets."""
+    """The same documents in the engine's order, remembered ones last, with the total, fields and facets."""
     explanation: QueryExplanation | None = None
     """Why they are ranked so, if requested and if the model can explain."""
+    remembered: list[str] = field(default_factory=list)
+    """The documents that the engine did not find, but people chose for this query."""
+    problem: str | None = None
+    """Why remembered documents are missing, if they are."""
 
     @property
     def engine_ids(self) -> list[str]:
@@ -77,6 +82,7 @@ class Searcher:
         self._features = CircuitBreaker("computing features")
         self._searches = CircuitBreaker("search")
         self._second_requests = RetryBudget()
+        self._memory = Memory(service, engine)
 
     def search(
         self,
@@ -128,11 +134,15 @@ class Searcher:
             ranking = Ranking(ids, model=self.service.name_of(model), fallback=reason, detail=str(error))
             self.service.count(ranking)
             return SearchResult(ranking, hits)
-        if candidates is None:
-            return SearchResult(Ranking([], model=self.service.name_of(model)), hits)
-        ranking = self.service.rank(candidates, model=model)
+        found = self._memory.add(
+            Found(hits, candidates), query, vector, columns or {}, model=model, options=options, expires=expires
+        )
+        if found.candidates is None:
+            return SearchResult(Ranking([], model=self.service.name_of(model)), hits, problem=found.problem)
+        ranking = self.service.rank(found.candidates, model=model)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
-        return SearchResult(ranking, hits, self._explanation(candidates, model) if explain and scored else None)
+        explanation = self._explanation(found.candidates, model) if explain and scored else None
+        return SearchResult(ranking, found.hits, explanation, found.remembered, found.problem)
 
     def weights(
         self,

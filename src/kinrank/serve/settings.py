@@ -60,6 +60,8 @@ class Settings:
     """Days that the counts of choices are kept."""
     log_shown: int = 0
     """Documents of each list to keep as shown, so that clients need only send clicks; 0 keeps none."""
+    remembered: int = 10
+    """Documents that a search adds at most: those that people chose for the query and the engine did not find."""
     revision_seconds: float = 2.0
     """How long a request may wait for judgments that it asks for to be learned."""
     map_models: bool = False
@@ -75,5 +77,5 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name not in ("map_models", "encoders", "accept_features", "log_shown") and not value > 0:
+            if name not in ("map_models", "encoders", "accept_features", "log_shown", "remembered") and not value > 0:
                 raise ParameterError(f"{name} must be positive, got {value}")

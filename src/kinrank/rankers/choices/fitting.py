@@ -65,6 +65,14 @@ class Combination:
         return remarks
 
 
+def check_settings(n_folds: int, judgment_looks: float) -> None:
+    """Raise unless these settings of a `ChoiceRanker` can be used."""
+    if not (isinstance(n_folds, int) and n_folds > 1):
+        raise ParameterError(f"n_folds must be a whole number from 2, got {n_folds!r}")
+    if not judgment_looks > 0:
+        raise ParameterError(f"judgment_looks must be above 0, got {judgment_looks}")
+
+
 def check_wrapped(given: Any, wrapped: Any, *, prefit: bool) -> None:
     """Raise unless what is given, a name or an object, can be wrapped; `wrapped` is the ranker of the name."""
     if prefit and isinstance(given, str):

@@ -148,6 +148,17 @@ class KinEvidence:
             _add_kin(*self._cells[:4], places, weights, queries.offsets, hash_texts(queries.doc_id), total)
         return Totals(*total)
 
+    def of_similar(self, query: QuerySet, width: float) -> tuple[IdHashes, Float64, Float64]:
+        """Return the documents of queries similar to one, with their weighted looks and residuals; some repeatedly."""
+        distances, places = self.neighbors(query)
+        weights = np.exp(-0.5 * (distances[0] / width) ** 2)
+        near = weights >= _LEAST_WEIGHT
+        offsets, document, looks, residuals = self._cells[:4]
+        owned = [np.arange(offsets[place], offsets[place + 1]) for place in places[0][near].tolist()]
+        rows = np.concatenate([*owned, np.empty(0, dtype=np.int64)])
+        weight = np.repeat(weights[near], [len(own) for own in owned])
+        return document[rows], weight * looks[rows], weight * residuals[rows]
+
     def named(self, query: QuerySet, width: float, most: int = 2) -> list[dict[str, tuple[float, float]]]:
         """Return the looks and choices of each candidate of one query for the most similar queries, by their names."""
         distances, places = self.neighbors(query)

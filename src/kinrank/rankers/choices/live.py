@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -88,19 +89,27 @@ def as_evidence(queries: QuerySet, looks: float, best: float) -> Totals:
     return Totals(counted, np.where(queries.judged, looks * share, 0.0))
 
 
-def total_evidence(
-    queries: QuerySet,
-    folder: Evidence | None,
-    recent: Evidence | None,
-    judgments: LiveJudgments,
-    half_life: float | None,
-) -> Totals:
-    """Return the looks and choices of candidates.
+class EvidencePart(NamedTuple):
+    """Evidence, and which of it counts how much; the arguments of `Evidence.totals`."""
+
+    evidence: Evidence
+    half_life: float | None = None
+    days: tuple[int, int] | None = None
+    until: int | None = None
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """The arguments by name."""
+        return {"half_life": self.half_life, "days": self.days, "until": self.until}
+
+
+def evidence_parts(
+    folder: Evidence | None, recent: Evidence | None, judgments: LiveJudgments, half_life: float | None
+) -> list[EvidencePart]:
+    """Return all evidence, each look and choice in one part.
 
     Parameters
     ----------
-    queries
-        The candidates.
     folder, recent
         What people chose, and what they chose since. Of `recent` only the days after those of `folder` count, so that
         nothing counts twice.
@@ -114,10 +123,15 @@ def total_evidence(
     since = None if recent is None else recent.days
     if folder is not None:
         both = joined_days(dated, since)
-        parts.append(folder.totals(queries, half_life=half_life, until=None if both is None else both[1]))
+        parts.append(EvidencePart(folder, half_life, until=None if both is None else both[1]))
     if recent is not None and since is not None and (dated is None or dated[1] < since[1]):
         days = (since[0] if dated is None else max(since[0], dated[1] + 1), since[1])
-        parts.append(recent.totals(queries, half_life=half_life, days=days))
-    if len(judgments.qid):
-        parts.append(judgments.evidence.totals(queries))
-    return Totals(*np.sum(parts, axis=0)) if parts else Totals(np.zeros(queries.n_rows), np.zeros(queries.n_rows))
+        parts.append(EvidencePart(recent, half_life, days))
+    return [*parts, EvidencePart(judgments.evidence)] if len(judgments.qid) else parts
+
+
+def total_evidence(queries: QuerySet, parts: Sequence[EvidencePart]) -> Totals:
+    """Return the looks and choices of candidates."""
+    if not parts:
+        return Totals(np.zeros(queries.n_rows), np.zeros(queries.n_rows))
+    return Totals(*np.sum([part.evidence.totals(queries, **part.counted) for part in parts], axis=0))

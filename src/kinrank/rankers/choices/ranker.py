@@ -18,12 +18,13 @@ from kinrank.data.evidence import JUDGMENT_LOOKS, Evidence, Totals
 from kinrank.data.evidence_cells import judged_in
 from kinrank.data.id_hashes import hash_ids
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError, ParameterError, StoreError
+from kinrank.errors import DataError, StoreError
 from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities, can_explain, capabilities_of
 from kinrank.rankers.choices.explanation import ChoiceExplanation, explain_choices
-from kinrank.rankers.choices.fitting import Combination, check_wrapped, combine, fits, opened, scores_of
-from kinrank.rankers.choices.live import LiveJudgments, as_evidence, total_evidence
+from kinrank.rankers.choices.fitting import Combination, check_settings, check_wrapped, combine, fits, opened, scores_of
+from kinrank.rankers.choices.live import EvidencePart, LiveJudgments, as_evidence, evidence_parts, total_evidence
+from kinrank.rankers.choices.memory import remembered_documents
 from kinrank.rankers.choices.posterior import Posterior
 from kinrank.rankers.choices.similar import SimilarQueries
 from kinrank.rankers.intake import QueryArrays, takes_arrays
@@ -146,7 +147,8 @@ class ChoiceRanker(Ranker):
     # --- fitting --------------------------------------------------------------------------------------------------
 
     def _fit(self, queries: QuerySet) -> None:
-        self._check_settings()
+        check_settings(self.n_folds, self.judgment_looks)
+        check_wrapped(self.ranker, self._unfitted(), prefit=self.prefit)
         self.evidence_, self.recent_ = opened(self.evidence), None
         self.ranker_ = self.ranker if self.prefit else self._new().fit(queries)
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
@@ -155,13 +157,6 @@ class ChoiceRanker(Ranker):
         folds = None if self.prefit else (lambda training: self._new().fit(training), self.n_folds, self.seed)
         self.combined_ = combine(self.ranker_, queries, self.evidence_, folds, self.best_grade_, similar=self.similar)
         self.similar_ = SimilarQueries.of(self.combined_.kin, queries.qid)
-
-    def _check_settings(self) -> None:
-        if not (isinstance(self.n_folds, int) and self.n_folds > 1):
-            raise ParameterError(f"n_folds must be a whole number from 2, got {self.n_folds!r}")
-        if not self.judgment_looks > 0:
-            raise ParameterError(f"judgment_looks must be above 0, got {self.judgment_looks}")
-        check_wrapped(self.ranker, self._unfitted(), prefit=self.prefit)
 
     def remarks(self) -> list[str]:
         """Return what fitting found out that is worth printing after training."""
@@ -187,14 +182,21 @@ class ChoiceRanker(Ranker):
         touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
         if not len(touched):
             return scores
-        known = np.zeros(len(queries), dtype=np.bool_)
-        known[np.searchsorted(queries.offsets, touched, side="right") - 1] = True
+        known = np.isin(np.arange(len(queries)), np.searchsorted(queries.offsets, touched, side="right") - 1)
         mean = self.posterior_.mean(self.combined_.calibration.predict(scores, queries.offsets), own, similar)
         return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
 
     def _totals(self, queries: QuerySet) -> Totals:
         """Return the looks and choices of the candidates, recent ones and judgments among them."""
-        return total_evidence(queries, self.evidence_, self.recent_, self.live_, self.posterior_.half_life)
+        return total_evidence(queries, self._parts)
+
+    @property
+    def _parts(self) -> list[EvidencePart]:
+        return evidence_parts(self.evidence_, self.recent_, self.live_, self.posterior_.half_life)
+
+    def remembered(self, query: QuerySet, most: int) -> list[str]:
+        """Return documents, best first, that people chose for one query and that are not among its candidates."""
+        return remembered_documents(query, most, self._parts, self.posterior_, self.similar_)
 
     def with_recent(self, evidence: Evidence | None) -> Self:
         """Return a copy with what people chose since the last day of the evidence, in place of what it had of that."""

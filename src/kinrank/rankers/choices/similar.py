@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.evidence import Totals, keys_of
+from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.choices.kin import KinCells, KinEvidence
 from kinrank.store import nest, unnest
@@ -77,6 +78,10 @@ class SimilarQueries:
     def totals(self, queries: QuerySet, width: float) -> Totals:
         """Return the weighted looks and residuals of the candidates for similar queries."""
         return Totals(*np.sum([each.totals(queries, each.neighbors(queries), width) for each in self._parts], axis=0))
+
+    def documents(self, query: QuerySet, width: float) -> list[tuple[IdHashes, Float64, Float64]]:
+        """Return the documents of similar queries with their weighted looks and residuals; some repeatedly."""
+        return [part.of_similar(query, width) for part in self._parts]
 
     def named(self, query: QuerySet, width: float) -> list[dict[str, tuple[float, float]]]:
         """Return the looks and choices of each candidate of one query for similar queries, judged ones first."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_ids import chosen_ids
 from kinrank.data.evidence_kernel import hash_texts
 from kinrank.errors import OtherHistoryError, StoreUnavailableError
 from kinrank.rankers.capabilities import takes_evidence
@@ -63,4 +64,6 @@ class EvidenceFeed:
 def _to_evidence(cells: list[CellRow]) -> Evidence:
     query, document, day, looks, choices = zip(*cells, strict=True)
     keys = np.array(query, dtype=np.int64).view(np.uint64)
-    return Evidence.from_hashes(keys, hash_texts(np.array(document, dtype=np.str_)), looks, choices, day)
+    documents = np.array(document, dtype=np.str_)
+    found = Evidence.from_hashes(keys, hash_texts(documents), looks, choices, day)
+    return Evidence(found.get_state(), ids=chosen_ids(documents, choices))

@@ -172,6 +172,8 @@ class Endpoints:
             _ENGINE_LATE,
         )
         _log_result(result.ranking)
+        if result.problem is not None:
+            add_log_fields(remembered_problem=result.problem)
         response = to_search_response(result, body, searcher.titles)
         is_plain = body.filter is None and body.start == 0
         return json_response(self.feedback.answer(request, response, body.query if is_plain else None, response.ids))

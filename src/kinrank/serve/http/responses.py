@@ -25,6 +25,10 @@ Total = Annotated[
     dict[str, Any],
     Meta(description='How many documents match: {"value": 10000, "relation": "gte"} means at least 10,000.'),
 ]
+Remembered = Annotated[
+    list[str], Meta(description="The candidates that the engine did not find, but people chose for this query.")
+]
+RememberedProblem = Annotated[str, Meta(description="Why remembered documents could not be added.")]
 DocumentFields = Annotated[dict[str, dict[str, Any]], Meta(description="The requested fields of each document, by id.")]
 
 
@@ -70,6 +74,8 @@ class SearchResponse(Ranking):
     facets: dict[str, Any] | UnsetType = UNSET
     explanation: QueryExplanation | UnsetType | None = UNSET
     titles: dict[str, str] | UnsetType = UNSET
+    remembered: Remembered | UnsetType = UNSET
+    remembered_problem: RememberedProblem | UnsetType = UNSET
 
 
 class LoadedModel(Struct):
@@ -167,6 +173,8 @@ def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[s
         facets=dict(hits.facets) if hits.facets else UNSET,
         explanation=result.explanation if body.explain else UNSET,
         titles={doc_id: titles[doc_id] for doc_id in shown if doc_id in titles} if body.explain else UNSET,
+        remembered=result.remembered or UNSET,
+        remembered_problem=result.problem or UNSET,
     )
 
 

@@ -1,0 +1,130 @@
+"""Searches add documents that people chose and that the engine did not find."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinrank import ChoiceRanker, SingleRanker
+from kinrank.data.evidence import Evidence
+from kinrank.datasets import make_two_camps
+from kinrank.engines.search_options import PLAIN, SearchOptions
+from kinrank.errors import EngineTimeoutError
+from kinrank.serve import Service, Settings
+from kinrank.serve.http.app import create_app
+from kinrank.serve.http.metrics import Metrics
+from kinrank.serve.search import Searcher
+from kinrank.serve.search_policy import SearchPolicy
+from tests.serve.asgi import Client
+from tests.serve.engine import InMemoryEngine
+
+VALUES = [0.3, 0.9, 0.1, 0.6, 0.7]
+
+
+class Engine(InMemoryEngine):
+    """Fetches documents by id, within the filter {"ids": {"values": [...]}}."""
+
+    def __init__(self) -> None:
+        super().__init__(VALUES)
+        self.fetched: list[tuple[list[str], SearchOptions]] = []
+
+    def fetch(self, query: str, doc_ids: Any, *, options: SearchOptions = PLAIN, **more: Any) -> Any:
+        self.fetched.append((list(doc_ids), options))
+        clause = options.filter_clause
+        allowed = [f"d{i}" for i in range(len(VALUES))] if clause is None else clause["ids"]["values"]
+        ids = [doc_id for doc_id in doc_ids if doc_id in allowed]
+        return super().fetch(query, ids, **more)
+
+
+@pytest.fixture(scope="session")
+def choices_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    camps = make_two_camps(20)
+    folder = tmp_path_factory.mktemp("remembered") / "model"
+    documents = ["d1", "d3", "d4", "d2", "gone"]
+    evidence = Evidence.from_cells(["up"] * 4 + ["lost"], documents, [40, 40, 40, 40, 40], [38, 5, 0, 39, 30])
+    evidence = evidence.merged(Evidence.from_cells(["Lost"], ["d0"], [40], [40]))
+    ChoiceRanker(SingleRanker("rankrls").fit(camps), evidence, prefit=True).fit(camps).save(folder)
+    return folder
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+def service_of(model: Path, **settings: Any) -> Service:
+    return Service({"default": model}, settings=Settings(deadline=60.0, **settings))
+
+
+@pytest.fixture
+def searcher(choices_model: Path, engine: Engine) -> Iterator[Searcher]:
+    with service_of(choices_model) as service:
+        yield Searcher(service, engine)
+
+
+def test_a_chosen_document_beyond_the_window_is_ranked(searcher: Searcher, engine: Engine):
+    result = searcher.search("up", window=2)
+    assert engine.fetched[-1][0] == ["d1", "d3"]  # d2 is found, and nobody chose d4
+    assert (result.remembered, result.problem) == (["d1", "d3"], None)
+    assert result.engine_ids == ["d2", "d0", "d1", "d3"]
+    assert set(result.ranking.ids[:2]) == {"d1", "d2"}
+    assert searcher.search("up", window=5).remembered == []
+    assert searcher.search("down", window=2).remembered == []
+
+
+def test_a_query_without_hits_finds_what_people_chose(searcher: Searcher):
+    result = searcher.search("lost")
+    assert result.ranking.ids == result.remembered == ["d0"]  # the other one is not in the index any more
+
+
+def test_the_filters_of_the_request_and_of_the_service_hold(choices_model: Path, engine: Engine):
+    shown = {"ids": {"values": ["d0", "d2", "d3"]}}
+    with service_of(choices_model) as service:
+        result = Searcher(service, engine).search("up", window=1, options=SearchOptions(shown))
+        assert result.remembered == ["d3"]
+        result = Searcher(service, engine, policy=SearchPolicy(None, shown)).search("up", window=1)
+        assert result.remembered == ["d3"]
+    assert [options.filter_clause for _, options in engine.fetched] == [shown, shown]
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_at_most_the_number_of_the_settings(choices_model: Path, engine: Engine, left: int):
+    with service_of(choices_model, remembered=left) as service:
+        assert Searcher(service, engine).search("up", window=2).remembered == ["d1"][:left]
+    assert len(engine.fetched) == left
+
+
+def test_a_failing_fetch_is_named_and_the_search_answered(choices_model: Path, engine: Engine):
+    def fail(*_: Any, **__: Any) -> Any:
+        raise EngineTimeoutError("no response within 1 s")
+
+    engine.fetch = fail  # type: ignore[method-assign]
+    with service_of(choices_model) as service:
+        client = Client(create_app(service, metrics=Metrics(), searcher=Searcher(service, engine)))
+        answer = client.post("/v1/search", {"query": "up", "window": 2, "size": 2}).json
+        assert (set(answer["ids"]), answer["fallback"]) == ({"d2", "d0"}, None)
+        assert answer["remembered_problem"] == "no response within 1 s"
+        assert "remembered" not in answer
+        del engine.fetch
+        answer = client.post("/v1/search", {"query": "up", "window": 2, "size": 2}).json
+        assert answer["remembered"] == ["d1", "d3"]
+        assert "remembered_problem" not in answer
+        client.runner.close()
+
+
+def test_an_engine_that_took_all_the_time_is_not_asked_again(choices_model: Path, engine: Engine):
+    search = engine.search_features
+
+    def slow(query: str, *, timeout: float, **more: Any) -> Any:
+        time.sleep(timeout)
+        return search(query, **more)
+
+    engine.search_features = slow  # type: ignore[method-assign]
+    with service_of(choices_model, engine_seconds=0.01) as service:
+        result = Searcher(service, engine).search("up", window=2)
+    assert result.problem == "the search left no time to fetch remembered documents"
+    assert (len(result.ranking.ids), engine.fetched) == (2, [])
