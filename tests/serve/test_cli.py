@@ -57,3 +57,30 @@ def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.Monk
     assert searcher is not None
     assert searcher.engine.client._headers["authorization"] == "ApiKey abc"
     searcher.close()
+
+
+def test_rules_are_added_previewed_and_removed(tmp_path: Path):
+    address = f"sqlite:///{tmp_path}/judgments.db"
+    done = run("rules", address, "--query", "iron man", "--pin", "d4", "--also-similar", "--author", "anna")
+    assert (done.exit_code, "rule 1 pins 'd4' to place 1 for queries like 'iron man'" in done.stdout) == (0, True)
+    assert run("rules", address, "--query", "iron man", "--preview").exit_code == 0
+    assert run("rules", address, "--remove", 1, "--author", "ben").exit_code == 0
+    assert "pins" not in run("rules", address).stdout
+    assert "removed by ben" in run("rules", address, "--history").stdout
+    assert '"author": "anna"' in run("rules", address, "--history", "--json").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--query", "iron man"], "with one of --pin, --hide and --boost"),
+        (["--pin", "d4"], "with one of --pin, --hide and --boost"),
+        (["--query", "iron man", "--pin", "d4", "--hide", "d5"], "with one of --pin, --hide and --boost"),
+        (["--preview"], "--preview needs --query"),
+        (["--query", "iron man", "--boost", "d4"], "a boost needs places"),
+        (["--remove", "7"], "there is no rule 7"),
+    ],
+)
+def test_wrong_rules_are_refused(tmp_path: Path, args: list[str], message: str):
+    done = run("rules", f"sqlite:///{tmp_path}/judgments.db", *args)
+    assert (done.exit_code, message in " ".join(done.stderr.split())) == (2, True)

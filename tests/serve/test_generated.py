@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 CASES = int(os.environ.get("KINRANK_GENERATED", "2500"))  # 10,000 take five minutes
 MUTANTS = 10 * CASES
-ADMIN = ("/v1/judgments", "/v1/judgments/withdraw", "/v1/model/reload")
+ADMIN = ("/v1/judgments", "/v1/judgments/withdraw", "/v1/model/reload", "/v1/rules", "/v1/rules/preview")
 STATUSES = {200, 400, 401, 404, 405, 408, 409, 413, 415, 422, 502, 503}
 
 # Number of generated requests by path, those that take longest in all first.
@@ -39,6 +39,8 @@ GENERATED = {
     "/v1/weights": (Role.QUERY, 700),
     "/v1/search": (Role.QUERY, 2300),
     "/v1/explain": (Role.QUERY, 300),
+    "/v1/rules": (Role.EDITOR, 300),
+    "/v1/rules/preview": (Role.EDITOR, 100),
     "/v1/model": (Role.QUERY, 10),
 }
 # Generated revisions are never reached: every request would wait for seconds and get 503.
@@ -57,6 +59,8 @@ SEEDS = [
     ("/v1/search", {"query": "up", "size": 5, "window": 10, "explain": True}),
     ("/v1/judgments", {"queries": [{"qid": "900", **_RANK, "grades": [0, 2, 1]}], "model": "knn"}),
     ("/v1/model/reload", {"model": "single"}),
+    ("/v1/rules", {"query": "up", "action": "pin", "document": "a", "places": 2, "also_similar": True, "days": 3}),
+    ("/v1/rules/preview", {"query": "up", "also_similar": True}),
 ]
 _TOKENS = [b"null", b"-1", b"1e999", b"NaN", b"{}", b"[]", b'""', b"\x00", b"\xff", b'"' * 3, b"9" * 400, b"[" * 50]
 

@@ -25,6 +25,7 @@ from kinrank.cli.log import log
 from kinrank.cli.models import models
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
+from kinrank.cli.rules import rules
 from kinrank.cli.serve import serve
 from kinrank.cli.split import split
 from kinrank.cli.train import train
@@ -52,6 +53,7 @@ _PANELS = {
         serve,
         models,
         judgments,
+        rules,
         key,
     ),
     "Help": (demo, with_columns(doctor)),

@@ -20,6 +20,7 @@ EXAMPLES = {
     "serve": "kinrank serve model",
     "models": "kinrank models s3://bucket/models --publish model",
     "judgments": "kinrank judgments sqlite:///judgments.db --export live.parquet",
+    "rules": "kinrank rules sqlite:///judgments.db --query 'iron man' --pin movie-4 --also-similar",
     "key": "kinrank key keys.txt shop",
     "demo": "kinrank demo",
     "doctor": "kinrank doctor judged.csv",

@@ -15,6 +15,7 @@ class RoleName(StrEnum):
 
     QUERY = "query"
     EVENTS = "events"
+    EDITOR = "editor"
     ADMIN = "admin"
 
 
@@ -23,7 +24,10 @@ def key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in logs.")],
     role: Annotated[
         RoleName,
-        typer.Option(help="query ranks and searches, events sends clicks, admin also manages models and judgments."),
+        typer.Option(
+            help="query ranks and searches, editor also manages rules, admin also models and judgments; events sends "
+            "clicks."
+        ),
     ] = RoleName.QUERY,
 ) -> None:
     """Create an API key for the service and print it; only its hash is stored."""

@@ -85,6 +85,10 @@ class TextTable:
             for place, has in zip(*self._find(hashes), strict=True)
         ]
 
+    def all(self) -> list[str]:
+        """Return all texts."""
+        return [self._encoded(place).decode() for place in range(len(self))]
+
     def _find(self, hashes: IdHashes) -> tuple[list[int], list[bool]]:
         if not len(self):
             return [0] * len(hashes), [False] * len(hashes)

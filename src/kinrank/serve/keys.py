@@ -19,11 +19,16 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 class Role(StrEnum):
-    """What a key permits: queries only, for a web tier, to send events only, or also to change models and judgments."""
+    """What a key permits: queries only, for a web tier; to send events only; queries and rules; or everything."""
 
     QUERY = "query"
     EVENTS = "events"
+    EDITOR = "editor"
     ADMIN = "admin"
+
+    def permits(self, needed: Role) -> bool:
+        """Return whether a key of this role may do what needs another one."""
+        return self in (needed, Role.ADMIN) or (self is Role.EDITOR and needed is Role.QUERY)
 
 
 _LINE = re.compile(rf"(?P<name>[A-Za-z0-9_-]{{1,64}}) (?P<role>{'|'.join(Role)}) (?P<digest>[0-9a-f]{{64}})\Z")

@@ -146,7 +146,7 @@ class Ranking:
     ids : list of str
         Document ids.
     scores : list of float, or None
-        One per document, descending. None if the order is the engine's or interleaved.
+        One per document, descending unless a rule moved one. None if the order is the engine's or interleaved.
     model, version : str, or None
         The model that ranked them.
     fallback : Fallback, or None
@@ -160,6 +160,8 @@ class Ranking:
         For an interleaved ranking, the model that placed each document.
     query_id : str, or None
         The UBI id of this list, for events about it.
+    rules : list of str, or None
+        What the rules of editors did to this list, in words; None if nothing.
     """
 
     ids: list[str]
@@ -171,6 +173,7 @@ class Ranking:
     novelty: float | None = None
     teams: list[str] | None = None
     query_id: str | None = None
+    rules: list[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

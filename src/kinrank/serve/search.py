@@ -133,13 +133,14 @@ class Searcher:
             ids: list[str] = hits.doc_id.tolist()
             ranking = Ranking(ids, model=self.service.name_of(model), fallback=reason, detail=str(error))
             self.service.count(ranking)
-            return SearchResult(ranking, hits)
+            return SearchResult(self.service.rules.book.apply(ranking, query), hits)
         found = self._memory.add(
             Found(hits, candidates), query, vector, columns or {}, model=model, options=options, expires=expires
         )
         if found.candidates is None:
             return SearchResult(Ranking([], model=self.service.name_of(model)), hits, problem=found.problem)
         ranking = self.service.rank(found.candidates, model=model)
+        ranking = self.service.rules.book.apply(ranking, query)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
         explanation = self._explanation(found.candidates, model) if explain and scored else None
         return SearchResult(ranking, found.hits, explanation, found.remembered, found.problem)

@@ -20,6 +20,7 @@ from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExp
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
 from kinrank.serve.rollouts import SESSION
+from kinrank.serve.rules.live import LiveRules
 from kinrank.serve.schedule import Job
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
@@ -98,6 +99,7 @@ class Service:
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
         self.events = None if judgments is None else EventLog.of(judgments, self.settings, client_secret)
+        self.rules = LiveRules(judgments)
         self._copies = WorkFolder(cache)
         self.rollouts = Assembly(
             settings=self.settings,
@@ -120,6 +122,7 @@ class Service:
             watch=watch,
             learns=self._store is not None,
             events=self.events,
+            rules=self.rules,
         )
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
@@ -143,6 +146,7 @@ class Service:
             self._store.close()
         if self.events is not None:
             self.events.close()
+        self.rules.close()
 
     def __enter__(self) -> Service:
         self.start()

@@ -16,6 +16,7 @@ from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
 from kinrank.serve.rollouts import Rollout
+from kinrank.serve.rules.live import LiveRules
 from kinrank.serve.schedule import Schedule
 from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
@@ -40,6 +41,8 @@ class Workers:
     """Whether models learn judgments."""
     events: EventLog | None = None
     """What people choose, if the service takes that in."""
+    rules: LiveRules | None = None
+    """The rules of editors, if the service keeps any."""
 
     def __post_init__(self) -> None:
         self._watched = [self._refresh, *self.watch]
@@ -52,6 +55,7 @@ class Workers:
         self._stop = threading.Event()
         self._news = threading.Event()
         self._choices = threading.Event()
+        self._edited = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self, *, strict: bool) -> None:
@@ -74,6 +78,9 @@ class Workers:
         if self.events is not None:
             self.events.on_news = self._choices.set
             loops["events"] = partial(self._count, self.events)
+        if self.rules:
+            self.rules.on_news = self._edited.set
+            loops["rules"] = partial(self._follow, self.rules)
         for name, rollout in self.rollouts.items():
             if rollout.current.source.is_remote:
                 loops[f"poll-{name}"] = partial(self._poll, rollout)
@@ -90,6 +97,7 @@ class Workers:
         self._stop.set()
         self._news.set()
         self._choices.set()
+        self._edited.set()
         for thread in self._threads:
             thread.join(timeout=5.0)
         for batcher in self.batchers.values():
@@ -153,6 +161,17 @@ class Workers:
                 continue
             except Exception as error:  # nothing may end the thread
                 self._report("events", error)
+
+    def _follow(self, rules: LiveRules) -> None:
+        while not self._stop.is_set():
+            try:
+                rules.refresh()
+            except StoreUnavailableError:  # the learner reports it
+                pass
+            except Exception as error:  # nothing may end the thread
+                self._report("rules", error)
+            self._edited.wait(self.settings.watch_interval)
+            self._edited.clear()
 
     def _poll(self, rollout: Rollout) -> None:
         while True:

@@ -17,6 +17,8 @@ from kinrank.arrays import Float32, Int64, State
 from kinrank.describe.encoders.base import Encoder, normalized
 from kinrank.errors import DataError, ParameterError
 
+SHORTEST, LONGEST = 3, 5
+"""Lengths of n-grams, in characters."""
 _TEXTS_PER_COMPONENT = 8
 
 
@@ -49,8 +51,8 @@ class NgramEncoder(Encoder, BaseEstimator):
         self,
         n_components: int = 256,
         *,
-        shortest: int = 3,
-        longest: int = 5,
+        shortest: int = SHORTEST,
+        longest: int = LONGEST,
         max_ngrams: int = 20_000,
         log: Sequence[str] = (),
     ) -> None:
@@ -128,13 +130,7 @@ class NgramEncoder(Encoder, BaseEstimator):
         self._column = {ngram: column for column, ngram in enumerate(ngrams)}
 
     def _ngrams(self, folded: str) -> list[str]:
-        # Spaces around the text mark its beginning and its end; texts of one character have n-grams, too.
-        padded = f" {folded} " if folded else ""
-        return [
-            padded[start : start + length]
-            for length in range(self.shortest, self.longest + 1)
-            for start in range(len(padded) - length + 1)
-        ]
+        return ngrams_of(folded, self.shortest, self.longest)
 
     def _row(self, counts: Counter[str]) -> tuple[Int64, Float32]:
         """Return the columns of a text's known n-grams and their weights, of unit length."""
@@ -163,3 +159,19 @@ def fold(text: str) -> str:
     'iron man'
     """
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def ngrams_of(folded: str, shortest: int = SHORTEST, longest: int = LONGEST) -> list[str]:
+    """Return the n-grams of a text that was folded; spaces around it mark its beginning and its end.
+
+    Examples
+    --------
+    >>> ngrams_of("up")
+    [' up', 'up ', ' up ']
+    """
+    padded = f" {folded} " if folded else ""  # so that texts of one character have n-grams, too
+    return [
+        padded[start : start + length]
+        for length in range(shortest, longest + 1)
+        for start in range(len(padded) - length + 1)
+    ]

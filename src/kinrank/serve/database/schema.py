@@ -35,6 +35,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "PRIMARY KEY (model, query))",
         "CREATE TABLE IF NOT EXISTS kinrank_client_keys (period BIGINT PRIMARY KEY, secret TEXT NOT NULL)",
     ),
+    # What editors want for queries; see `kinrank.serve.rules`. The columns are the fields of `Rule`, and two more.
+    (
+        "CREATE TABLE IF NOT EXISTS kinrank_rules (query TEXT NOT NULL, action TEXT NOT NULL, document TEXT NOT NULL, "
+        "places BIGINT NOT NULL, also_similar BIGINT NOT NULL, author TEXT NOT NULL, note TEXT NOT NULL, "
+        "created DOUBLE PRECISION NOT NULL, expires DOUBLE PRECISION NOT NULL, number BIGINT PRIMARY KEY, "
+        "removed DOUBLE PRECISION, removed_by TEXT, query_key TEXT NOT NULL, revision BIGINT NOT NULL)",
+        "CREATE INDEX IF NOT EXISTS kinrank_rules_by_query ON kinrank_rules (query_key, document)",
+    ),
 )
 """The statements that lead from one version of the schema to the next. Append only, and nothing that stops processes
 of an earlier version of kinrank from working: they share the database while a fleet is upgraded.

@@ -29,11 +29,13 @@ from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.openapi import Operation, openapi_document
 from kinrank.serve.http.requests import HOLD, KEY, SESSION_HEADER, check_media_type
+from kinrank.serve.http.rules import LIST_PARAMETERS, REMOVE_PARAMETERS
 from kinrank.serve.http.slots import Slots
 from kinrank.serve.http.ubi import EventsBody
 from kinrank.serve.keys import Key, KeyRing, Role
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.rollouts import SESSION
+from kinrank.serve.rules.preview import Preview
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
 
@@ -118,7 +120,8 @@ def create_app(
 
 
 def _operations(endpoints: Endpoints) -> list[Operation]:
-    query, admin = Role.QUERY, Role.ADMIN
+    query, editor, admin = Role.QUERY, Role.EDITOR, Role.ADMIN
+    rules, rule = endpoints.rules, responses.RuleResponse
     operations = [
         Operation("POST", "/v1/rank", endpoints.rank, query, bodies.RankBody, Ranking),
         Operation("POST", "/v1/weights", endpoints.weights, query, bodies.WeightsBody, QueryWeights),
@@ -131,6 +134,10 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
             "POST", "/v1/judgments/withdraw", endpoints.withdraw, admin, bodies.WithdrawBody, responses.WithdrawResponse
         ),
         Operation("POST", "/v1/events", endpoints.feedback.events, Role.EVENTS, EventsBody, responses.EventsResponse),
+        Operation("POST", "/v1/rules", rules.add_rule, editor, bodies.RuleBody, rule),
+        Operation("GET", "/v1/rules", rules.list_rules, editor, None, responses.RulesResponse, LIST_PARAMETERS),
+        Operation("DELETE", "/v1/rules", rules.remove_rule, editor, None, rule, REMOVE_PARAMETERS),
+        Operation("POST", "/v1/rules/preview", rules.preview_rule, editor, bodies.PreviewBody, Preview),
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, query, response=responses.ModelsResponse),
         Operation("GET", "/v1/examples", endpoints.examples, query, response=responses.ExamplesResponse),
@@ -214,7 +221,7 @@ def _authorize(keys: KeyRing | None, request: Request, needed: Role) -> Key | No
     if key is None:
         raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank key")
     add_log_fields(key=key.name)
-    if key.role not in (Role.ADMIN, needed):
+    if not key.role.permits(needed):
         raise HttpError(403, "wrong-role", f"this needs a key with role {needed}, got {key.role}")
     return key
 

@@ -18,6 +18,7 @@ from kinrank.arrays import Float32
 from kinrank.engines.search_options import SearchOptions
 from kinrank.errors import DataError
 from kinrank.serve.messages import CandidateSet, JudgedQuery
+from kinrank.serve.rules.rule import DAYS, MAX_DAYS, MAX_PLACES, Action
 
 JSON = "application/json"
 MSGPACK = "application/msgpack"
@@ -50,6 +51,15 @@ Size = Annotated[int, Meta(ge=1, le=MAX_CANDIDATES)]
 Start = Annotated[int, Meta(ge=0, lt=MAX_CANDIDATES)]
 Fields = Annotated[list[Name], Meta(max_length=100)]
 Facets = Annotated[dict[Name, dict[str, Any]], Meta(max_length=50)]
+Places = Annotated[
+    int,
+    Meta(
+        ge=-MAX_PLACES,
+        le=MAX_PLACES,
+        description="The place of a pinned document, by default 1; or how many places a boosted one moves up, or down "
+        "if negative.",
+    ),
+]
 AnyId = Name | int
 AnyIds = Annotated[list[AnyId], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 
@@ -143,6 +153,25 @@ class WithdrawBody(Struct, forbid_unknown_fields=True, kw_only=True):
     model: ModelName | None = None
 
 
+class RuleBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A rule to add. It replaces the one for the same query and document."""
+
+    query: Text
+    action: Action
+    document: Name
+    places: Places | None = None
+    also_similar: Annotated[bool, Meta(description="Whether the rule is also for queries like this one.")] = False
+    days: Annotated[float, Meta(gt=0, le=MAX_DAYS, description="How long the rule holds.")] = DAYS
+    note: Annotated[str, Meta(max_length=512, description="Why.")] = ""
+
+
+class PreviewBody(Struct, forbid_unknown_fields=True, kw_only=True):
+    """The query of a rule."""
+
+    query: Text
+    also_similar: bool = True
+
+
 class ReloadBody(Struct, forbid_unknown_fields=True, kw_only=True):
     """The model to load again from its folder."""
 
@@ -153,6 +182,8 @@ B = TypeVar("B")
 _BODIES: tuple[type[Any], ...] = (
     SearchBody,
     WithdrawBody,
+    RuleBody,
+    PreviewBody,
     ReloadBody,
     ExplainBody,
     RankBody,

@@ -36,6 +36,7 @@ from kinrank.serve.http.responses import (
     to_model_status,
     to_search_response,
 )
+from kinrank.serve.http.rules import RuleEndpoints
 from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWeights, Ranking
 from kinrank.serve.search import Searcher
@@ -75,6 +76,7 @@ class Endpoints:
         service.expected = self._rankings.__getitem__
         self.reader = RequestReader(service, metrics)
         self.feedback = Feedback(service, self.reader)
+        self.rules = RuleEndpoints(service, self.reader)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)
@@ -86,6 +88,7 @@ class Endpoints:
         for lane in (self._engine_lane, self._store_lane, self._insight_lane, self._model_lane):
             lane.close()
         self.feedback.close()
+        self.rules.close()
         self.reader.close()
 
     def is_overloaded(self, scope: Scope) -> bool:
@@ -101,6 +104,7 @@ class Endpoints:
             ranking = await self._rank(request, candidates, models, self.reader.expires(request))
         self._service.count(ranking)
         _log_result(ranking)
+        ranking = self._service.rules.book.apply(ranking, candidates.text)
         ranking = self.feedback.answer(request, ranking, candidates.text, ranking.ids)
         if request.headers.get("accept") == bodies.MSGPACK:
             return Response(msgspec.msgpack.encode(ranking), media_type=bodies.MSGPACK)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from kinrank.serve.http.responses import ErrorResponse, SearchResponse
 from kinrank.serve.http.ubi import EventsBody
 from kinrank.serve.keys import Role
 from kinrank.serve.messages import Neighbor, QueryExplanation, QueryWeights, Ranking
+from kinrank.serve.rules.preview import Preview, TouchedQuery
 
 _REF = "#/components/schemas/{name}"
 _CANDIDATES = {
@@ -34,6 +35,14 @@ EXAMPLES: dict[type[Any], Any] = {
     bodies.JudgmentsBody: {"queries": [{"qid": "q17", **_CANDIDATES, "grades": [2, 0, 1]}]},
     bodies.WithdrawBody: {"qid": "q17", "source": "panel"},
     bodies.ReloadBody: {"model": "default"},
+    bodies.RuleBody: {
+        "query": "rocky horror",
+        "action": "pin",
+        "document": "movie-4",
+        "also_similar": True,
+        "days": 14,
+    },
+    bodies.PreviewBody: {"query": "rocky horror", "also_similar": True},
     EventsBody: {
         "queries": [
             {
@@ -89,6 +98,8 @@ class Operation:
     """Struct of the request body."""
     response: type[Any] | None = None
     """Struct of the response; None leaves the operation out of the document."""
+    parameters: Mapping[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    """Parameters of the URL by name, with what each means and its schema."""
 
     @property
     def ranks(self) -> bool:
@@ -115,11 +126,14 @@ class Operation:
             document["requestBody"] = {"required": self.body is not bodies.ReloadBody, "content": content}
         if self.role is not None:
             document["security"] = [{"key": []}]
-        if self.ranks:
-            document["parameters"] = [
-                {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
-                for name, (description, schema) in _HEADERS.items()
-            ]
+        given = [("query", self.parameters), ("header", _HEADERS if self.ranks else {})]
+        parameters = [
+            {"name": name, "in": place, "required": False, "description": description, "schema": schema}
+            for place, named in given
+            for name, (description, schema) in named.items()
+        ]
+        if parameters:
+            document["parameters"] = parameters
         return document
 
 
@@ -129,7 +143,7 @@ def openapi_document(operations: Sequence[Operation]) -> dict[str, Any]:
     structs = {kind for operation in documented for kind in (operation.body, operation.response)} - {None}
     structs |= {bodies.PackedRankBody, ErrorResponse}
     _, schemas = msgspec.json.schema_components(sorted(structs, key=repr), ref_template=_REF)
-    for kind in (Ranking, SearchResponse, QueryWeights, QueryExplanation, Neighbor):
+    for kind in (Ranking, SearchResponse, QueryWeights, QueryExplanation, Neighbor, Preview, TouchedQuery):
         _describe_fields(schemas[kind.__name__], kind)
     paths: dict[str, dict[str, Any]] = {}
     for operation in documented:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,6 +16,7 @@ from kinrank.serve.insight import StoredExample
 from kinrank.serve.messages import QueryExplanation, Ranking
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.rollouts import Rollout
+from kinrank.serve.rules.rule import Action, Rule
 from kinrank.serve.search import SearchResult
 
 Unseen = Annotated[
@@ -131,6 +133,30 @@ class EventsResponse(Struct):
     ignored: dict[str, int]
 
 
+class RuleResponse(Struct, kw_only=True):
+    """A rule. Times are in UTC."""
+
+    rule: Annotated[int, Meta(description="Its number.")]
+    query: str
+    action: Action
+    document: str
+    places: int
+    also_similar: bool
+    author: Annotated[str, Meta(description="The name of the key that added it.")]
+    note: str
+    created: datetime
+    expires: datetime
+    removed: datetime | None
+    removed_by: str | None
+    words: Annotated[str, Meta(description="What it does.")]
+
+
+class RulesResponse(Struct):
+    """Rules, in the order in which they were added."""
+
+    rules: list[RuleResponse]
+
+
 class WithdrawResponse(Struct):
     """For how many pairs of query and source judgments were withdrawn."""
 
@@ -176,6 +202,14 @@ def to_search_response(result: SearchResult, body: SearchBody, titles: Mapping[s
         remembered=result.remembered or UNSET,
         remembered_problem=result.problem or UNSET,
     )
+
+
+def to_rule_response(rule: Rule) -> RuleResponse:
+    """Return the response for a rule."""
+    values = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "number"}
+    for name in ("created", "expires", "removed"):
+        values[name] = None if values[name] is None else datetime.fromtimestamp(values[name], UTC)
+    return RuleResponse(rule=rule.number, words=rule.words, **values)
 
 
 def to_examples_response(examples: Sequence[StoredExample]) -> ExamplesResponse:

@@ -1,0 +1,92 @@
+"""The rules that hold now, and what they do to a ranking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from kinrank.data.texts import normalize_text
+from kinrank.serve.messages import Ranking
+from kinrank.serve.rules.rule import Action, Rule
+from kinrank.serve.rules.similarity import SimilarTexts
+
+_REMEMBERED = 10_000  # texts whose rules are kept: most traffic repeats them
+
+
+class RuleBook:
+    """Some rules, found by the text of a query. It never changes.
+
+    Parameters
+    ----------
+    rules
+        The rules, in the order in which they were added.
+    now
+        Returns the seconds since 1970.
+    """
+
+    def __init__(self, rules: Sequence[Rule] = (), now: Callable[[], float] = time.time) -> None:
+        self.rules = rules
+        self._now = now
+        self._own: dict[str, list[Rule]] = {}
+        for rule in rules:
+            self._own.setdefault(normalize_text(rule.query), []).append(rule)
+        self._wide = [rule for rule in rules if rule.also_similar]
+        self._texts = SimilarTexts([rule.query for rule in self._wide])
+        self._find = lru_cache(_REMEMBERED)(self._found)
+
+    def rules_for(self, text: str | None) -> tuple[Rule, ...]:
+        """Return the rules that hold for a query now, one for each document.
+
+        If several are for a document, one for this very query counts, then that of the most similar query, then the
+        latest.
+        """
+        if not self.rules or not text:
+            return ()
+        now = self._now()
+        chosen: dict[str, Rule] = {}
+        for rule in self._find(text):
+            if rule.holds(now):
+                chosen.setdefault(rule.document, rule)
+        return tuple(chosen.values())
+
+    def _found(self, text: str) -> list[Rule]:
+        """Return the rules of a text, those that count most first."""
+        own = self._own.get(normalize_text(text), [])
+        alike = {self._wide[place].number: similarity for place, similarity in self._texts.like(text).items()}
+        wide = [rule for rule in self._wide if rule.number in alike and rule not in own]
+        return [
+            *sorted(own, key=lambda rule: -rule.number),
+            *sorted(wide, key=lambda rule: (-alike[rule.number], -rule.number)),
+        ]
+
+    def apply(self, ranking: Ranking, text: str | None) -> Ranking:
+        """Return a ranking with the rules of its query applied, and which of them did something, in words.
+
+        Boosts move documents first, in the order of the ranking; then pins put theirs into place, the highest place
+        first. A rule for a document that is not in the ranking does nothing.
+        """
+        rules = self.rules_for(text)
+        if not rules:
+            return ranking
+        order = list(range(len(ranking.ids)))
+        place_of = {document: place for place, document in enumerate(ranking.ids)}
+        acting = {place_of[rule.document]: rule for rule in rules if rule.document in place_of}
+        if not acting:
+            return ranking
+        by_action = {action: [at for at in order if at in acting and acting[at].action is action] for action in Action}
+        for at in by_action[Action.BOOST]:
+            before = order.index(at)
+            order.remove(at)
+            order.insert(max(0, before - acting[at].places), at)
+        order = [at for at in order if at not in acting or acting[at].action is Action.BOOST]
+        for at in sorted(by_action[Action.PIN], key=lambda at: (acting[at].places, acting[at].number)):
+            order.insert(acting[at].places - 1, at)
+        return replace(
+            ranking,
+            ids=[ranking.ids[at] for at in order],
+            scores=ranking.scores and [ranking.scores[at] for at in order],
+            teams=ranking.teams and [ranking.teams[at] for at in order],
+            rules=[acting[at].words for at in sorted(acting)],
+        )

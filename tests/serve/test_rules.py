@@ -1,0 +1,157 @@
+"""Rules of editors: what they do to a ranking, and how they reach every replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinrank.errors import DataError
+from kinrank.serve.messages import Ranking
+from kinrank.serve.rules.book import RuleBook
+from kinrank.serve.rules.rule import Action, Rule
+from tests.processes import wait_until
+from tests.serve.asgi import Client
+from tests.serve.databases import DATABASES
+from tests.serve.engine import InMemoryEngine
+
+UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]], "text": "Iron Man"}
+RANKED = Ranking(["a", "b", "c", "d", "e"], [5.0, 4.0, 3.0, 2.0, 1.0], teams=["x", "y", "x", "y", "x"])
+
+
+def rule(action: str, document: str, places: int | None = None, number: int = 1, **options: Any) -> Rule:
+    made = Rule.new(options.pop("query", "iron man"), Action(action), document, places=places, **options)
+    return replace(made, number=number)
+
+
+@pytest.mark.parametrize(
+    ("rules", "order"),
+    [
+        ([rule("pin", "d")], "dabce"),
+        ([rule("pin", "a", 3)], "bcade"),
+        ([rule("pin", "a", 99)], "bcdea"),
+        ([rule("pin", "d", 2, 1), rule("pin", "e", 1, 2)], "edabc"),
+        ([rule("pin", "d", 1, 1), rule("pin", "e", 1, 2)], "edabc"),
+        ([rule("hide", "a")], "bcde"),
+        ([rule("hide", "a", number=1), rule("pin", "c", number=2)], "cbde"),
+        ([rule("boost", "d", 2)], "adbce"),
+        ([rule("boost", "d", 99)], "dabce"),
+        ([rule("boost", "b", -2)], "acdbe"),
+        ([rule("boost", "d", 2, 1), rule("hide", "a", number=2)], "dbce"),
+        ([rule("pin", "nowhere")], "abcde"),
+        ([rule("hide", "a", query="toy story")], "abcde"),
+        ([rule("hide", "a", query=" IRON  man")], "bcde"),
+        ([rule("hide", "a", query="iron man 2")], "abcde"),
+        ([rule("hide", "a", query="iron man 2", also_similar=True)], "bcde"),
+        # The rule of this very query counts, not that of a similar one.
+        ([rule("pin", "a", 5, 1), rule("hide", "a", number=2, query="iron man 2", also_similar=True)], "bcdea"),
+        ([rule("hide", document, number=at) for at, document in enumerate("abcde")], ""),
+    ],
+)
+def test_what_rules_do(rules: list[Rule], order: str):
+    changed = RuleBook(rules).apply(RANKED, "Iron Man")
+    assert "".join(changed.ids) == order
+    assert changed.scores == [5.0 - "abcde".index(document) for document in order]
+    assert changed.teams == ["xyxyx"["abcde".index(document)] for document in order]
+    assert (changed.rules is None) == (order == "abcde")
+
+
+def test_rules_of_a_query_without_text_or_after_their_end_do_nothing():
+    hide = rule("hide", "a", days=1)
+    assert RuleBook([hide]).apply(RANKED, None) is RANKED
+    assert RuleBook([hide], now=lambda: hide.expires).apply(RANKED, "iron man") is RANKED
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"query": " "},
+        {"document": ""},
+        {"days": 0},
+        {"days": float("nan")},
+        {"places": 0},
+        {"places": 1001},
+        {"action": "boost", "places": None},
+        {"action": "hide", "places": 1},
+        {"note": "\0"},
+    ],
+)
+def test_senseless_rule_is_refused(wrong: dict[str, Any]):
+    with pytest.raises(DataError):
+        rule(**{"action": "pin", "document": "a", "places": 1, **wrong})
+
+
+@pytest.fixture(params=[pytest.param(name, marks=database.marks) for name, database in DATABASES.items()])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with DATABASES[request.param].empty(tmp_path) as address:
+        yield address
+
+
+def test_rule_of_one_replica_holds_on_another_until_it_is_removed(
+    address: str, make_client: Callable[..., Client], secrets: dict[str, str]
+):
+    one = make_client(keys=True, judgments=address, key=secrets["editor"])
+    other = make_client(keys=True, judgments=address, engine=InMemoryEngine([0.2, 0.9, 0.5]), key=secrets["editor"])
+
+    def order() -> list[str]:
+        return other.post("/v1/rank", UP).json["ids"]
+
+    assert order() == ["b", "c", "a"]
+    body = {"query": "iron man", "action": "pin", "document": "a", "also_similar": True, "note": "new film"}
+    added = one.post("/v1/rules", body).json
+    assert (added["rule"], added["author"], added["places"]) == (1, "editor", 1)
+    wait_until(lambda: order() == ["a", "b", "c"], 5.0)
+    answer = other.post("/v1/rank", {**UP, "text": "iron man 2"}).json
+    assert answer["rules"] == ["rule 1 pins 'a' to place 1 for queries like 'iron man'"]
+    assert other.post("/v1/rank", {**UP, "text": "toy story"}).json["rules"] is None
+
+    one.post("/v1/rules", {"query": "Iron  man", "action": "hide", "document": "a"})
+    wait_until(lambda: order() == ["b", "c"], 5.0)
+    # After the model and before paging: a hidden document leaves no gap.
+    one.post("/v1/rules", {"query": "up", "action": "hide", "document": "d1"})
+    wait_until(lambda: "d1" not in other.post("/v1/search", {"query": "up"}).json["ids"], 5.0)
+    found = [other.post("/v1/search", {"query": "up", "from": at, "size": 1}).json["ids"] for at in range(3)]
+    assert found == [["d2"], ["d0"], []]
+
+    assert one.send("DELETE", "/v1/rules?rule=1", b"").code == "unknown-rule"  # replaced by the second
+    assert one.send("DELETE", "/v1/rules?rule=2", b"").json["removed_by"] == "editor"
+    wait_until(lambda: order() == ["b", "c", "a"], 5.0)
+    assert [each["rule"] for each in other.get("/v1/rules").json["rules"]] == [3]
+    past = other.get("/v1/rules?history=true").json["rules"]
+    assert [(each["rule"], each["removed_by"]) for each in past] == [(1, "editor"), (2, "editor"), (3, None)]
+
+
+def test_preview_shows_known_queries_and_their_share(
+    address: str, make_client: Callable[..., Client], secrets: dict[str, str]
+):
+    client = make_client(keys=True, judgments=address, key=secrets["admin"])
+    asked = {"iron man": 3, "iron man 2": 4, "toy story": 5, "rare": 1}
+    queries = [
+        {"query_id": f"{text} {n}", "user_query": text, "client_id": f"c{n}", "query_response_hit_ids": ["a"]}
+        for text, count in asked.items()
+        for n in range(count)
+    ]
+    assert client.post("/v1/events", {"queries": queries}).json["queries"] == 13
+
+    def preview(**options: Any) -> Any:
+        return client.post("/v1/rules/preview", {"query": "Iron Man", **options}).json
+
+    wait_until(lambda: preview()["known"] == 3, 5.0)  # too few people asked the rare one
+    found = preview()
+    assert [(each["query"], round(each["share"] * 13)) for each in found["queries"]] == [
+        ("iron man 2", 4),
+        ("iron man", 3),
+    ]
+    assert found["share"] == pytest.approx(7 / 13)
+    assert [each["query"] for each in preview(also_similar=False)["queries"]] == ["iron man"]
+
+
+def test_service_without_a_database_takes_no_rules(models: Path):
+    from kinrank.errors import UnsupportedByModelError
+    from kinrank.serve import Service
+
+    with Service({"knn": models / "knn"}) as service, pytest.raises(UnsupportedByModelError):
+        service.rules.add(rule("hide", "a"))
