@@ -124,6 +124,19 @@ def test_rule_of_one_replica_holds_on_another_until_it_is_removed(
     assert [(each["rule"], each["removed_by"]) for each in past] == [(1, "editor"), (2, "editor"), (3, None)]
 
 
+def test_search_fetches_pinned_documents_within_the_filter(make_client: Callable[..., Client], secrets: dict[str, str]):
+    client = make_client(keys=True, engine=InMemoryEngine([0.1, 0.2, 0.3, 0.9]), key=secrets["admin"])
+    client.post("/v1/rules", {"query": "up", "action": "pin", "document": "d3", "places": 2})
+
+    def search(**options: Any) -> Any:
+        return client.post("/v1/search", {"query": "up", "window": 2, "size": 2, **options}).json
+
+    wait_until(lambda: search()["rules"] is not None, 5.0)
+    found = search()
+    assert (found["ids"], found["engine_ids"], "remembered" in found) == (["d1", "d3"], ["d0", "d1"], False)
+    assert search(filter={"ids": {"values": ["d0", "d1"]}})["ids"] == ["d1", "d0"]
+
+
 def test_preview_shows_known_queries_and_their_share(
     address: str, make_client: Callable[..., Client], secrets: dict[str, str]
 ):

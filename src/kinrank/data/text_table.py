@@ -87,7 +87,7 @@ class TextTable:
 
     def all(self) -> list[str]:
         """Return all texts."""
-        return [self._encoded(place).decode() for place in range(len(self))]
+        return [self._encoded(place).decode(errors="surrogatepass") for place in range(len(self))]
 
     def _find(self, hashes: IdHashes) -> tuple[list[int], list[bool]]:
         if not len(self):

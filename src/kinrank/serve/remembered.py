@@ -1,4 +1,4 @@
-"""Documents that people chose for a query and that the engine did not find."""
+"""Documents that people chose, or an editor pinned, for a query and that the engine did not find."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Found:
     """What there is to rank for a query."""
 
     hits: Hits
-    """Documents in the engine's order, then those that are remembered."""
+    """Documents in the engine's order, then those that are pinned or remembered."""
     candidates: CandidateSet | None
     """The same documents with their features; None if there are none."""
     remembered: list[str] = field(default_factory=list)
-    """The documents that the engine did not find."""
+    """The remembered documents that the engine did not find."""
     problem: str | None = None
     """Why remembered documents are missing, if they are."""
 
@@ -61,7 +61,7 @@ class Memory:
         options: SearchOptions,
         expires: float,
     ) -> Found:
-        """Return what was found, and the documents that the model remembers and that match the filter of `options`.
+        """Return what was found, and pinned or remembered documents that match the filter of `options`.
 
         If the engine does not deliver them before `expires`, by `time.monotonic`, they are left out.
         """
@@ -70,7 +70,8 @@ class Memory:
         nothing = np.full((1, len(names)), np.nan, dtype=np.float32)
         known = found.candidates or CandidateSet([""], nothing, names, vector, columns, query)
         try:
-            ids = self._recall(known, model)
+            pinned = self._service.rules.book.pinned(query, besides=known.ids)
+            ids = list(dict.fromkeys([*pinned, *self._recall(known, model)]))
             if not ids:
                 return found
             left = expires - time.monotonic()
@@ -89,7 +90,7 @@ class Memory:
             candidates = replace(known, ids=added, features=rows)
         else:
             candidates = replace(known, ids=known.ids + added, features=np.concatenate([known.features, rows]))
-        return Found(_joined(found.hits, hits), candidates, added)
+        return Found(_joined(found.hits, hits), candidates, [doc_id for doc_id in added if doc_id not in pinned])
 
     def _recall(self, candidates: CandidateSet, model: str | None) -> list[str]:
         """Return the ids of documents that the model remembers and that are not among the candidates, best first."""

@@ -12,6 +12,7 @@ from kinrank.serve.messages import Ranking
 from kinrank.serve.rules.rule import Action, Rule
 from kinrank.serve.rules.similarity import SimilarTexts
 
+_FETCHED = 50  # pinned documents of a query that are fetched if the engine does not find them
 _REMEMBERED = 10_000  # texts whose rules are kept: most traffic repeats them
 
 
@@ -60,6 +61,11 @@ class RuleBook:
             *sorted(own, key=lambda rule: -rule.number),
             *sorted(wide, key=lambda rule: (-alike[rule.number], -rule.number)),
         ]
+
+    def pinned(self, text: str | None, *, besides: Sequence[str]) -> list[str]:
+        """Return the documents that are pinned for a query and not among some, those of the highest places first."""
+        rules = [rule for rule in self.rules_for(text) if rule.action is Action.PIN and rule.document not in besides]
+        return [rule.document for rule in sorted(rules, key=lambda rule: rule.places)[:_FETCHED]]
 
     def apply(self, ranking: Ranking, text: str | None) -> Ranking:
         """Return a ranking with the rules of its query applied, and which of them did something, in words.
