@@ -1,11 +1,13 @@
-"""Three replicas on one PostgreSQL lose no acknowledged judgment when the database, a replica or the network fails.
+"""Three replicas on one PostgreSQL lose no acknowledged judgment or click when a part of them fails.
 
-Each replica ranks under light load and takes judgments, and reaches the database through a proxy of its own. In every
-round one thing fails for a second: PostgreSQL is killed, a replica is killed, a proxy drops everything without a word,
-or the operator restores a dump that is a second old. Meanwhile ranking goes on, by the model, in every replica that is
-alive. Within 10 seconds of its end, every replica must have stored one more judgment and learned all that were
-acknowledged until then. At the end every acknowledged judgment must be in the database unless a dump was restored over
-it, all replicas must have learned the same ones, and every replica must have logged every restored dump.
+Each replica ranks under light load, takes judgments and clicks, and reaches the database through a proxy of its own. In
+every round one thing fails for a second: PostgreSQL is killed, a replica is killed, a proxy drops everything without a
+word, or the operator restores a dump that is a second old. Meanwhile ranking goes on, by the model, in every replica
+that is alive. Within 10 seconds of its end, every replica must have stored one more judgment and one more click, and
+learned all judgments that were acknowledged until then. At the end everything that was acknowledged must be in the
+database unless a dump was restored over it, all replicas must have learned the same judgments and rank alike by the
+clicks, and every replica must have logged every restored dump. Every click is sent to two replicas, and must
+count once.
 
 Needs `scripts/engine` and loopback only; ``--rounds`` sets how often.
 """
@@ -30,12 +32,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 
 from benchmarks.common import log_progress
 from benchmarks.engine_msrd import CHECKOUT
-from kinrank import KnnRanker
+from kinrank import ChoiceRanker, KnnRanker
 from kinrank.datasets import make_two_camps
+from kinrank.serve.database import open_database
+from kinrank.serve.events.store import EventStore
 from kinrank.serve.judgment_store import open_store
 from kinrank.serve.keys import Role, add_key
 
@@ -44,6 +49,8 @@ FAULTS = ("database", "replica", "network", "restore")
 REPLICAS, CATCH_UP_SECONDS, FAULT_SECONDS = 3, 10.0, 1.0
 PORT = 15842
 UP = {"ids": ["a", "b", "c"], "features": [[0.2, 1], [0.9, 1], [0.5, 1]]}
+TEXTS = ("alien", "brazil", "cube")
+MIN_CLIENTS = 3
 
 
 class Proxy:
@@ -127,10 +134,13 @@ class Replica:
         pid, self.pid = self.pid, 0
         os.kill(pid, signal.SIGKILL)
 
-    def request(self, method: str, path: str, body: object = None, role: str = "query") -> tuple[int, Any, Any]:
+    def request(
+        self, method: str, path: str, body: object = None, role: str = "query", model: str = "judged"
+    ) -> tuple[int, Any, Any]:
         """Return status, body and headers of a response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         headers = {"Authorization": f"Bearer {self._keys[role]}", "Content-Type": "application/json"}
+        headers["X-Kinrank-Model"] = model
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
@@ -146,20 +156,44 @@ class Replica:
             return int(headers["x-kinrank-revision"]) if status == 200 else None
         return None
 
-    @property
-    def learned(self) -> tuple[int, int]:
-        """The revision that the model has learned, and the number of its judged queries; -1 if it does not respond."""
+    def report(self, number: int) -> bool:
+        """Send a list and a click on it, and return whether they were acknowledged."""
+        names = {"query_id": f"list {number}", "client_id": f"client {number}"}
+        shown = {"user_query": TEXTS[number % len(TEXTS)], "query_response_hit_ids": UP["ids"]}
+        about = {"object": {"object_id": "c"}}
+        click = {"action_name": "click", "event_id": f"click {number}", "event_attributes": about}
+        body = {"queries": [names | shown], "events": [names | click]}
         with suppress(OSError, http.client.HTTPException, ValueError):
-            loaded = self.request("GET", "/v1/model")[1]["models"]["default"]["loaded"]
-            return int(loaded["version"].rpartition("+")[2].partition(".")[0]), int(loaded["judged_queries"])
-        return -1, -1
+            return self.request("POST", "/v1/events", body, "events", "chosen")[0] == 200
+        return False
+
+    @property
+    def learned(self) -> tuple[int, int, int]:
+        """The revision that the model has learned, the number of its judged queries, and the revision of the clicks.
+
+        All are -1 if it does not respond.
+        """
+        with suppress(OSError, http.client.HTTPException, ValueError):
+            models = self.request("GET", "/v1/model")[1]["models"]
+            judged, chosen = models["judged"]["loaded"], models["chosen"]["loaded"]
+            revision = int(judged["version"].rpartition("+")[2].partition(".")[0])
+            return revision, int(judged["judged_queries"]), int(chosen["evidence_revision"])
+        return -1, -1, -1
+
+    def order(self, text: str) -> object:
+        """Return the ranking by the clicks of a query."""
+        status, body, _ = self.request("POST", "/v1/rank", {**UP, "text": text}, model="chosen")
+        return status, body["ids"], body["scores"], body["fallback"]
 
     def _rank(self) -> None:
-        while not self._stop.wait(0.05):
+        for model in itertools.cycle(("judged", "chosen")):
+            if self._stop.wait(0.05):
+                return
             pid = self.pid
             try:
-                status, body, _ = self.request("POST", "/v1/rank", UP)
-                right = status == 200 and body["ids"] == ["b", "c", "a"] and body["fallback"] is None
+                status, body, _ = self.request("POST", "/v1/rank", {**UP, "text": TEXTS[0]}, model=model)
+                right = status == 200 and body["fallback"] is None
+                right = right and (model == "chosen" or body["ids"] == ["b", "c", "a"])
                 outcome = "ranked" if right else f"{status} {body.get('fallback')}"
             except (OSError, http.client.HTTPException, ValueError):
                 outcome = "no response"
@@ -177,7 +211,7 @@ class Parent:
     """A warm process that forks servers, so that they start at once."""
 
     def __init__(self, place: Path) -> None:
-        command = [sys.executable, "-m", "benchmarks.fleet", str(place / "model"), str(place / "keys")]
+        command = [sys.executable, "-m", "benchmarks.fleet", str(place)]
         with (place / "log").open("w") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=CHECKOUT
@@ -211,11 +245,16 @@ class Fleet:
         self.log = place / "log"
         camps = make_two_camps(n_queries=60, n_docs=10, seed=0)
         camps = camps.replace(qid=camps.qid.astype(str))
-        KnnRanker(5).fit(camps).save(place / "model", examples=camps[:5])
+        ranker = KnnRanker(5).fit(camps)
+        ranker.save(place / "judged", examples=camps[:5])
+        texts = {"text": np.array([f"query {number}" for number in range(60)])}
+        named = camps.replace(query_columns=texts, doc_id=np.arange(len(camps.X)).astype(str))
+        ChoiceRanker(ranker, prefit=True).fit(named).save(place / "chosen")
         keys = {role.value: add_key(place / "keys", role.value, role) for role in Role}
         self.parent = Parent(place)
         self.replicas = [Replica(self.parent, port, keys) for _ in range(REPLICAS)]
         self.acknowledged: dict[str, int] = {}
+        self.clicks: set[int] = set()
         self.restored_over = 0
         self._numbers = itertools.count()
         self._stop = threading.Event()
@@ -226,6 +265,7 @@ class Fleet:
     def _write(self, replica: Replica) -> None:
         while not self._stop.wait(0.1):
             self._judge(replica)
+            self._click(replica)
 
     def _judge(self, replica: Replica) -> bool:
         """Judge a new query and return whether that was acknowledged."""
@@ -234,6 +274,14 @@ class Fleet:
         if revision is not None:
             self.acknowledged[qid] = revision
         return revision is not None
+
+    def _click(self, replica: Replica) -> bool:
+        """Send a new click to two replicas and return whether the first one acknowledged it."""
+        number, other = next(self._numbers), self.replicas[self.replicas.index(replica) - 1]
+        answers = [each.report(number) for each in (replica, other)]
+        if any(answers):
+            self.clicks.add(number)
+        return answers[0]
 
     @contextmanager
     def fault(self, number: int) -> Iterator[str]:
@@ -249,22 +297,24 @@ class Fleet:
             yield kind
             replica.start()
         elif kind == "restore":
-            in_dump = dict(self.acknowledged)
+            in_dump, clicks_in_dump = dict(self.acknowledged), set(self.clicks)
             copy_database(self.server, "judgments", "dump")
             yield kind
+            self.catch_up()  # every replica has learned something that is not in the dump
             copy_database(self.server, "dump", "judgments")
-            self.restored_over += len(self.acknowledged) - len(in_dump)
-            self.acknowledged = in_dump
+            self.restored_over += len(self.acknowledged) - len(in_dump) + len(self.clicks) - len(clicks_in_dump)
+            self.acknowledged, self.clicks = in_dump, clicks_in_dump
         else:
             replica.proxy.dropping = True
             yield kind
             replica.proxy.heal()
 
     def catch_up(self) -> float:
-        """Return the seconds until every replica has stored one more judgment and learned those of all others."""
+        """Return the seconds until every replica has stored one more judgment and click, and learned the judgments."""
         start = time.monotonic()
         for replica in self.replicas:
             wait_for(lambda replica=replica: self._judge(replica), 60.0)  # type: ignore[misc]
+            wait_for(lambda replica=replica: self._click(replica), 60.0)  # type: ignore[misc]
         wanted = max(self.acknowledged.values())
         wait_for(lambda: all(replica.learned[0] >= wanted for replica in self.replicas), 60.0)
         return time.monotonic() - start
@@ -274,10 +324,18 @@ class Fleet:
         self._stop.set()
         for writer in self._writers:
             writer.join()
-        store = open_store(self.server.rpartition("/")[0] + "/judgments")
-        stored = store.read("default", limit=1_000_000)
+        address = self.server.rpartition("/")[0] + "/judgments"
+        store = open_store(address)
+        stored = store.read("judged", limit=1_000_000)
         store.close()
         wait_for(lambda: all(replica.learned[0] == stored.revision for replica in self.replicas), 60.0)
+        events = EventStore(open_database(address), MIN_CLIENTS)
+        wait_for(lambda: not rows_of(events, "SELECT 1 FROM kinrank_news LIMIT 1"), 60.0)
+        clicks = {int(name.split()[1]) for (name,) in rows_of(events, "SELECT event FROM kinrank_clicks")}
+        counted = events.read("chosen")
+        events.database.close()
+        wait_for(lambda: all(replica.learned[2] == counted.revision for replica in self.replicas), 60.0)
+        orders = [[replica.order(text) for text in TEXTS] for replica in self.replicas]
         return {
             "acknowledged": len(self.acknowledged),
             "restored over": self.restored_over,
@@ -287,6 +345,11 @@ class Fleet:
             "replicas that have learned all": sum(
                 replica.learned[1] == 60 + len(stored.queries) for replica in self.replicas
             ),
+            "clicks acknowledged": len(self.clicks),
+            "clicks lost": len(self.clicks - clicks),
+            "clicks stored": len(clicks),
+            "clicks counted": sum(cell.choices for cell in counted.cells),
+            "replicas that rank alike": sum(order == orders[0] for order in orders),
             "rankings": dict(sum((replica.rankings for replica in self.replicas), Counter())),
         }
 
@@ -317,13 +380,22 @@ def run(rounds: str, port: int = PORT) -> dict[str, object]:
     slowest = {kind: round(max(each), 1) for kind, each in seconds.items()}
     held = (
         figures["of which lost"] == 0
+        and figures["clicks lost"] == 0
+        and figures["clicks counted"] == figures["clicks stored"]
         and figures["replicas that have learned all"] == REPLICAS
+        and figures["replicas that rank alike"] == REPLICAS
         and figures["restores logged"] == REPLICAS * restores
         and set(figures["rankings"]) <= {"ranked", "killed"}  # type: ignore[call-overload]
         and max(slowest.values()) <= CATCH_UP_SECONDS
     )
     medians = {kind: round(statistics.median(each), 1) for kind, each in seconds.items()}
     return {"rounds": int(rounds), **figures, "median s": medians, "slowest s": slowest, "holds": held}
+
+
+def rows_of(store: EventStore, query: str) -> list[Any]:
+    """Return the rows of a query, in a transaction of its own."""
+    with store.database.reading() as execute:
+        return list(execute(query, ()))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
@@ -354,7 +426,7 @@ def engine(command: str, port: int) -> str:
     return subprocess.run(script, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
-def fork_servers(model: str, keys: str) -> None:
+def fork_servers(place: str) -> None:
     """Fork a server for every line ``PORT ADDRESS`` on standard input, and print its process id."""
     import uvicorn
 
@@ -364,8 +436,9 @@ def fork_servers(model: str, keys: str) -> None:
     from kinrank.serve.http.metrics import Metrics
     from kinrank.serve.keys import KeyRing
 
-    settings = Settings(deadline=10.0)
-    with Service({"default": model}, settings=settings):
+    settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS)
+    models = {name: Path(place, name) for name in ("judged", "chosen")}
+    with Service(models, settings=settings):
         pass  # compiles; its threads end before the first fork
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
@@ -373,8 +446,8 @@ def fork_servers(model: str, keys: str) -> None:
         child = os.fork()
         if child == 0:
             metrics = Metrics()
-            service = Service({"default": model}, settings=settings, observer=metrics, judgments=address)
-            app = create_app(service, metrics=metrics, keys=KeyRing(keys))
+            service = Service(models, settings=settings, observer=metrics, judgments=address)
+            app = create_app(service, metrics=metrics, keys=KeyRing(Path(place, "keys")))
             JsonLog().start()
             uvicorn.run(app, host="127.0.0.1", port=int(port), log_config=None, access_log=False)
             os._exit(0)

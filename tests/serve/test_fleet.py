@@ -14,11 +14,15 @@ PORT = 15642 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw
 
 @pytest.mark.engine
 @pytest.mark.alone
-def test_fleet_loses_no_acknowledged_judgment() -> None:
+def test_fleet_loses_no_acknowledged_judgment_or_click() -> None:
     figures = run("4", PORT)
     assert figures["acknowledged"] > 9
     assert figures["of which lost"] == 0
     assert figures["restored over"] > 0
     assert figures["restores logged"] == 3
     assert figures["replicas that have learned all"] == 3
+    assert figures["clicks acknowledged"] > 9
+    assert figures["clicks lost"] == 0
+    assert figures["clicks counted"] == figures["clicks stored"]
+    assert figures["replicas that rank alike"] == 3
     assert set(figures["rankings"]) <= {"ranked", "killed"}

@@ -135,8 +135,10 @@ def unfitted_encoder(ranker: Any) -> Encoder | None:
 
 
 def text_encoder(ranker: Any) -> Encoder | None:
-    """Return the encoder of a fitted ranker, or None if it does not encode query texts."""
-    return ranker.encoder_ if capabilities_of(ranker).text else None
+    """Return the encoder of a fitted ranker, or of the one that it wraps, or None if it does not encode query texts."""
+    if not capabilities_of(ranker).text:
+        return None
+    return ranker.encoder_ if hasattr(ranker, "encoder_") else text_encoder(ranker.ranker_)
 
 
 def with_vectors(ranker: object, queries: QuerySet) -> QuerySet:
