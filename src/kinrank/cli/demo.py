@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,8 +14,15 @@ from kinrank.registry import import_extra
 def demo(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on, at 127.0.0.1.")] = 8000,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write the movies, judgments and clicks as sample files instead."),
+    ] = None,
 ) -> None:
     """Search 2,500 movies in the browser: the engine's order, LightGBM and kinrank side by side."""
+    if write is not None:
+        _write(write)
+        return
     uvicorn = import_extra("uvicorn", "demo")
     with console.progress("loading movies and models"):
         from kinrank.demo.demo import Demo
@@ -27,3 +35,12 @@ def demo(
     if browser:
         typer.launch(address)  # before the server starts: its socket is there before a browser has started
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning")
+
+
+def _write(folder: Path) -> None:
+    with console.progress("writing movies, judgments and clicks"):
+        from kinrank.demo.samples import write_samples
+
+        contents = write_samples(folder)
+    for name, content in contents.items():
+        typer.echo(f"{folder / name}: {content}")

@@ -1,0 +1,66 @@
+"""Sample files of ``kinrank demo --write``: each is read by what it is for."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank.clicks import read_clicks
+from kinrank.data.parquet import read_parquet
+from kinrank.demo.samples import write_samples
+from kinrank.engines import FeatureSet
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("samples")
+    contents = write_samples(folder, train=20, test=10, searched=5)
+    assert set(contents) == {file.name for file in folder.iterdir()}
+    return folder
+
+
+def records(file: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_bulk_has_an_action_before_each_movie(folder: Path):
+    lines = records(folder / "bulk.ndjson")
+    assert len(lines) == 5000
+    assert lines[0] == {"index": {"_index": "movies", "_id": "27205"}}
+    assert lines[1]["title"] == "Inception"
+    assert "id" not in lines[1]
+
+
+def test_tables_name_queries_and_movies(folder: Path):
+    train, test = read_parquet(folder / "train.parquet"), read_parquet(folder / "test.parquet")
+    assert (len(train), len(test)) == (20, 10)
+    assert all(np.add.reduceat(train.grades, train.offsets[:-1]) > 0)
+    assert train.doc_title is not None
+    assert set(train.query_columns) == {"text", "movie"}
+
+
+def test_judgments_are_the_same_in_both_formats(folder: Path):
+    body = json.loads((folder / "workbench.json").read_text())
+    assert body["type"] == "IMPORT_JUDGMENT"
+    pairs = {(each["query"], rated["docId"]) for each in body["judgmentRatings"] for rated in each["ratings"]}
+    with (folder / "judgments.csv").open() as lines:
+        assert {(row["query"], row["doc_id"]) for row in csv.DictReader(lines)} == pairs
+    assert len({query for query, _ in pairs}) == 30
+
+
+def test_features_are_those_of_the_movies(folder: Path):
+    movie = records(folder / "bulk.ndjson")[1]
+    features = FeatureSet.parse((folder / "features.toml").read_text())
+    assert {"title", "votes"} <= set(features.names)
+    assert {"title", "overview", "votes", "rating", "year"} <= set(movie)
+
+
+def test_click_log_is_read_whole(folder: Path):
+    counts = read_clicks([folder / "ubi_queries.ndjson", folder / "ubi_events.ndjson"])
+    asked = {record["user_query"] for record in records(folder / "ubi_queries.ndjson")}
+    assert set(counts.query.to_pylist()) == asked
+    assert counts.clicks.sum() == len(records(folder / "ubi_events.ndjson"))
