@@ -12,7 +12,7 @@ from pathlib import Path
 from kinrank.demo.demo import Demo
 
 PICTURE = Path(__file__).parents[1] / "docs" / "figures" / "how-it-works.svg"
-QUERY = "frozen 2 2019"
+QUERY = "frozen 2 enchanted forest"
 WIDTH, LINE, SHOWN = 560, 30, 3
 STYLE = """
 text{font:18px system-ui,-apple-system,"Segoe UI",Helvetica,Arial,sans-serif;fill:#1d2733}
@@ -69,11 +69,10 @@ def picture(query: str) -> str:
     parts += order(orders["lightgbm"], orders["lightgbm"], 20, top, "One model for all", "card")
     parts += order(orders["kinrank"], orders["lightgbm"], WIDTH / 2 + 6, top, "kinrank", "lead")
     height = top + SHOWN * LINE + 48 + 20
-    label = f"The query {query}, its kin ({', '.join(found['kin'])}), and the orders of one model and of kinrank"
+    label = escape(f"The query {query}, its kin ({', '.join(found['kin'])}), the orders of one model and of kinrank")
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" aria-labelledby="how">',
-            f'<title id="how">{escape(label)}</title>',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{label}">',
             f"<style>{STYLE}</style>",
             f'<rect x="1" y="1" width="{WIDTH - 2}" height="{height - 2:g}" rx="14" class="paper"/>',
             *parts,

@@ -31,10 +31,11 @@ SOURCE = Path(os.environ.get("KINRANK_DATA", ROOT.parent / "shared" / "data")) /
 TARGET = ROOT / "src" / "kinrank" / "demo" / "data"
 MOVIES, QUERIES, TESTED, SHOWN = 2500, 1800, 3000, 5
 MEASURE = NDCG @ 10
-LEFT_OUT = frozenset(
-    "123movies adult bengali bf blue docs download drive egybest free gay gomovies hot lesbian mp4 nude online porn "
-    "putlocker sex sexy torrent xxx yify".split()
-)
+_LEFT_OUT = """
+123movies adult bengali bf blue docs download drive egybest free gay gomovies hot lesbian mp4 nude online porn putlocker
+sex sexy torrent xxx yify
+"""
+LEFT_OUT = frozenset(_LEFT_OUT.split())
 """Words of queries that the page had better not show."""
 JUDGED_WRONGLY = frozenset({"charlize theron fast and furious 8"})
 """Queries that are no examples, because the movie they want is not judged relevant."""
