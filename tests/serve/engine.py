@@ -59,9 +59,10 @@ class InMemoryEngine(Engine):
         self._check(self.running and self.logging)
         if self.compares_vectors and vector is None:
             raise ParameterError("feature 'near' compares vectors: pass vector=, the embedding of the query")
-        rows = self.values[[int(doc_id[1:]) for doc_id in doc_ids]]
+        value_of = {f"d{i}": value for i, value in enumerate(self.values)}
+        rows = np.array([value_of.get(doc_id, np.nan) for doc_id in doc_ids], dtype=np.float32)
         camp = np.full(len(rows), 1 if query == "up" else -1, dtype=np.float32)
-        return LoggedFeatures(np.column_stack([rows, camp]), np.ones(len(rows), dtype=np.bool_))
+        return LoggedFeatures(np.column_stack([rows, camp]), np.isfinite(rows))
 
     def apply_request(self, query: str, weights: Any, **more: Any) -> dict[str, Any]:
         return {"query": query, "weights": np.asarray(weights).tolist(), **more}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -164,12 +165,14 @@ class Workers:
 
     def _follow(self, rules: LiveRules) -> None:
         while not self._stop.is_set():
+            start = time.monotonic()
             try:
                 rules.refresh()
             except StoreUnavailableError:  # the learner reports it
                 pass
             except Exception as error:  # nothing may end the thread
                 self._report("rules", error)
+            self._stop.wait(4 * (time.monotonic() - start))  # many rules that are added one by one take a fifth of it
             self._edited.wait(self.settings.watch_interval)
             self._edited.clear()
 
