@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank.cli.app import app
+from kinrank.data.evidence_votes import RankCurve
 from kinrank.serve import Service, Settings
+from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
@@ -89,3 +93,92 @@ def test_clicks_sent_to_one_replica_change_the_order_of_another(address, replica
         assert (response.status, response.json) == (200, {"queries": 0, "events": 1, "ignored": {}})
     for client in (one, other):
         wait_until(lambda client=client: order(client, keys)[0] == "c", 5.0)
+
+
+# --- what is stored of people -----------------------------------------------------------------------------------------
+
+CURVES = {"default": RankCurve.of({})}
+
+
+def rows_of(log: EventLog, table: str) -> list[Any]:
+    with log.store.database.reading() as execute:
+        return execute(f"SELECT * FROM kinrank_{table}", ())
+
+
+def lists(*clients: str, text: str = "alien", day: float = 20_000) -> list[Shown]:
+    return [Shown(f"{client} {text} {day}", "default", text, ["a", "b"], client, day * 86_400) for client in clients]
+
+
+def click(shown: Shown) -> Click:
+    return Click(f"click {shown.query_id}", shown.query_id, "b")
+
+
+@pytest.fixture
+def clock() -> list[float]:
+    return [20_000 * 86_400.0]
+
+
+@pytest.fixture
+def log(address: str, clock: list[float]) -> Iterator[EventLog]:
+    log = EventLog(address, secret=b"kept elsewhere", now=lambda: clock[0])
+    yield log
+    log.close()
+
+
+def record(log: EventLog, shown: list[Shown]) -> None:
+    log.record(shown, [click(each) for each in shown])
+    log.step(CURVES)
+
+
+def counted(log: EventLog) -> list[tuple[float, float]]:
+    return [(cell.looks, cell.choices) for cell in log.store.read("default").cells if cell.document == "b"]
+
+
+def test_texts_of_few_clients_and_names_of_clients_are_not_stored(log: EventLog):
+    record(log, lists("ann", "bob", text="my secret"))
+    record(log, lists("ann", "bob", "cid"))
+    assert [row[2] for row in rows_of(log, "texts")] == ["alien"]
+    tables = ("lists", "clicks", "cells", "crowds", "texts")
+    # these ids of lists name clients and texts: real ones are random
+    stored = [[value for value in row if " 20000" not in str(value)] for table in tables for row in rows_of(log, table)]
+    assert not any(word in str(stored) for word in ("ann", "bob", "cid", "secret"))
+
+
+def test_a_forgotten_client_counts_no_more(log: EventLog, address: str, tmp_path: Path):
+    record(log, lists("ann", "bob", "cid", "dan"))
+    assert counted(log) == [(2.0, 4.0)]
+    (tmp_path / "secret").write_bytes(b"kept elsewhere")
+    forget = ["forget", address, "--client", "ann"]
+    assert CliRunner().invoke(app, forget).stdout == "0\n"  # without the secret nobody finds her
+    done = CliRunner().invoke(app, [*forget, "--client-secret", str(tmp_path / "secret")])
+    assert (done.exit_code, done.stdout) == (0, "1\n")
+    hashes = set(log.clients.of_all_periods("ann"))
+    assert not hashes & {value for table in ("lists", "crowds") for row in rows_of(log, table) for value in row}
+    assert len(rows_of(log, "clicks")) == 3
+    log.step(CURVES)
+    assert counted(log) == [(1.5, 3.0)]
+    record(log, lists("eve"))
+    assert counted(log) == [(2.0, 4.0)]
+
+
+def test_too_few_clients_after_one_is_forgotten_are_no_evidence(log: EventLog, clock: list[float]):
+    record(log, lists("ann", "bob", "cid"))
+    assert log.store.forget(log.clients.of_all_periods("cid")) == 1
+    log.step(CURVES)
+    assert counted(log) == [(0.0, 0.0)]
+    assert rows_of(log, "texts") == []
+    assert log.store.forget([]) == 0
+
+
+def test_keys_of_clients_change_and_are_deleted_with_what_they_hashed(log: EventLog, clock: list[float]):
+    first, next_one = 20_000, 20_000 + 30
+    assert log.clients("ann", first) == log.clients("ann", first + 1)
+    assert log.clients("ann", first) != log.clients("ann", next_one)
+    assert len(log.clients.of_all_periods("ann")) == 2
+    record(log, lists("ann", "bob", "cid"))
+    log.store.expire(first + 1, first)
+    assert (rows_of(log, "lists"), rows_of(log, "clicks")) == ([], [])
+    assert counted(log) == [(1.5, 3.0)]
+    log.store.expire(next_one, next_one)
+    assert all(rows_of(log, table) == [] for table in ("cells", "crowds", "texts"))
+    assert len(rows_of(log, "client_keys")) == 1

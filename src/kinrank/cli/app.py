@@ -17,6 +17,7 @@ from kinrank.cli.doctor import doctor
 from kinrank.cli.examples import EXAMPLES
 from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, handle_errors
+from kinrank.cli.forget import forget
 from kinrank.cli.headroom import headroom
 from kinrank.cli.hybrid import hybrid
 from kinrank.cli.judgments import judgments
@@ -54,6 +55,7 @@ _PANELS = {
         models,
         judgments,
         rules,
+        forget,
         key,
     ),
     "Help": (demo, with_columns(doctor)),

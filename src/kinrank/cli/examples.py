@@ -21,6 +21,7 @@ EXAMPLES = {
     "models": "kinrank models s3://bucket/models --publish model",
     "judgments": "kinrank judgments sqlite:///judgments.db --export live.parquet",
     "rules": "kinrank rules sqlite:///judgments.db --query 'iron man' --pin movie-4 --also-similar",
+    "forget": "kinrank forget postgresql://kinrank@db/kinrank --client c-81",
     "key": "kinrank key keys.txt shop",
     "demo": "kinrank demo",
     "doctor": "kinrank doctor judged.csv",

@@ -168,8 +168,11 @@ class EventStore:
         """Delete what is stored of clients, given by their hashes, and return the number of their lists.
 
         Counts of the days whose lists are stored are made again without them. Counts of earlier days stay if enough
-        clients are in them, and are deleted otherwise.
+        clients are in them, and are deleted otherwise. Texts of queries that they asked are deleted, until enough
+        other clients ask them.
         """
+        if not clients:
+            return 0
         marks = placeholders(clients)
         with self.database.writing() as execute:
             revision = next_revision(execute, STREAM)
@@ -188,6 +191,12 @@ class EventStore:
                     "UPDATE kinrank_cells SET looks = 0, choices = 0, clients = 0, revision = ? WHERE clients < ? AND "  # noqa: S608
                     f"(model, query, document) IN (VALUES {row_placeholders(some)})",
                     (revision, self.min_clients, *flat(some)),
+                )
+            # The crowd of a query has no more clients than necessary, so that one less may be too few.
+            for some in parts([row[:2] for row in pairs if not row[2]]):
+                execute(
+                    f"DELETE FROM kinrank_texts WHERE (model, query) IN (VALUES {row_placeholders(some)})",  # noqa: S608
+                    flat(some),
                 )
             # One list of each query and day that is left tells what to count again; without one there is nothing left.
             keys = sorted({row[1:] for row in removed})
