@@ -33,7 +33,7 @@ def pills(texts: Sequence[str], top: float) -> tuple[list[str], float]:
     """Return texts in rounded boxes, as many on a line as fit, and where they end."""
     parts, left = [], 20.0
     for words in texts:
-        width = 9.2 * len(words) + 22
+        width = 9.8 * len(words) + 22
         if left + width > WIDTH - 20:
             left, top = 20.0, top + 40
         parts.append(f'<rect x="{left:g}" y="{top:g}" width="{width:g}" height="32" rx="16" class="pill"/>')
