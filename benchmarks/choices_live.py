@@ -42,6 +42,7 @@ from kinrank import ChoiceRanker, KinRanker, QuerySet
 from kinrank.engines import connect
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.measure import compare_paired
+from kinrank.serve.keys import Role, add_key
 
 OPTIONS = {"searches": ("10000", "5000", "100")}
 """Searches of a week."""
@@ -175,16 +176,18 @@ def fixed(traffic: Traffic, lists: Sequence[Sequence[str]]) -> np.ndarray:
 class Asking:
     """A client of a service, one connection for each thread."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, keys: dict[str, str]) -> None:
         self._port = port
+        self._keys = keys
         self._local = threading.local()
 
-    def post(self, path: str, body: object, **headers: str) -> dict[str, Any]:
+    def post(self, path: str, body: object, role: str, **headers: str) -> dict[str, Any]:
         """Return the answer to a request."""
+        headers |= {"Content-Type": "application/json", "Authorization": f"Bearer {self._keys[role]}"}
         if not hasattr(self._local, "connection"):
             self._local.connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
         connection = self._local.connection
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json", **headers})
+        connection.request("POST", path, json.dumps(body), headers)
         response = connection.getresponse()
         answer = json.loads(response.read())
         if response.status != 200:
@@ -193,7 +196,8 @@ class Asking:
 
     def search(self, text: str, client: str = "nobody") -> dict[str, Any]:
         """Search, and return the answer; the list must be that of the model."""
-        answer = self.post("/v1/search", {"query": text, "window": 100, "size": TOP}, **{"X-Kinrank-Client": client})
+        body = {"query": text, "window": 100, "size": TOP}
+        answer = self.post("/v1/search", body, "query", **{"X-Kinrank-Client": client})
         if answer["fallback"] is not None:
             raise SystemExit(f"{text}: the service fell back, {answer['fallback']}: {answer['detail']}")
         return answer
@@ -202,12 +206,15 @@ class Asking:
 @contextmanager
 def service(work: Path, index: str, model: str, options: Sequence[str]) -> Iterator[Asking]:
     """Run ``kinrank serve`` with one model and the engine, with a generous deadline."""
-    port, moved = free_port(), work / "clock"
+    port, moved, file = free_port(), work / "clock", work / "keys"
     np.zeros(1).tofile(moved)
+    file.unlink(missing_ok=True)
+    keys = {role.value: add_key(file, role.value, role) for role in Role}
+    options = ["--keys", str(file), *options]
     engine = ["--engine", index, "--features", str(work / "features.toml"), "--deadline", "30000", *options]
     command = [sys.executable, "-c", PROGRAM, str(moved), "serve", str(work / model), "--port", str(port), *engine]
     with contextmanager(started)(command, port, work / f"{model}.log"):
-        yield Asking(port)
+        yield Asking(port, keys)
 
 
 def learning(
@@ -252,7 +259,7 @@ def weeks_of(ask: Asking, traffic: Traffic, clock: Path, name: str) -> dict[str,
                 for document in traffic.clicked(search, answer["ids"])
             ]
             if clicks:
-                ask.post("/v1/events", {"events": clicks})
+                ask.post("/v1/events", {"events": clicks}, "events")
 
     for day, all_searches in enumerate(days):
         threads = [
