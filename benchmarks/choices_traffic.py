@@ -3,14 +3,11 @@
 Users click on the lists of a collection's queries, in the order of BM25 over all fields with some noise. Everything is
 learned from the clicks of the first three weeks: LightGBM (LambdaMART) and KinRanker from corrected clicks, the order
 by each query's own clicks, and `ChoiceRanker` around both rankers. NDCG@10 with the true grades: the mean over queries,
-weighted by the lists of the fourth week, and by the impressions of the first three weeks. Fitted rankers are kept in
-the folder ``KINRANK_KEPT``, if it is set, so that the benchmark can be resumed.
+weighted by the lists of the fourth week, and by the impressions of the first three weeks.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +19,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.clicks_rank import ENGINE, MEASURE, judged_by_clicks
 from benchmarks.common import judged_text, log_progress, msrd
-from kinrank import ChoiceRanker, QuerySet, load
+from kinrank import ChoiceRanker, QuerySet
 from kinrank.clicks import ClickCounts
 from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
@@ -30,10 +27,8 @@ from kinrank.clicks.judgments import judgment_table
 from kinrank.clicks.posterior import estimate_attractiveness
 from kinrank.clicks.read import open_clicks
 from kinrank.data.evidence import Evidence
-from kinrank.data.id_hashes import hash_ids
 from kinrank.data.texts import TEXT
 from kinrank.datasets import simulate_clicks
-from kinrank.rankers import Ranker
 
 OPTIONS = {
     "collection": ["msrd", "mwmbl"],
@@ -69,21 +64,6 @@ class Month(NamedTuple):
     own: np.ndarray
     impressions: np.ndarray
     traffic: np.ndarray
-
-
-class KeptParts(ChoiceRanker):
-    """A `ChoiceRanker` that keeps fitted rankers in a folder."""
-
-    def _fit_wrapped(self, queries: QuerySet) -> Ranker:
-        kept = os.environ.get("KINRANK_KEPT")
-        if kept is None:
-            return super()._fit_wrapped(queries)
-        assert queries.sample_weight is not None
-        what = [str(self.ranker).encode(), hash_ids(queries.qid).tobytes(), queries.grades.tobytes()]
-        model = Path(kept) / hashlib.sha256(b"".join([*what, queries.sample_weight.tobytes()])).hexdigest()[:16]
-        if not model.exists():
-            super()._fit_wrapped(queries).save(model)
-        return load(model)
 
 
 def read_clicks(log: pa.Table, model: str) -> tuple[ClickCounts, Examination, Evidence]:
@@ -157,7 +137,7 @@ def run(
     for name, spec in WRAPPED.items():
         if around not in ("both", name):
             continue
-        ranker = KeptParts(spec, month.evidence).fit(judged)
+        ranker = ChoiceRanker(spec, month.evidence).fit(judged)
         scores[name] = ranker.ranker_.predict(asked)
         scores[f"choices around {name}"] = ranker.predict(asked)
         settings[name] = {
