@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
 from tests.processes import wait_until
 from tests.serve.asgi import Client
-from tests.serve.databases import DATABASES
+from tests.serve.databases import DATABASES, sqlite_address
 
 SETTINGS = Settings(deadline=60.0, watch_interval=0.05, log_shown=10)
 ALIEN = {"ids": ["a", "b", "c"], "features": [[0.52], [0.51], [0.5]], "text": "Alien"}
@@ -93,6 +94,63 @@ def test_clicks_sent_to_one_replica_change_the_order_of_another(address, replica
         assert (response.status, response.json) == (200, {"queries": 0, "events": 1, "ignored": {}})
     for client in (one, other):
         wait_until(lambda client=client: order(client, keys)[0] == "c", 5.0)
+
+
+NOW = datetime.now(UTC)
+# What two versions of UBI's collector for browsers send: arrays of one record with messages, and single objects with
+# positions and times in milliseconds.
+FIRST = {
+    "application": "shop",
+    "action_name": "click",
+    "query_id": "l1",
+    "session_id": "s1",
+    "client_id": "c1",
+    "user_id": "",
+    "timestamp": NOW.isoformat(timespec="milliseconds"),
+    "message_type": "INFO",
+    "message": "Alien (c)",
+    "event_attributes": {
+        "object": {"object_id": "c", "object_id_field": "sku", "description": "Alien", "price": 7.5, "tags": ["film"]}
+    },
+}
+SECOND = {
+    "action_name": "click",
+    "client_id": "c1",
+    "query_id": "l1",
+    "timestamp": round(NOW.timestamp() * 1000),
+    "message_type": "INFO",
+    "event_attributes": {
+        "dwell_seconds": 3,
+        "object": {"object_type": "product", "object_id": "c", "object_detail": {"brand": "x"}, "key_value": "c"},
+        "position": {"ordinal": 3, "x": 20, "y": 240, "trail": "home > search"},
+    },
+}
+QUERY = {
+    "application": "shop",
+    "query_id": "l1",
+    "user_query": "alien",
+    "client_id": "c1",
+    "object_id_field": "sku",
+    "timestamp": NOW.isoformat(timespec="milliseconds"),
+    "message_type": "INFO",
+    "message": "",
+    "query_attributes": {},
+}
+
+
+def test_the_collectors_of_ubi_are_understood(tmp_path, replica, keys):
+    client = replica(sqlite_address(tmp_path))
+    for body, expected in (
+        ([FIRST], (0, 1, {})),
+        (SECOND, (0, 1, {})),
+        ([QUERY], (0, 0, {"no documents": 1})),  # the list is known from --log-shown
+        ([QUERY | {"query_response_hit_ids": ["a", "b", "c"]}], (1, 0, {})),
+        ([FIRST | {"action_name": "impression"}], (0, 0, {"action does not count": 1})),
+        ([FIRST | {"event_attributes": {"object": {"object_id": None}}}], (0, 0, {"no document": 1})),
+        ({"queries": [QUERY], "events": [FIRST, SECOND]}, (0, 2, {"no documents": 1})),
+    ):
+        response = client.post("/v1/events", body, authorization=keys["events"])
+        assert (response.status, tuple(response.json.values())) == (200, expected)
 
 
 # --- what is stored of people -----------------------------------------------------------------------------------------

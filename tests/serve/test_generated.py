@@ -39,6 +39,7 @@ GENERATED = {
     "/v1/weights": (Role.QUERY, 700),
     "/v1/search": (Role.QUERY, 2300),
     "/v1/explain": (Role.QUERY, 300),
+    "/v1/events": (Role.EVENTS, 300),
     "/v1/rules": (Role.EDITOR, 300),
     "/v1/rules/preview": (Role.EDITOR, 100),
     "/v1/model": (Role.QUERY, 10),
@@ -62,6 +63,11 @@ SEEDS = [
     ("/v1/rules", {"query": "up", "action": "pin", "document": "a", "places": 2, "also_similar": True, "days": 3}),
     ("/v1/rules/preview", {"query": "up", "also_similar": True}),
 ]
+_EVENTS = {
+    "queries": [{"query_id": "l1", "user_query": "up", "client_id": "c1", "query_response_hit_ids": ["a", 7]}],
+    "events": [{"action_name": "click", "query_id": "l1", "event_attributes": {"object": {"object_id": "a"}}}],
+}
+SEEDS += [("/v1/events", _EVENTS), ("/v1/events", [*_EVENTS["queries"], *_EVENTS["events"]])]
 _TOKENS = [b"null", b"-1", b"1e999", b"NaN", b"{}", b"[]", b'""', b"\x00", b"\xff", b'"' * 3, b"9" * 400, b"[" * 50]
 
 
@@ -99,7 +105,7 @@ def test_mutated_bodies_get_a_documented_status(
     async def send_some(count: int) -> None:
         for _ in range(count):
             path, raw, kind = rng.choice(seeds)
-            key = secrets["admin" if path in ADMIN else "query"]
+            key = secrets["admin" if path in ADMIN else "events" if path == "/v1/events" else "query"]
             headers = {"content_type": kind, "authorization": f"Bearer {key}"}
             response = await client.request("POST", path, mutated(raw, rng), **headers)
             statuses[response.status] += 1

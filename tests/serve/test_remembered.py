@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import random
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from kinrank.serve.search import Searcher
 from kinrank.serve.search_policy import SearchPolicy
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
+from tests.serve.test_generated import STATUSES, mutated
 
 VALUES = [0.3, 0.9, 0.1, 0.6, 0.7]
 
@@ -128,3 +132,16 @@ def test_an_engine_that_took_all_the_time_is_not_asked_again(choices_model: Path
         result = Searcher(service, engine).search("up", window=2)
     assert result.problem == "the search left no time to fetch remembered documents"
     assert (len(result.ranking.ids), engine.fetched) == (2, [])
+
+
+def test_mutated_searches_get_a_documented_status(choices_model: Path, engine: Engine):
+    rng = random.Random(0)
+    asked = {"query": "up", "window": 2, "size": 2, "from": 1, "vector": [0.5]}
+    seeds = [json.dumps(body).encode() for body in (asked, {"query": "lost", "explain": True})]
+    with service_of(choices_model) as service:
+        client = Client(create_app(service, metrics=Metrics(), searcher=Searcher(service, engine)))
+        bodies = [*seeds, *(mutated(rng.choice(seeds), rng) for _ in range(500))]
+        statuses = Counter(client.post("/v1/search", body).status for body in bodies)
+        client.runner.close()
+    assert set(statuses) <= STATUSES
+    assert statuses[200] > 5
