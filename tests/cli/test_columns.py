@@ -81,7 +81,7 @@ def test_a_missing_column_is_asked_for_by_its_option(kinrank, own_table: pa.Tabl
 def test_every_command_that_reads_tables_has_the_options(kinrank) -> None:
     names = [command.callback.__name__ for command in app.registered_commands]
     # They read logs, judgments or models, or no data.
-    other = {"clicks", "demo", "serve", "judgments", "forget", "key", "models", "rules"}
+    other = {"clicks", "demo", "serve", "judgments", "forget", "key", "models", "rules", "audit"}
     assert other < set(names)
     for name in set(names) - other:
         shown = kinrank(name, "--help").stdout

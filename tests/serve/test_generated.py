@@ -42,6 +42,7 @@ GENERATED = {
     "/v1/events": (Role.EVENTS, 300),
     "/v1/rules": (Role.EDITOR, 300),
     "/v1/rules/preview": (Role.EDITOR, 100),
+    "/v1/audit": (Role.ADMIN, 100),
     "/v1/model": (Role.QUERY, 10),
 }
 # Generated revisions are never reached: every request would wait for seconds and get 503.

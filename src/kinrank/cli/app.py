@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import kinrank
+from kinrank.cli.audit import audit
 from kinrank.cli.clicks import clicks
 from kinrank.cli.columns import with_columns, with_threads
 from kinrank.cli.compare import compare
@@ -56,6 +57,7 @@ _PANELS = {
         judgments,
         rules,
         forget,
+        audit,
         key,
     ),
     "Help": (demo, with_columns(doctor)),

@@ -22,6 +22,7 @@ EXAMPLES = {
     "judgments": "kinrank judgments sqlite:///judgments.db --export live.parquet",
     "rules": "kinrank rules sqlite:///judgments.db --query 'iron man' --pin movie-4 --also-similar",
     "forget": "kinrank forget postgresql://kinrank@db/kinrank --client c-81",
+    "audit": "kinrank audit sqlite:///judgments.db",
     "key": "kinrank key keys.txt shop",
     "demo": "kinrank demo",
     "doctor": "kinrank doctor judged.csv",

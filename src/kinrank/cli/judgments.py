@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from typing import Annotated
 
 import typer
@@ -34,10 +35,12 @@ def judgments(
 ) -> None:
     """Export, import and withdraw the judgments of a service, and print their revision."""
     from kinrank.data.parquet import write_parquet
+    from kinrank.serve.audit import ACTOR
     from kinrank.serve.judgment_files import exported_queries, read_log
     from kinrank.serve.judgment_store import open_store
     from kinrank.serve.live_judgments import merge_records
 
+    ACTOR.set(getpass.getuser())
     store = open_store(address)
     try:
         if import_log is not None:

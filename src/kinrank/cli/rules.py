@@ -47,6 +47,7 @@ def rules(
     as_json: AsJson = False,
 ) -> None:
     """Pin, hide and boost documents for a query, and list such rules."""
+    from kinrank.serve.audit import ACTOR
     from kinrank.serve.database import open_database
     from kinrank.serve.rules.preview import preview as preview_of
     from kinrank.serve.rules.rule import Action, Rule
@@ -60,6 +61,7 @@ def rules(
         raise ParameterError("--preview needs --query TEXT")
     store = RuleStore(open_database(address))
     who = author or getpass.getuser()
+    ACTOR.set(who)
     try:
         if preview and query is not None:
             _show_preview(preview_of(store.database, query, also_similar=also_similar), as_json=as_json)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
+from kinrank.errors import ParameterError
 from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.events.feed import EvidenceFeed
 from kinrank.serve.events.log import EventLog
@@ -21,6 +23,8 @@ from kinrank.store.versions import CURRENT
 
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,8 @@ class Assembly:
         """Return the models by name, none of them loaded yet."""
         rollouts = {}
         for name, address in models.items():
+            if not _NAME.match(name):
+                raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
             feed = None if self.events is None else self.events.feed(name)
             sources = open_sources(name, address, self.copies)
             rollouts[name] = Rollout({role: self._slot(name, role, source, feed) for role, source in sources.items()})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kinrank.errors import DataError
+from kinrank.serve.audit import record
 from kinrank.serve.database import Database, Execute, open_database
 from kinrank.serve.database.revisions import (
     check_history,
@@ -104,7 +105,10 @@ class JudgmentStore:
             revision = next_revision(execute, model)
             parts = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
             changed = sum(_put(execute, model, part, revision, merge) for part in parts)
-            return revision if changed else undo_revision(execute, model, revision)
+            if not changed:
+                return undo_revision(execute, model, revision)
+            record(execute, "judged", model, f"revision {revision}: {_named(rows)}")
+            return revision
 
     def read(self, model: str, since: int = 0, limit: int = _PAGE, *, mark: str = "") -> Changes:
         """Return the changes after a revision, about `limit` of them. `mark` is that of the revision, if known.
@@ -185,7 +189,11 @@ class JudgmentStore:
                 f"AND {condition} RETURNING query",
                 (revision, model, *wanted.values()),
             )
-            return len(found), revision if found else undo_revision(execute, model, revision)
+            if not found:
+                return 0, undo_revision(execute, model, revision)
+            what = ", ".join(f"{column} {value!r}" for column, value in wanted.items())
+            record(execute, "withdrew", model, f"revision {revision}: {what}, {len(found)} in all")
+            return len(found), revision
 
     def compact(self, model: str, through: int) -> int:
         """Remove the marks of judgments withdrawn up to a revision, and return how many there were.
@@ -202,6 +210,7 @@ class JudgmentStore:
             )
             if removed:
                 execute("UPDATE kinrank_revisions SET compacted = ? WHERE model = ?", (max(through, compacted), model))
+                record(execute, "compacted", model, f"{len(removed)} marks up to revision {through}")
             return len(removed)
 
 
@@ -228,6 +237,14 @@ def _put(
             tuple(value for key, record in changed.items() for value in (model, *key, revision, record)),
         )
     return len(changed)
+
+
+def _named(rows: Sequence[JudgmentRow]) -> str:
+    """Return which queries were judged and by whom, in words."""
+    sources = sorted({row.source for row in rows})
+    by = f" by {', '.join(map(repr, sources))}" if any(sources) else ""
+    first = ", ".join(repr(row.query[:50]) for row in rows[:5])
+    return f"{first}{f' and {len(rows) - 5} more' if len(rows) > 5 else ''}{by}"
 
 
 def open_store(address: str) -> JudgmentStore:

@@ -93,6 +93,10 @@ class KeyRing:
             for problem in problems:
                 self._on_problem(problem)
 
+    def roles(self) -> dict[str, str]:
+        """Return the role of each key by its name, and what tells it from another key of that name."""
+        return {key.name: f"{key.role}, {key.digest[:12]}" for key in self._keys}
+
     def find(self, secret: str) -> Key | None:
         """Return the stored key for a secret, or None. The time taken does not depend on the secret."""
         given = digest_of(secret)

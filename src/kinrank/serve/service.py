@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kinrank.errors import ParameterError, RejectedModelError, UnknownModelError
+from kinrank.errors import NotStoredError, ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve.assembly import Assembly
+from kinrank.serve.audit import AuditLog
 from kinrank.serve.events.log import EventLog
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
 from kinrank.serve.interleave import interleave
@@ -30,7 +31,6 @@ from kinrank.serve.workers import Workers
 if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _NO_OBSERVER = Observer()
 
 
@@ -92,14 +92,12 @@ class Service:
     ) -> None:
         if not models:
             raise ParameterError("a service needs at least one model: pass a name and a folder")
-        for name in models:
-            if not _NAME.match(name):
-                raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
         self.settings = settings or Settings()
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
         self.events = None if judgments is None else EventLog.of(judgments, self.settings, client_secret)
         self.rules = LiveRules(judgments)
+        self.audit = AuditLog(judgments)
         self._copies = WorkFolder(cache)
         self.rollouts = Assembly(
             settings=self.settings,
@@ -123,6 +121,7 @@ class Service:
             learns=self._store is not None,
             events=self.events,
             rules=self.rules,
+            audit=self.audit,
         )
 
     # --- lifecycle ------------------------------------------------------------------------------------------------
@@ -147,6 +146,7 @@ class Service:
         if self.events is not None:
             self.events.close()
         self.rules.close()
+        self.audit.close()
 
     def __enter__(self) -> Service:
         self.start()
@@ -302,6 +302,8 @@ class Service:
         slot = self._slot(model)
         if not slot.refresh(force=True) or slot.current is None:
             raise RejectedModelError(f"{slot.name}: {slot.source.missing}")
+        with suppress(NotStoredError):  # a database that is away must not keep a model from being loaded
+            self.audit.record("reloaded", slot.name, slot.current.fitted)
         return slot.current
 
     def judge(self, queries: Sequence[JudgedQuery], *, model: str | None = None, source: str = "") -> int:

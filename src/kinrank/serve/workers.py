@@ -11,6 +11,7 @@ from functools import partial
 from kinrank.data.evidence_votes import RankCurve
 from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableError
 from kinrank.rankers.capabilities import takes_evidence
+from kinrank.serve.audit import AuditLog
 from kinrank.serve.batches import Batcher
 from kinrank.serve.events.log import EventLog
 from kinrank.serve.models import ModelSlot
@@ -44,6 +45,8 @@ class Workers:
     """What people choose, if the service takes that in."""
     rules: LiveRules | None = None
     """The rules of editors, if the service keeps any."""
+    audit: AuditLog | None = None
+    """What changed what is ranked."""
 
     def __post_init__(self) -> None:
         self._watched = [self._refresh, *self.watch]
@@ -82,6 +85,9 @@ class Workers:
         if self.rules:
             self.rules.on_news = self._edited.set
             loops["rules"] = partial(self._follow, self.rules)
+        if self.audit is not None and self.rules:
+            self.audit.watched["model"] = self._versions
+            loops["audit"] = partial(self._audit, self.audit)
         for name, rollout in self.rollouts.items():
             if rollout.current.source.is_remote:
                 loops[f"poll-{name}"] = partial(self._poll, rollout)
@@ -175,6 +181,21 @@ class Workers:
             self._stop.wait(4 * (time.monotonic() - start))  # many rules that are added one by one take a fifth of it
             self._edited.wait(self.settings.watch_interval)
             self._edited.clear()
+
+    def _audit(self, audit: AuditLog) -> None:
+        while not self._stop.is_set():
+            try:
+                audit.check()
+            except (NotStoredError, StoreUnavailableError):  # the learner reports it, and the next check tries again
+                pass
+            except Exception as error:  # nothing may end the thread
+                self._report("audit", error)
+            self._stop.wait(self.settings.watch_interval)
+
+    def _versions(self) -> dict[str, str]:
+        """Return the version in use of each model and role."""
+        slots = [slot for rollout in self.rollouts.values() for slot in rollout.slots.values()]
+        return {slot.name: slot.current.fitted for slot in slots if slot.current is not None}
 
     def _poll(self, rollout: Rollout) -> None:
         while True:

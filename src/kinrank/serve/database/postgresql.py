@@ -16,6 +16,13 @@ from kinrank.serve.database.schema import is_current, migrate
 
 SECONDS = 5.0
 """The longest that connecting, or one transaction, may take."""
+_GUARDS = (
+    "CREATE OR REPLACE FUNCTION kinrank_audit_guard() RETURNS trigger LANGUAGE plpgsql AS "
+    "'BEGIN RAISE EXCEPTION ''kinrank_audit is only added to''; END'",
+    "DROP TRIGGER IF EXISTS kinrank_audit_guard ON kinrank_audit",
+    "CREATE TRIGGER kinrank_audit_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON kinrank_audit FOR EACH STATEMENT "
+    "EXECUTE FUNCTION kinrank_audit_guard()",
+)
 _SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
 
 
@@ -78,7 +85,7 @@ class PostgresDatabase(Database):
             execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
             [(exists,)] = execute("SELECT to_regclass('kinrank_schema') IS NOT NULL", ())
             if not is_current(execute, exists=exists):
-                migrate(execute)
+                migrate(execute, _GUARDS)
 
     @contextmanager
     def _bounded(self, connection: Any) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kinrank.serve.database.base import Execute
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -43,6 +45,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "removed DOUBLE PRECISION, removed_by TEXT, query_key TEXT NOT NULL, revision BIGINT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_rules_by_query ON kinrank_rules (query_key, document)",
     ),
+    # What changed what is ranked; see `kinrank.serve.audit`. Each kind of database keeps entries from being changed.
+    (
+        "CREATE TABLE IF NOT EXISTS kinrank_audit (entry TEXT PRIMARY KEY, time DOUBLE PRECISION NOT NULL, actor TEXT "
+        "NOT NULL, action TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL)",
+        "CREATE INDEX IF NOT EXISTS kinrank_audit_by_time ON kinrank_audit (time)",
+    ),
 )
 """The statements that lead from one version of the schema to the next. Append only, and nothing that stops processes
 of an earlier version of kinrank from working: they share the database while a fleet is upgraded.
@@ -63,10 +71,19 @@ def is_current(execute: Execute, *, exists: bool) -> bool:
     return exists and _version(execute) >= len(MIGRATIONS)  # a later version of kinrank may have been here
 
 
-def migrate(execute: Execute) -> None:
-    """Run the statements that the database lacks. The caller keeps other processes out meanwhile."""
+def migrate(execute: Execute, guards: Sequence[str]) -> None:
+    """Run the statements that the database lacks. The caller keeps other processes out meanwhile.
+
+    Parameters
+    ----------
+    execute
+        Runs statements.
+    guards
+        Statements of this kind of database that keep ``kinrank_audit`` from being changed; they may run again.
+    """
     execute(_TABLE, ())
-    for statement in (statement for statements in MIGRATIONS[_version(execute) :] for statement in statements):
+    lacking = [statement for statements in MIGRATIONS[_version(execute) :] for statement in statements]
+    for statement in (*lacking, *guards):
         execute(statement, ())
     execute(
         "INSERT INTO kinrank_schema VALUES ('kinrank', ?) ON CONFLICT (name) DO UPDATE SET version = excluded.version",

@@ -13,6 +13,11 @@ from kinrank.serve.database.base import Database, Execute
 from kinrank.serve.database.schema import is_current, migrate
 
 _BUSY_SECONDS = 10.0  # to wait for another writer
+_GUARDS = [
+    f"CREATE TRIGGER IF NOT EXISTS kinrank_audit_{change} BEFORE {change} ON kinrank_audit BEGIN "
+    "SELECT RAISE(ABORT, 'kinrank_audit is only added to'); END"
+    for change in ("update", "delete")
+]
 
 
 class SqliteDatabase(Database):
@@ -84,5 +89,5 @@ def _migrate(execute: Execute) -> None:
     if not current():
         execute("BEGIN IMMEDIATE", ())
         if not current():  # another process may have been faster
-            migrate(execute)
+            migrate(execute, _GUARDS)
         execute("COMMIT", ())

@@ -21,7 +21,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import kinrank
+from kinrank.serve.audit import ACTOR
 from kinrank.serve.http import bodies, responses
+from kinrank.serve.http.audit import PARAMETERS
 from kinrank.serve.http.endpoints import Endpoints
 from kinrank.serve.http.errors import STATUS, HttpError, error_response, to_http_error
 from kinrank.serve.http.logs import add_log_fields, log_event
@@ -138,6 +140,7 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
         Operation("GET", "/v1/rules", rules.list_rules, editor, None, responses.RulesResponse, LIST_PARAMETERS),
         Operation("DELETE", "/v1/rules", rules.remove_rule, editor, None, rule, REMOVE_PARAMETERS),
         Operation("POST", "/v1/rules/preview", rules.preview_rule, editor, bodies.PreviewBody, Preview),
+        Operation("GET", "/v1/audit", endpoints.audit.list_entries, admin, None, responses.AuditResponse, PARAMETERS),
         Operation("POST", "/v1/model/reload", endpoints.reload, admin, bodies.ReloadBody, responses.ReloadResponse),
         Operation("GET", "/v1/model", endpoints.models, query, response=responses.ModelsResponse),
         Operation("GET", "/v1/examples", endpoints.examples, query, response=responses.ExamplesResponse),
@@ -200,6 +203,7 @@ def _authorized(
             check_media_type(request, packed=operation.body is bodies.RankBody)
         SESSION.set(request.headers.get(SESSION_HEADER))
         request.scope[KEY] = key
+        ACTOR.set("" if key is None else key.name)
         with slots.hold(None if key is None else key.name) as request.scope[HOLD]:
             if operation.ranks:
                 await endpoints.reader.wait_for_revision(request)

@@ -18,6 +18,7 @@ from starlette.types import Scope
 from kinrank.engines.search_options import SearchOptions
 from kinrank.errors import DataError, NotStoredError
 from kinrank.serve.http import bodies
+from kinrank.serve.http.audit import AuditEndpoint
 from kinrank.serve.http.errors import HttpError
 from kinrank.serve.http.executor import Lane
 from kinrank.serve.http.feedback import Feedback
@@ -77,6 +78,7 @@ class Endpoints:
         self.reader = RequestReader(service, metrics)
         self.feedback = Feedback(service, self.reader)
         self.rules = RuleEndpoints(service, self.reader)
+        self.audit = AuditEndpoint(service)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)
@@ -89,6 +91,7 @@ class Endpoints:
             lane.close()
         self.feedback.close()
         self.rules.close()
+        self.audit.close()
         self.reader.close()
 
     def is_overloaded(self, scope: Scope) -> bool:

@@ -157,6 +157,24 @@ class RulesResponse(Struct):
     rules: list[RuleResponse]
 
 
+class AuditEntryResponse(Struct):
+    """Something that changed what is ranked."""
+
+    time: datetime
+    actor: Annotated[
+        str, Meta(description="The name of the key or of the user; for models and keys, the machine that noticed.")
+    ]
+    action: str
+    subject: str
+    detail: str
+
+
+class AuditResponse(Struct):
+    """What changed what is ranked, the newest first."""
+
+    entries: list[AuditEntryResponse]
+
+
 class WithdrawResponse(Struct):
     """For how many pairs of query and source judgments were withdrawn."""
 

@@ -143,6 +143,8 @@ def build_app(options: Options) -> RequestMiddleware:
         search=FeatureSet.read(options.features) if options.engine and options.features else None,
         watch=[] if keys is None else [keys.refresh],
     )
+    if keys is not None:
+        service.audit.watched["key"] = keys.roles
     searcher = make_searcher(service, options)
 
     def close() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kinrank.data.texts import normalize_text
 from kinrank.errors import DataError
+from kinrank.serve.audit import record
 from kinrank.serve.database import Database, Execute
 from kinrank.serve.database.revisions import mark_of, next_revision, revision_of, undo_revision
 from kinrank.serve.database.rows import insert
@@ -67,6 +68,7 @@ class RuleStore:
                 raise DataError(f"{count} rules hold already, which is the most: remove some first")
             added = replace(rule, number=number)
             insert(execute, f"kinrank_rules ({_COLUMNS}, query_key, revision)", [(*_row(added), key, number)])
+            record(execute, "added rule", str(number), added.words)
             return added
 
     def remove(self, number: int, author: str) -> Rule | None:
@@ -82,7 +84,9 @@ class RuleStore:
             if not rows:
                 undo_revision(execute, STREAM, revision)
                 return None
-            return _to_rule(rows[0])
+            removed = _to_rule(rows[0])
+            record(execute, "removed rule", str(number), removed.words)
+            return removed
 
     def rules(self, *, history: bool = False) -> list[Rule]:
         """Return the rules that hold, in the order in which they were added; with `history` also those that ended."""
