@@ -42,8 +42,8 @@ def test_summary_compares_the_same_searches(traffic: Traffic):
     explored = np.arange(n) % TOP == 0
     flat = np.full(n, 0.5)
     learned = {
-        "choices": {"quality": flat + 0.1, "explored": np.zeros(n, dtype=np.bool_)},
-        "exploring": {"quality": np.where(explored, 0.0, 0.6), "explored": explored},
+        "choices": {"quality": flat + 0.1, "explored": np.zeros(n, dtype=np.bool_), "fallbacks": 0},
+        "exploring": {"quality": np.where(explored, 0.0, 0.6), "explored": explored, "fallbacks": 0},
     }
     figures = summary(traffic, {"engine": flat - 0.1, "KinRanker": flat}, learned)
     assert figures["explored"] == 0.1

@@ -556,9 +556,10 @@ FIELDS = {
     "SearchResponse": "ids scores model version fallback detail novelty teams query_id engine_ids total fields facets "
     "explanation titles",
     "QueryWeights": "weights model version fallback detail normalization fidelity request params",
-    "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles",
+    "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles "
+    "choices",
     "ExamplesResponse": "feature_names examples",
-    "ModelsResponse": "models engine",
+    "ModelsResponse": "models engine events",
     "ReloadResponse": "model version",
     "JudgmentsResponse": "kept",
     "EventsResponse": "queries events ignored",

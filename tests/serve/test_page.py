@@ -25,9 +25,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
-from kinrank import KnnRanker, QuerySet
+from kinrank import ChoiceRanker, KnnRanker, QuerySet
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import EngineUnreachableError
+from kinrank.serve.keys import Role, add_key
 from tests.browsers import PATIENCE
 from tests.engines.servers import ADDRESSES
 from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
@@ -174,7 +175,9 @@ def world(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         grades += [documents.get(doc, 0.0) for doc in found]
         qid += [query] * len(found)
     judged_set = QuerySet.from_arrays(np.concatenate(rows), grades, qid=qid, feature_names=engine.feature_names)
-    KnnRanker(60, prior="global", missing="zero").fit(judged_set).save(folder / "model", examples=judged_set[:10])
+    ranker = KnnRanker(60, prior="global", missing="zero").fit(judged_set)
+    ranker.save(folder / "model", examples=judged_set[:10])
+    ChoiceRanker(ranker, prefit=True).fit(judged_set).save(folder / "choices", examples=judged_set[:10])
     (folder / "titles.tsv").write_text("".join(f"{doc}\t{fields['title']}\n" for doc, fields in movies.items()))
     (folder / "texts.tsv").write_text("".join(f"{query}\t{texts[query]}\n" for query in judged))
     yield World(folder, address, texts)
@@ -290,3 +293,33 @@ def test_page_in_a_browser(server: Server, browser: Browser, world: World, tmp_p
     assert page.locator(".bar").count() == 10
     page.screenshot(path=os.environ.get("KINRANK_PAGE_PICTURE", tmp_path / "page.png"))
     page.close()
+
+
+def test_choices_made_on_the_page_change_the_order(browser: Browser, world: World, tmp_path: Path):
+    """Three people choose the same document; KINRANK_CHOICES_PICTURE names a file for a screenshot."""
+    query, key = next(iter(world.queries.values())), add_key(tmp_path / "keys", "ops", Role.ADMIN)
+    learns = ["--keys", str(tmp_path / "keys"), "--judgments", f"sqlite:///{tmp_path / 'choices.db'}"]
+    options = [str(world.folder / "choices"), *arguments(world)[1:], *learns, "--deadline", "30000"]
+    with serving(tmp_path / "log", *options, env=one_thread()) as server:
+        chosen = ""
+        for person in range(3):
+            page = browser.new_page(viewport={"width": 1200, "height": 1140})
+            page.goto(f"http://127.0.0.1:{server.port}/")
+            page.locator("#key").fill(key)
+            page.locator("#key").dispatch_event("change")
+            page.locator("#query").fill(query, timeout=PATIENCE)
+            page.locator("#form button").click()
+            expect(page.locator("#note")).to_contain_text("Ranked in", timeout=PATIENCE)
+            fifth = page.locator("#after li").nth(4)
+            chosen = fifth.get_attribute("data-id") or ""
+            fifth.click()
+            expect(page.locator("#note")).to_contain_text("You chose", timeout=PATIENCE)
+            expect(page.locator("#note")).to_contain_text("Ranked in", timeout=PATIENCE)
+            if person < 2:
+                expect(fifth).to_have_attribute("data-id", chosen)
+                page.context.close()
+        first = page.locator("#after li").first
+        expect(first).to_have_attribute("data-id", chosen, timeout=PATIENCE)
+        expect(first).to_contain_text("looks for this query; without that it would be 5th")
+        page.screenshot(path=os.environ.get("KINRANK_CHOICES_PICTURE", tmp_path / "page.png"))
+        page.close()

@@ -105,6 +105,8 @@ def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, ob
         spread=_by_name(names, explained.spread),
         titles={document: title for document, title in titles.items() if title} or None,
         reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights),
+        choices={document: words for row, document in enumerate(candidates.ids) if (words := explained.chosen(row))}
+        or None,
     )
 
 

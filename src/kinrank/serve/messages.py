@@ -249,6 +249,8 @@ class QueryExplanation:
         the mean candidate; None if no linear weights stand for the ranking.
     titles : dict of str to str, or None
         The titles of the candidates whose titles the model has kept.
+    choices : dict of str to str, or None
+        For each document that people looked at, in words: how often they chose it, and its rank without that.
     """
 
     neighbors: list[Neighbor]
@@ -260,6 +262,7 @@ class QueryExplanation:
     spread: dict[str, float] | None = None
     reasons: dict[str, dict[str, float]] | None = None
     titles: dict[str, str] | None = None
+    choices: dict[str, str] | None = None
 
 
 def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[str, ...]) -> QuerySet:

@@ -44,19 +44,24 @@ class ChoiceExplanation(Explanation):
         first = f"{self.heading}: no evidence of what people chose, so the wrapped ranker's order"
         return "\n".join([*(known or [first]), *([] if self.wrapped is None else [str(self.wrapped)])])
 
-    def _line(self, row: int) -> str:
+    def chosen(self, row: int) -> str:
+        """Return in words how often people chose a document, and its rank without that; empty if nobody looked."""
         found = [_counted(self.choices[row], self.looks[row], "for this query")] if self.looks[row] > 0 else []
         found += [_counted(chosen, seen, f"for *{name}*") for name, (seen, chosen) in self.similar[row].items()]
         if not found:
             return ""
-        name = self.document_name(row)
         moved = self.rank_without[row] != self.rank[row]
         without = f"; without that it would be {_ordinal(self.rank_without[row])}" if moved else ""
-        return f"  {_ordinal(self.rank[row])}: {name}, chosen {', '.join(found)}{without}"
+        return f"chosen {', '.join(found)}{without}"
+
+    def _line(self, row: int) -> str:
+        chosen = self.chosen(row)
+        return chosen and f"  {_ordinal(self.rank[row])}: {self.document_name(row)}, {chosen}"
 
 
 def _counted(choices: float, looks: float, where: str) -> str:
-    times, seen = max(round(choices), 0), round(looks)
+    times = max(round(choices), 0)
+    seen = max(round(looks), times)  # looks are expected ones, and who chose has looked
     return f"{times} {'time' if times == 1 else 'times'} in {seen} {'look' if seen == 1 else 'looks'} {where}"
 
 

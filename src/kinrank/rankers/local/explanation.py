@@ -63,6 +63,10 @@ class Explanation:
         same_id: NDArray[np.bool_] = self.neighbors.astype(np.str_) == str(self.qid)
         return same_id if not self.text else same_id | (np.array(self.neighbor_names, dtype=np.str_) == self.text)
 
+    def chosen(self, row: int) -> str:  # noqa: ARG002
+        """Return in words how often people chose a document; empty if that is not known."""
+        return ""
+
     @property
     def neighbor_names(self) -> list[str]:
         """The text of each neighbor, or its id if the ranker does not know the text."""

@@ -193,7 +193,7 @@ class Endpoints:
         models = {
             name: to_model_status(rollout, default=name == default) for name, rollout in self._service.rollouts.items()
         }
-        return json_response(ModelsResponse(models, self._searcher is not None))
+        return json_response(ModelsResponse(models, self._searcher is not None, self._service.events is not None))
 
     async def reload(self, request: Request) -> Response:
         """Load a model's folder again. If it fails its self-test, the current model stays."""

@@ -106,10 +106,11 @@ class ModelStatus(Struct):
 
 
 class ModelsResponse(Struct):
-    """All models by name, and whether an engine is attached."""
+    """All models by name, whether an engine is attached, and whether events are accepted."""
 
     models: dict[str, ModelStatus]
     engine: bool
+    events: bool
 
 
 class ReloadResponse(Struct):

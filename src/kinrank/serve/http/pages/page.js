@@ -1,5 +1,5 @@
-const SHOWN = 10, MAX_WEIGHTS = 12, POLL = 5000;
-let features = [];
+const SHOWN = 10, MAX_WEIGHTS = 12, POLL = 5000, COUNTED = 2500;
+let features = [], events = false;
 
 async function call(path, body) {
   const response = await send(path, body && JSON.stringify(body));
@@ -24,7 +24,24 @@ function reason(effects, step) {
   return named.map(([name, effect]) => name + " " + number(effect)).join(", ");
 }
 
-function list(target, ids, others, titles, reasons, after) {
+// The id of this browser, which is one vote.
+function client() {
+  if (!localStorage.getItem("kinrank-client")) localStorage.setItem("kinrank-client", crypto.randomUUID());
+  return localStorage.getItem("kinrank-client");
+}
+
+// Report the list that was shown and the document that was chosen, and search again once that counts.
+async function choose(found, query, id) {
+  const about = {query_id: found.query_id, client_id: client()};
+  await call("/v1/events", {
+    queries: [{...about, user_query: query, query_response_hit_ids: found.ids}],
+    events: [{...about, action_name: "click", event_attributes: {object: {object_id: id}}}],
+  });
+  note("You chose " + ((found.titles || {})[id] || id) + ". Choices of several people change the order: searching again…");
+  setTimeout(() => search(query).catch(failed), COUNTED);
+}
+
+function list(target, ids, others, titles, reasons, after, chosen = {}, choosing = undefined) {
   target.replaceChildren(...ids.map((id, place) => {
     const item = element("li"), what = element("span", "what", titles[id] || id), other = others.indexOf(id);
     item.dataset.id = id;
@@ -35,7 +52,12 @@ function list(target, ids, others, titles, reasons, after) {
     const told = after || other < 0 || other >= SHOWN;
     const text = step === Infinity ? "from below" : step === -Infinity ? "below" : step > 0 ? "▲ " + step : step < 0 ? "▼ " + -step : "=";
     item.append(element("span", "move" + (step > 0 ? " up" : step < 0 ? " down" : ""), told ? text : ""));
-    const why = step && told ? reason(reasons[id], step) : "";
+    const why = after && chosen[id] ? chosen[id] : step && told ? reason(reasons[id], step) : "";
+    if (choosing) {
+      item.classList.add("hit");
+      item.title = "Choose it";
+      item.addEventListener("click", () => choosing(id).catch(failed));
+    }
     if (why) item.append(element("span", "why", why));
     item.addEventListener("mouseenter", () => highlight(id, true));
     item.addEventListener("mouseleave", () => highlight(id, false));
@@ -43,11 +65,11 @@ function list(target, ids, others, titles, reasons, after) {
   }));
 }
 
-function show(before, ranking, why, titles, title) {
+function show(before, ranking, why, titles, title, choosing) {
   const after = ranking.ids.slice(0, SHOWN), shown = before.slice(0, SHOWN);
   const reasons = (why && why.reasons) || {};
   list($("before"), shown, ranking.ids, titles, reasons, false);
-  list($("after"), after, before, titles, reasons, true);
+  list($("after"), after, before, titles, reasons, true, (why && why.choices) || {}, choosing);
   $("before-title").textContent = title;
   $("before-count").textContent = "top " + shown.length;
   $("after-count").textContent = ranking.fallback ? "same order" : "model " + ranking.model;
@@ -122,7 +144,8 @@ async function search(query) {
     return note("The engine found nothing for this query.");
   }
   const why = found.explanation;
-  show(found.engine_ids, found, why, found.titles || {}, "Before: the engine's order");
+  const choosing = events && found.query_id ? (id) => choose(found, query, id) : undefined;
+  show(found.engine_ids, found, why, found.titles || {}, "Before: the engine's order", choosing);
   if (found.fallback) fallback(found);
   else note("Ranked in " + took + " ms, including the engine." + (why && why.unusual > 0.99 ? " No judged query is close to this one." : ""));
 }

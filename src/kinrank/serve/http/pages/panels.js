@@ -57,6 +57,7 @@ async function loadModels() {
     $("model").value = chosen;
     $("model-label").hidden = names.length < 2;
     $("form").hidden = !status.engine;
+    events = status.events;
     modelCard(chosen, status.models[chosen]);
     await loadExamples();
     $("no-engine").hidden = status.engine;
