@@ -538,6 +538,9 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
         "/v1/judgments",
         "/v1/judgments/withdraw",
         "/v1/events",
+        "/v1/rules",
+        "/v1/rules/preview",
+        "/v1/audit",
         "/v1/examples",
         "/v1/model",
         "/v1/model/reload",
@@ -552,9 +555,9 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 
 
 FIELDS = {
-    "Ranking": "ids scores model version fallback detail novelty teams query_id",
-    "SearchResponse": "ids scores model version fallback detail novelty teams query_id engine_ids total fields facets "
-    "explanation titles",
+    "Ranking": "ids scores model version fallback detail novelty teams query_id rules",
+    "SearchResponse": "ids scores model version fallback detail novelty teams query_id rules engine_ids total fields "
+    "facets explanation titles",
     "QueryWeights": "weights model version fallback detail normalization fidelity request params",
     "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles "
     "choices",

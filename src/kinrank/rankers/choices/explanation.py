@@ -46,8 +46,9 @@ class ChoiceExplanation(Explanation):
 
     def chosen(self, row: int) -> str:
         """Return in words how often people chose a document, and its rank without that; empty if nobody looked."""
-        found = [_counted(self.choices[row], self.looks[row], "for this query")] if self.looks[row] > 0 else []
-        found += [_counted(chosen, seen, f"for *{name}*") for name, (seen, chosen) in self.similar[row].items()]
+        counts = {"for this query": (self.looks[row], self.choices[row])}
+        counts |= {f"for *{name}*": both for name, both in self.similar[row].items()}
+        found = [words for where, both in counts.items() if (words := _counted(*both, where))]
         if not found:
             return ""
         moved = self.rank_without[row] != self.rank[row]
@@ -59,10 +60,15 @@ class ChoiceExplanation(Explanation):
         return chosen and f"  {_ordinal(self.rank[row])}: {self.document_name(row)}, {chosen}"
 
 
-def _counted(choices: float, looks: float, where: str) -> str:
+def _counted(looks: float, choices: float, where: str) -> str:
+    """Return looks and choices in words; empty if there is less than one."""
     times = max(round(choices), 0)
     seen = max(round(looks), times)  # looks are expected ones, and who chose has looked
-    return f"{times} {'time' if times == 1 else 'times'} in {seen} {'look' if seen == 1 else 'looks'} {where}"
+    return (
+        ""
+        if not seen
+        else f"{times} {'time' if times == 1 else 'times'} in {seen} {'look' if seen == 1 else 'looks'} {where}"
+    )
 
 
 def _ordinal(number: int) -> str:
