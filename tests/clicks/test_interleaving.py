@@ -53,6 +53,9 @@ def test_lists_of_a_session_are_one_contest(tmp_path: Path):
 
 
 def test_errors_say_what_is_expected(tmp_path: Path):
+    explored = {"ids": ["a"], "teams": None, "clicked": ["a"], "explored": 0.05}
+    lists = [{"ids": ["a", "b"], "teams": ["kin", "global"], "clicked": ["a"]}, explored]
+    assert read_contest([write(tmp_path / "c.ndjson", *lists)]).losses == 1  # no model chose the order of the second
     with pytest.raises(FileFormatError, match="line 1: expected an object with ids, teams and clicked"):
         read_contest([write(tmp_path / "a.ndjson", {"ids": ["a"]})])
     with pytest.raises(FileFormatError, match="expected lists of two models, got 1: kin"):

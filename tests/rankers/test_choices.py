@@ -89,6 +89,17 @@ def test_posterior_is_the_formula():
     assert Posterior.from_array(Posterior().to_array()) == Posterior()
 
 
+def test_draws_have_the_mean_and_vary_as_the_looks_allow(fitted: ChoiceRanker, queries: QuerySet):
+    query = queries[:1]
+    drawn = np.array([fitted.draw(query, seed).scores for seed in range(2000)])
+    assert np.array_equal(drawn[7], fitted.draw(query, 7).scores)
+    assert np.allclose(drawn.mean(axis=0), fitted.predict(query), atol=0.02)
+    p = np.full(3, 0.3)
+    own = Totals(np.array([0.0, 100.0, 10_000.0]), np.array([0.0, 30.0, 3_000.0]))
+    many = np.array([Posterior(5.0, 0.0).draw(p, own, None, np.random.default_rng(seed)) for seed in range(2000)])
+    assert np.allclose(many.std(axis=0), np.sqrt(0.3 * 0.7 / (own.looks + 5 + 1)), rtol=0.1)
+
+
 def test_calibration_recovers_rates_and_keeps_the_order():
     rng = np.random.default_rng(0)
     scores = rng.standard_normal(40_000)

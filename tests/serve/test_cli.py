@@ -36,6 +36,8 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["../x={model}"], "a model name consists of"),
         (["{model}", "--deadline", "0"], "deadline must be positive"),
         (["{model}", "--engine", "http://127.0.0.1:9200/movies"], "is not an engine address"),
+        (["{model}", "--explore", "1.5"], "explore must be a share from 0 to 1"),
+        (["{model}", "--explore", "0.1"], "no model has evidence of that"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
         (["{model}", "--judgments", "sqlite:///{folder}/db"], "judgments need a key with role admin"),

@@ -555,9 +555,14 @@ def test_openapi_document_describes_every_path_and_its_examples_are_accepted(cli
 
 
 FIELDS = {
-    "Ranking": "ids scores model version fallback detail novelty teams query_id rules",
-    "SearchResponse": "ids scores model version fallback detail novelty teams query_id rules engine_ids total fields "
-    "facets explanation titles",
+    "Ranking": "ids scores model version fallback detail novelty teams query_id rules explored",
+    "SearchResponse": "ids scores model version fallback detail novelty teams query_id rules explored engine_ids total "
+    "fields facets explanation titles",
+    "RuleResponse": "rule query action document places also_similar author note created expires removed removed_by "
+    "words",
+    "RulesResponse": "rules",
+    "Preview": "queries share known",
+    "AuditResponse": "entries",
     "QueryWeights": "weights model version fallback detail normalization fidelity request params",
     "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles "
     "choices",
@@ -594,6 +599,10 @@ def test_responses_have_documented_fields_and_match_their_schema(
         ("ReloadResponse", client.post("/v1/model/reload", b"", **admin)),
         ("JudgmentsResponse", client.post("/v1/judgments", judged, **admin)),
         ("WithdrawResponse", client.post("/v1/judgments/withdraw", {"qid": "900"}, **admin)),
+        ("RuleResponse", client.post("/v1/rules", {"query": "up", "action": "pin", "document": "d1"}, **admin)),
+        ("RulesResponse", client.get("/v1/rules", **admin)),
+        ("Preview", client.post("/v1/rules/preview", {"query": "up"}, **admin)),
+        ("AuditResponse", client.get("/v1/audit", **admin)),
         ("StatusResponse", client.get("/healthz")),
         ("ReadyResponse", client.get("/readyz")),
         ("ErrorResponse", client.post("/v1/rank", b"{", **query)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.cli.app import app
 from kinrank.data.evidence_votes import RankCurve
 from kinrank.serve import Service, Settings
+from kinrank.serve.database import open_database
 from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
@@ -240,3 +242,32 @@ def test_keys_of_clients_change_and_are_deleted_with_what_they_hashed(log: Event
     log.store.expire(next_one, next_one)
     assert all(rows_of(log, table) == [] for table in ("cells", "crowds", "texts"))
     assert len(rows_of(log, "client_keys")) == 1
+
+
+def test_some_lists_explore_and_say_so(address, replica, keys) -> None:
+    settings = replace(SETTINGS, explore=0.5, unexplored=("admin",))
+    client = replica(address, settings)
+
+    def rank(number: int, key: str = "query", **more: Any) -> Any:
+        headers = {"x_kinrank_query": f"list {number}", "x_kinrank_client": "c"}
+        return client.post("/v1/rank", {**ALIEN, **more}, authorization=keys[key], **headers).json
+
+    answers = [rank(number) for number in range(40)]
+    explored = [answer for answer in answers if answer["explored"] is not None]
+    assert 8 < len(explored) < 32
+    assert {answer["explored"] for answer in explored} == {0.5}
+    assert len({tuple(answer["ids"]) for answer in explored}) > 1
+    assert {tuple(answer["ids"]) for answer in answers if answer["explored"] is None} == {("a", "b", "c")}
+    assert [rank(number)["ids"] for number in range(40)] == [answer["ids"] for answer in answers]
+    # Neither for keys that opt out, nor for interleaved lists.
+    assert all(rank(number, "admin")["explored"] is None for number in range(40))
+    assert all(rank(number, interleave=["default", "default"])["explored"] is None for number in range(10))
+
+    def stored() -> list[tuple[str, float]]:
+        database = open_database(address)
+        with database.reading() as execute:
+            rows = execute("SELECT list, share FROM kinrank_explored ORDER BY list", ())
+        database.close()
+        return rows
+
+    wait_until(lambda: stored() == sorted((answer["query_id"], 0.5) for answer in explored), 5.0)

@@ -58,6 +58,17 @@ def serve(
             help="Keep the first N documents of each list as shown, so that clients send only clicks.",
         ),
     ] = 0,
+    explore: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the lists that are ranked by a draw from what people may choose, so that evidence grows.",
+        ),
+    ] = 0.0,
+    unexplored: Annotated[
+        list[str] | None,
+        typer.Option("--unexplored", metavar="KEY", help="Name of a key whose lists never explore; repeatable."),
+    ] = None,
     min_clients: Annotated[
         int, typer.Option(min=1, help="Clients that must have been shown a document of a query before choices count.")
     ] = 3,
@@ -156,6 +167,8 @@ def serve(
                 min_clients=min_clients,
                 choice_days=choice_days,
                 remembered=remembered,
+                explore=explore,
+                unexplored=tuple(unexplored or ()),
             ),
         )
     )

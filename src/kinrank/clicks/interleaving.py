@@ -88,6 +88,7 @@ def read_contest(files: Sequence[PathLike], alpha: float = 0.05) -> Contest:
 
     Each has ``ids`` and ``teams`` as the service returned them, ``clicked`` with the ids that were clicked, and
     optionally a ``session``: the lists of a session count as one contest, because they are the choices of one user.
+    Lists that ``explored`` are left out: no model chose their order.
 
     Examples
     --------
@@ -103,8 +104,9 @@ def read_contest(files: Sequence[PathLike], alpha: float = 0.05) -> Contest:
     for path in files:
         with open_bytes(path, "rb") as stream:
             for number, line in enumerate(stream, 1):
-                if line.strip():
-                    session, clicks, shown = _read_list(path, number, line)
+                found = _read_list(path, number, line) if line.strip() else None
+                if found is not None:
+                    session, clicks, shown = found
                     teams.update(dict.fromkeys(shown))
                     counted = credit.setdefault(session, {})
                     for team in clicks:
@@ -118,9 +120,12 @@ def read_contest(files: Sequence[PathLike], alpha: float = 0.05) -> Contest:
     return Contest(first, second, wins, losses, len(leads) - wins - losses, low, high, alpha)
 
 
-def _read_list(path: PathLike, number: int, line: bytes) -> tuple[str, Iterable[str], list[str]]:
+def _read_list(path: PathLike, number: int, line: bytes) -> tuple[str, Iterable[str], list[str]] | None:
+    """Return the session of a list, the models of its clicks, and those of its documents; None if it explored."""
     try:
         shown = json.loads(line)
+        if shown.get("explored"):
+            return None
         team_of = dict(zip(shown["ids"], shown["teams"], strict=True))
         clicks = [team_of[document] for document in dict.fromkeys(shown["clicked"]) if document in team_of]
         return str(shown.get("session", f"{path}:{number}")), clicks, shown["teams"]

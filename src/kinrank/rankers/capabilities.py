@@ -76,7 +76,7 @@ def can_adapt(ranker: object) -> TypeGuard[Any]:
 
 
 def takes_evidence(ranker: object) -> TypeGuard[Any]:
-    """Return whether a ranker takes what people chose since it was fitted, by `with_recent`."""
+    """Return whether a ranker takes what people chose since it was fitted, by `with_recent`, and explores by `draw`."""
     return capabilities_of(ranker).evidence
 
 

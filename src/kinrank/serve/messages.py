@@ -162,6 +162,9 @@ class Ranking:
         The UBI id of this list, for events about it.
     rules : list of str, or None
         What the rules of editors did to this list, in words; None if nothing.
+    explored : float, or None
+        For a list that explores, the share of lists that do: its order is a draw from what people may choose. None for
+        the order of what they are expected to choose.
     """
 
     ids: list[str]
@@ -174,6 +177,7 @@ class Ranking:
     teams: list[str] | None = None
     query_id: str | None = None
     rules: list[str] | None = None
+    explored: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

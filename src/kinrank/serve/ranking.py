@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 
 from kinrank.arrays import Float32, Float64
+from kinrank.data.queryset import QuerySet
+from kinrank.rankers.base import Prediction
+from kinrank.rankers.capabilities import takes_evidence
+from kinrank.serve.exploring import DRAW, Draw
 from kinrank.serve.failures import failure_in, failure_of
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, to_query_set
 from kinrank.serve.observer import Observer
@@ -24,6 +29,8 @@ class _Ready:
     job: Job
     candidates: CandidateSet
     rows: Float32
+    draw: Draw | None = None
+    """What ranks it in place of the expected rates of choices; the same for all jobs of a batch."""
 
 
 @dataclass(eq=False, repr=False)
@@ -77,10 +84,11 @@ class BatchRanker:
             try:
                 candidates = job.context.run(served.encoder, job.candidates, self.observer)
                 rows = candidates.align(served.ranker.feature_names_)
+                draw = job.context.get(DRAW) if takes_evidence(served.ranker) else None
             except Exception as error:  # one bad query must not fail the others
                 self._fail(served, job, error)
                 continue
-            groups.setdefault(candidates.batch_key, []).append(_Ready(job, candidates, rows))
+            groups.setdefault((draw, *candidates.batch_key), []).append(_Ready(job, candidates, rows, draw))
         return groups.values()
 
     def in_engine_order(self, candidates: CandidateSet, reason: Fallback, detail: str) -> Ranking:
@@ -95,7 +103,7 @@ class BatchRanker:
         # The caller has used the engine's order since the deadline.
         reason = Fallback.LATE if time.perf_counter() > job.expires else ranking.fallback
         self.observer.result(self._name, served.fitted, reason)
-        if reason is None:
+        if reason is None and ranking.explored is None:
             self.on_ranked(job, ranking)
 
     def _rank(self, served: ServedModel, group: Sequence[_Ready]) -> None:
@@ -103,7 +111,8 @@ class BatchRanker:
         try:
             candidates, rows = [each.candidates for each in group], [each.rows for each in group]
             queries = to_query_set(candidates, rows, served.ranker.feature_names_)
-            predicted = served.ranker.predict_with_novelty(queries)
+            draw = group[0].draw
+            predicted = _predict(served.ranker, queries, draw)
         except Exception as error:
             if len(group) > 1:  # one bad query must not fail the others
                 for each in group:
@@ -117,10 +126,15 @@ class BatchRanker:
             self.observer.ranked(self._name, served.fitted, seconds / len(group))
             scores = predicted.scores[queries.offsets[position] : queries.offsets[position + 1]]
             novelty = None if predicted.novelty is None else float(predicted.novelty[position])
-            self._deliver(served, job, self._ranking(served, job.candidates, scores, novelty))
+            self._deliver(served, job, self._ranking(served, job.candidates, scores, novelty, draw))
 
     def _ranking(
-        self, served: ServedModel, candidates: CandidateSet, scores: Float64, novelty: float | None
+        self,
+        served: ServedModel,
+        candidates: CandidateSet,
+        scores: Float64,
+        novelty: float | None,
+        draw: Draw | None,
     ) -> Ranking:
         if novelty is not None:
             self.observer.novelty(self._name, novelty)
@@ -135,6 +149,7 @@ class BatchRanker:
             self._name,
             served.version,
             novelty=novelty,
+            explored=None if draw is None else draw.propensity,
         )
 
     def _fail(self, served: ServedModel, job: Job, error: Exception, rows: Float32 | None = None) -> None:
@@ -142,3 +157,8 @@ class BatchRanker:
         if failure.where is not None:
             job.context.run(self.observer.error, failure.where, error)
         self._deliver(served, job, self.in_engine_order(job.candidates, failure.reason, failure.detail))
+
+
+def _predict(ranker: Any, queries: QuerySet, draw: Draw | None) -> Prediction:
+    found: Prediction = ranker.predict_with_novelty(queries) if draw is None else ranker.draw(queries, draw.seed)
+    return found

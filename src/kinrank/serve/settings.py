@@ -62,6 +62,10 @@ class Settings:
     """Documents of each list to keep as shown, so that clients need only send clicks; 0 keeps none."""
     remembered: int = 10
     """Documents that a search adds at most: those that people chose for the query and the engine did not find."""
+    explore: float = 0.0
+    """Share of the lists whose order is a draw from what people may choose, so that all documents get a chance."""
+    unexplored: tuple[str, ...] = ()
+    """Names of keys whose lists never explore."""
     revision_seconds: float = 2.0
     """How long a request may wait for judgments that it asks for to be learned."""
     map_models: bool = False
@@ -77,5 +81,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name not in ("map_models", "encoders", "accept_features", "log_shown", "remembered") and not value > 0:
+            if (
+                name
+                not in ("map_models", "encoders", "accept_features", "log_shown", "remembered", "explore", "unexplored")
+                and not value > 0
+            ):
                 raise ParameterError(f"{name} must be positive, got {value}")
+        if not 0 <= self.explore <= 1:
+            raise ParameterError(f"explore must be a share from 0 to 1, got {self.explore}")

@@ -1,6 +1,6 @@
 """Model folders: a manifest and arrays, memory-mapped, without pickle, written atomically."""
 
-from kinrank.store.model import Examples, ModelRecord, read_model, read_model_and_examples, write_model
+from kinrank.store.model import Examples, ModelRecord, ranker_name, read_model, read_model_and_examples, write_model
 from kinrank.store.params import decode, encode, nest, unnest
 from kinrank.store.versions import Arm, ModelVersion, VersionStore, fingerprint
 
@@ -14,6 +14,7 @@ __all__ = [
     "encode",
     "fingerprint",
     "nest",
+    "ranker_name",
     "read_model",
     "read_model_and_examples",
     "unnest",

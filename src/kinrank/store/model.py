@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -59,6 +60,11 @@ def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Exa
     if record.learned_from is not None:
         stored[_LEARNED_FROM] = record.learned_from
     folder.write(path, KIND, meta, {**record.arrays, **stored})
+
+
+def ranker_name(path: str | os.PathLike[str]) -> str:
+    """Return the registered name of the ranker in a model folder, without reading the model."""
+    return str(folder.read_manifest(Path(path), KIND)["meta"]["ranker"])
 
 
 def read_model(path: str | os.PathLike[str]) -> ModelRecord:

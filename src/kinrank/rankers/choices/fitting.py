@@ -41,6 +41,27 @@ class Combination:
     kin: KinEvidence | None = None
     """The evidence of similar queries; None if it does not help, or was not tried."""
 
+    def rates(
+        self,
+        queries: QuerySet,
+        scores: Float64,
+        own: Totals,
+        similar: Totals | None,
+        rng: np.random.Generator | None = None,
+    ) -> Float64:
+        """Return the expected rates of choices of queries with evidence, and the given scores of the others.
+
+        With `rng`, return rates of all queries, drawn from what they may be.
+        """
+        if rng is not None:
+            return self.posterior.draw(self.calibration.predict(scores, queries.offsets), own, similar, rng)
+        touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
+        if not len(touched):
+            return scores
+        known = np.isin(np.arange(len(queries)), np.searchsorted(queries.offsets, touched, side="right") - 1)
+        mean = self.posterior.mean(self.calibration.predict(scores, queries.offsets), own, similar)
+        return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
+
     def get_state(self) -> State:
         """Return the calibration and the settings."""
         return nest(calibration=self.calibration.get_state()) | {"posterior": self.posterior.to_array()}

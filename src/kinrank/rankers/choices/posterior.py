@@ -17,6 +17,7 @@ _HALF_LIVES = (60.0, 30.0, 14.0, 7.0)
 _LEAST_CHOICES = 100.0  # of later days, below which nothing is chosen on them
 _SURE = 2.0  # standard errors by which a setting must be better to replace a simpler one
 _TINY = 1e-9
+_EDGE = 1e-4  # a rate of choices is that far from 0 and 1
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,24 @@ class Posterior:
         kin
             Looks N of similar queries, and in place of choices the residuals R: choices beyond those predicted.
         """
+        surplus, total = self._surplus(p, own, kin)
+        mean: Float64 = p + surplus / total
+        return mean
+
+    def draw(self, p: Float64, own: Totals, kin: Totals | None, rng: np.random.Generator) -> Float64:
+        """Return rates of choices drawn from what they may be: Beta with the mean and the total of looks of `mean`."""
+        surplus, total = self._surplus(p, own, kin)
+        mean = np.clip(p + surplus / total, _EDGE, 1 - _EDGE)
+        drawn: Float64 = rng.beta(mean * total, (1 - mean) * total)
+        return drawn
+
+    def _surplus(self, p: Float64, own: Totals, kin: Totals | None) -> tuple[Float64, Float64]:
+        """Return C - L p + g R and κ + L + g N."""
         strength = self.strength * (self.rate / np.maximum(p, _TINY)) ** self.exponent
         surplus, looks = own.choices - own.looks * p, own.looks
         if kin is not None and self.discount:
             surplus, looks = surplus + self.discount * kin.choices, looks + self.discount * kin.looks
-        mean: Float64 = p + surplus / (strength + looks)
-        return mean
+        return surplus, strength + looks
 
     def to_array(self) -> Float64:
         """Return the numbers as an array; NaN stands for None."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
+from numpy.random import Generator as Random
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import Tags
@@ -170,21 +171,21 @@ class ChoiceRanker(Ranker):
     def _predict(self, queries: QuerySet) -> Float64:
         return self._with_choices(queries, scores_of(self.ranker_, queries), self._totals(queries))
 
-    def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
-        if not isinstance(self.ranker_, Ranker):
-            return Prediction(self._predict(queries))
-        found = self.ranker_.predict_with_novelty(queries)
-        return Prediction(self._with_choices(queries, found.scores, self._totals(queries)), found.novelty)
+    def _predict_with_novelty(self, queries: QuerySet, rng: Random | None = None) -> Prediction:
+        if isinstance(self.ranker_, Ranker):
+            found = self.ranker_.predict_with_novelty(queries)
+        else:
+            found = Prediction(scores_of(self.ranker_, queries))
+        return Prediction(self._with_choices(queries, found.scores, self._totals(queries), rng), found.novelty)
 
-    def _with_choices(self, queries: QuerySet, scores: Float64, own: Totals) -> Float64:
-        """Return the expected rates of choices of queries with evidence, and the given scores of the others."""
+    def draw(self, queries: QuerySet, seed: int) -> Prediction:
+        """Score grouped queries by rates of choices drawn from what they may be, in place of the expected ones."""
+        self.check_features(queries.feature_names)
+        return self._predict_with_novelty(queries, np.random.default_rng(seed))
+
+    def _with_choices(self, queries: QuerySet, scores: Float64, own: Totals, rng: Random | None = None) -> Float64:
         similar = None if self.similar_ is None else self.similar_.totals(queries, self.posterior_.width)
-        touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
-        if not len(touched):
-            return scores
-        known = np.isin(np.arange(len(queries)), np.searchsorted(queries.offsets, touched, side="right") - 1)
-        mean = self.posterior_.mean(self.combined_.calibration.predict(scores, queries.offsets), own, similar)
-        return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
+        return self.combined_.rates(queries, scores, own, similar, rng)
 
     def _totals(self, queries: QuerySet) -> Totals:
         """Return the looks and choices of the candidates, recent ones and judgments among them."""

@@ -51,6 +51,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "NOT NULL, action TEXT NOT NULL, subject TEXT NOT NULL, detail TEXT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_audit_by_time ON kinrank_audit (time)",
     ),
+    # The lists of `kinrank_lists` whose order was a draw; see `kinrank.serve.exploring`.
+    (
+        "CREATE TABLE IF NOT EXISTS kinrank_explored (list TEXT PRIMARY KEY, share DOUBLE PRECISION NOT NULL, "
+        "day BIGINT NOT NULL)",
+    ),
 )
 """The statements that lead from one version of the schema to the next. Append only, and nothing that stops processes
 of an earlier version of kinrank from working: they share the database while a fleet is upgraded.

@@ -37,6 +37,8 @@ class Shown(NamedTuple):
     client: str | None
     time: float
     """Seconds since 1970."""
+    explored: float | None = None
+    """The share of lists that explore, if this one did."""
 
 
 class Click(NamedTuple):
@@ -114,6 +116,7 @@ class EventLog:
         """
         ignored: dict[str, int] = {}
         records = []
+        explored = []
         texts: dict[str, dict[int, str]] = {}
         keys = query_keys(np.array([shown.text for shown in lists], dtype=np.str_)).view(np.int64).tolist()
         today = self.today
@@ -126,8 +129,10 @@ class EventLog:
             client = self.clients(shown.client or shown.query_id, day)
             documents = json.dumps([*shown.documents[:MAX_RANK]], ensure_ascii=False, separators=(",", ":"))
             records.append(ListRecord(shown.query_id, shown.model, query, day, client, documents))
+            if shown.explored is not None:
+                explored.append((shown.query_id, shown.explored, day))
             texts.setdefault(shown.model, {})[query] = shown.text
-        self.store.add(records, [ClickRecord(*click, today) for click in clicks])
+        self.store.add(records, [ClickRecord(*click, today) for click in clicks], explored)
         with self._lock:
             for model, named in texts.items():
                 self._texts.setdefault(model, {}).update(named)

@@ -59,11 +59,25 @@ class EventStore:
         self.database = database
         self.min_clients = min_clients
 
-    def add(self, lists: Sequence[ListRecord], clicks: Sequence[ClickRecord]) -> None:
-        """Store lists and clicks, all or none, but for those that are stored already; they are durable then."""
+    def add(
+        self,
+        lists: Sequence[ListRecord],
+        clicks: Sequence[ClickRecord],
+        explored: Sequence[tuple[str, float, int]] = (),
+    ) -> None:
+        """Store lists and clicks, all or none, but for those that are stored already; they are durable then.
+
+        Parameters
+        ----------
+        lists, clicks
+            What was shown and clicked.
+        explored
+            The lists that explored, the share of lists that do, and their day.
+        """
         with self.database.writing() as execute:
             # In one order, so that two processes do not wait for each other.
             insert(execute, "kinrank_lists", sorted(lists), "(list) DO NOTHING")
+            insert(execute, "kinrank_explored", sorted(explored), "(list) DO NOTHING")
             insert(execute, "kinrank_clicks", sorted(clicks), "(event) DO NOTHING")
             insert(
                 execute,
@@ -181,7 +195,8 @@ class EventStore:
                 tuple(clients),
             )
             for some in parts([row[0] for row in removed]):
-                execute(f"DELETE FROM kinrank_clicks WHERE list IN ({placeholders(some)})", tuple(some))  # noqa: S608
+                for table in ("kinrank_clicks", "kinrank_explored"):
+                    execute(f"DELETE FROM {table} WHERE list IN ({placeholders(some)})", tuple(some))  # noqa: S608
             pairs = execute(
                 f"DELETE FROM kinrank_crowds WHERE client IN ({marks}) RETURNING model, query, document",  # noqa: S608
                 tuple(clients),
@@ -216,7 +231,7 @@ class EventStore:
     def expire(self, raw_before: int, cells_before: int) -> None:
         """Delete lists and clicks of the days before one, and what was counted before another."""
         with self.database.writing() as execute:
-            for table in ("kinrank_lists", "kinrank_clicks"):
+            for table in ("kinrank_lists", "kinrank_clicks", "kinrank_explored"):
                 execute(f"DELETE FROM {table} WHERE day < ?", (raw_before,))  # noqa: S608
             for table in ("kinrank_cells", "kinrank_crowds"):
                 execute(f"DELETE FROM {table} WHERE day < ?", (cells_before,))  # noqa: S608

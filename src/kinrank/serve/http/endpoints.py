@@ -104,6 +104,7 @@ class Endpoints:
         """Rank candidates by their features. If anything goes wrong, they come back in the order they were sent."""
         with self._counted(request):
             candidates, models = await self.reader.parse(request, partial(bodies.parse_rank, packed=is_packed(request)))
+            self.feedback.begin(request, may_explore=models is None)
             ranking = await self._rank(request, candidates, models, self.reader.expires(request))
         self._service.count(ranking)
         _log_result(ranking)
@@ -165,6 +166,7 @@ class Endpoints:
         searcher = self._require_engine()
         options = self._permitted(request, searcher, body)
         model = model_of(request)
+        self.feedback.begin(request)
         result = await self._engine_lane.run(
             lambda: searcher.search(
                 body.query,

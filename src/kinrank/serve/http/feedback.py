@@ -14,13 +14,17 @@ from starlette.responses import Response
 
 from kinrank.errors import NotStoredError, UnsupportedByModelError
 from kinrank.serve.events.log import Shown
+from kinrank.serve.exploring import DRAW, draw_for
 from kinrank.serve.http.executor import Lane
-from kinrank.serve.http.requests import CLIENT_HEADER, RequestReader, model_of
+from kinrank.serve.http.requests import CLIENT_HEADER, KEY, QUERY_HEADER, RequestReader, model_of
 from kinrank.serve.http.responses import EventsResponse, json_response
 from kinrank.serve.http.ubi import parse_events
+from kinrank.serve.keys import Key
 from kinrank.serve.messages import Ranking
 from kinrank.serve.service import Service
 
+_QUERY_ID = "kinrank.query_id"  # key of the scope
+_LONGEST_ID = 100
 R = TypeVar("R", bound=Ranking)
 
 
@@ -59,6 +63,17 @@ class Feedback:
         queries = len(batch.lists) - sum(ignored.values())
         return json_response(EventsResponse(queries, len(batch.clicks), {**batch.ignored, **ignored}))
 
+    def begin(self, request: Request, *, may_explore: bool = True) -> None:
+        """Give the list of a request its id, which decides whether it explores, and how.
+
+        A further page with the id of the first one has the same order.
+        """
+        key: Key | None = request.scope[KEY]
+        settings = self._service.settings
+        request.scope[_QUERY_ID] = query_id = request.headers.get(QUERY_HEADER, "")[:_LONGEST_ID] or uuid4().hex
+        is_open = may_explore and (key is None or key.name not in settings.unexplored)
+        DRAW.set(draw_for(query_id, settings.explore) if is_open else None)
+
     def answer(self, request: Request, ranking: R, text: str | None, documents: Sequence[str]) -> R:
         """Return a ranking with the id that events about it name, and remember the documents that are shown.
 
@@ -73,10 +88,10 @@ class Feedback:
         documents
             The documents in the order in which they are shown.
         """
-        query_id = uuid4().hex
+        query_id: str = request.scope[_QUERY_ID]
         depth, log = self._service.settings.log_shown, self._service.events
         if depth and log is not None and text and documents:
             client = request.headers.get(CLIENT_HEADER)
             model = self._service.name_of(model_of(request))
-            log.show(Shown(query_id, model, text, documents[:depth], client or None, time.time()))
+            log.show(Shown(query_id, model, text, documents[:depth], client or None, time.time(), ranking.explored))
         return replace(ranking, query_id=query_id)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 import kinrank
 from kinrank.serve.http import bodies
-from kinrank.serve.http.requests import CLIENT_HEADER, MODEL_HEADER, REVISION_HEADER, SESSION_HEADER
+from kinrank.serve.http.requests import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER, SESSION_HEADER
 from kinrank.serve.http.responses import ErrorResponse, SearchResponse
 from kinrank.serve.http.ubi import EventsBody
 from kinrank.serve.keys import Role
@@ -75,6 +75,10 @@ _HEADERS = {
     CLIENT_HEADER: (
         "Who is shown the list, such as the value of a cookie; it is stored as a keyed hash.",
         {"type": "string", "maxLength": 512},
+    ),
+    QUERY_HEADER: (
+        "The id of the list, by default a random one; with that of the first page, further pages have the same order.",
+        {"type": "string", "maxLength": 100},
     ),
     SESSION_HEADER: (
         "All queries with this value are ranked by the same version of the model during a canary.",

@@ -15,6 +15,8 @@ import uvicorn
 from kinrank.data.labels import read_labels
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
+from kinrank.rankers import RANKERS
+from kinrank.rankers.capabilities import capabilities_of
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.exporters import start_traces
 from kinrank.serve.http.hosts import is_loopback
@@ -27,7 +29,7 @@ from kinrank.serve.search import Searcher
 from kinrank.serve.search_policy import SearchPolicy
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
-from kinrank.store import VersionStore
+from kinrank.store import VersionStore, ranker_name
 
 _KEEP_ALIVE_SECONDS = 75  # longer than load balancers keep connections, so that they close them
 _SHUTDOWN_SECONDS = 10  # for requests in progress, after the drain
@@ -97,6 +99,11 @@ class Options:
         for folder in self.models.values():
             if not VersionStore.is_at(folder) and not Path(folder).exists():
                 raise ParameterError(f"{folder} does not exist: expected a folder written by kinrank train")
+        if self.settings.explore and not any(map(_may_explore, self.models.values())):
+            raise ParameterError(
+                "--explore draws from what people may choose, and no model has evidence of that: train one with "
+                "kinrank train --ranker choices"
+            )
 
     @property
     def _listens_on(self) -> str:
@@ -105,6 +112,11 @@ class Options:
         with socket.socket(fileno=os.dup(self.fd)) as listener:
             address = listener.getsockname()
             return "localhost" if listener.family == socket.AF_UNIX else str(address[0])
+
+
+def _may_explore(folder: str) -> bool:
+    """Return whether a model takes evidence of choices; nobody knows of a store of versions until it is read."""
+    return VersionStore.is_at(folder) or capabilities_of(RANKERS[ranker_name(folder)]()).evidence
 
 
 def run(options: Options) -> None:
