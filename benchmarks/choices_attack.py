@@ -1,0 +1,130 @@
+"""Clients conspire to lift a document: the rank that it reaches with and without the defenses.
+
+10,000 simulated clients use the movie search that comes with kinrank. A *head* query is asked by 1,000 of them in a
+week, a *tail* query by 5, once each; they examine rank k with probability 1/k and click by the grade. 1, 10 or 100
+others (one percent) search five times a day and click one document each time. *Clicks* are made on the lists that the
+service shows, which are ranked by what was counted until the day before: the document is the worst of the first ten.
+*Forged lists* are sent by conspirators who hold a key for events: they say that the last candidate was shown at rank 10
+or at rank 1, and chosen. Lists are counted as the service counts them, with more and more of the defenses: one vote per
+client, document and day; at least three clients; examination, by which a click where few look counts more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from benchmarks.choices_traffic import read_clicks
+from benchmarks.common import log_progress
+from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_votes import MAX_RANK, RankCurve, ShownList, Votes, count_votes
+from kinrank.datasets import load_movies, simulate_clicks
+
+OPTIONS = {"queries": ("8", "2", "20")}
+CLIENTS, DAYS, SEARCHES, SHOWN = 10_000, 7, 5, 10
+CONSPIRATORS = (1, 10, 100)
+ASKED_BY = {"head": 1_000, "tail": 5}
+ATTACKS = ("clicks", "forged lists, rank 10", "forged lists, rank 1")
+EXAMINED = RankCurve.of({})
+EVENLY = RankCurve([1.0] * MAX_RANK, [0.0] * MAX_RANK)
+
+
+@dataclass(frozen=True)
+class Defenses:
+    """How votes are counted."""
+
+    one_vote: bool = True
+    min_clients: int = 3
+    curve: RankCurve = EXAMINED
+
+
+DEFENSES = {
+    "none": Defenses(one_vote=False, min_clients=1, curve=EVENLY),
+    "one vote": Defenses(min_clients=1, curve=EVENLY),
+    "one vote, three clients": Defenses(curve=EVENLY),
+    "all, as the service": Defenses(),
+}
+
+
+def run(queries: str = "8") -> dict[str, Any]:
+    """Attack some queries, and return the median rank of the documents before and after."""
+    movies = load_movies()
+    ranker = SingleRanker("lambdamart").fit(movies[:150])
+    asked = movies[150:]
+    log = simulate_clicks(asked, ranker.predict(asked), n_lists=60)
+    evidence = read_clicks(log.filter(pc.less_equal(log["rank"], SHOWN)), "swaps")[2]
+    choices = ChoiceRanker(ranker, evidence, prefit=True).fit(asked)
+    log_progress("; ".join(choices.remarks()))
+    some = [query for query in asked if query.n_rows > 2 * SHOWN][: int(queries)]
+    figures: dict[str, Any] = {"clients": CLIENTS, "queries": len(some)}
+    for attack, kind, size in product(ATTACKS, ASKED_BY, CONSPIRATORS):
+        row = {}
+        for name, defenses in DEFENSES.items():
+            ranks = [attacked(choices, query, attack, ASKED_BY[kind], size, defenses) for query in some]
+            row["before"], row[name] = (float(np.median(each)) for each in zip(*ranks, strict=True))
+        figures[f"{attack}, {kind}, {size}"] = row
+        log_progress(f"{attack}, {kind}, {size}: {row}")
+    return figures
+
+
+def attacked(
+    choices: ChoiceRanker, query: QuerySet, attack: str, n_honest: int, size: int, defenses: Defenses
+) -> tuple[int, int]:
+    """Return the rank of a document before and after a week."""
+    rng = np.random.default_rng(0)
+    attraction = 0.1 + 0.6 * query.grades.astype(np.float64) / max(float(query.grades.max()), 1.0)
+    order = _order(choices, query, {}, defenses)
+    ids = query.doc_id.tolist()
+    on_page = attack == "clicks"
+    first = order[1:SHOWN]
+    target = int(first[np.argmin(query.grades[first])]) if on_page else int(order[-1])
+    before = int(np.flatnonzero(order == target)[0]) + 1
+    days = rng.integers(0, DAYS, n_honest)
+    votes: dict[tuple[int, str, int], Votes] = {}
+    for day in range(DAYS):
+        lists: list[ShownList] = []
+        shown = order[:SHOWN]
+        documents = [ids[row] for row in shown]
+        for client in np.flatnonzero(days == day).tolist():
+            looked = rng.random(SHOWN) < 1 / np.arange(1, SHOWN + 1)
+            clicked = looked & (rng.random(SHOWN) < attraction[shown])
+            chosen = {documents[place]: 1.0 for place in np.flatnonzero(clicked).tolist()}
+            lists.append(ShownList(0, day, client, documents, chosen))
+        if not on_page:
+            others = [document for document in documents if document != ids[target]][: SHOWN - 1]
+            documents = [*others, ids[target]] if attack.endswith("10") else [ids[target], *others]
+        forged = {ids[target]: 1.0} if ids[target] in documents else {}
+        conspirators = range(CLIENTS, CLIENTS + size)
+        lists += [ShownList(0, day, client, documents, forged) for client in conspirators for _ in range(SEARCHES)]
+        if not defenses.one_vote:
+            lists = [shown._replace(client=number) for number, shown in enumerate(lists)]
+        votes |= count_votes(lists, defenses.curve)
+        order = _order(choices, query, votes, defenses)
+    return before, int(np.flatnonzero(order == target)[0]) + 1
+
+
+def _order(
+    choices: ChoiceRanker, query: QuerySet, votes: Mapping[tuple[int, str, int], Votes], defenses: Defenses
+) -> np.ndarray:
+    """Return the rows of a query in the order by what was counted."""
+    crowds: dict[str, set[int]] = {}
+    for (_, document, _), cell in votes.items():
+        crowds.setdefault(document, set()).update(cell.clients)
+    cells = [
+        (document, day, cell.looks, cell.choices)
+        for (_, document, day), cell in votes.items()
+        if len(crowds[document]) >= defenses.min_clients
+    ]
+    other = choices.copy()
+    other.evidence_ = None
+    if cells:
+        document, day, looks, chosen = zip(*cells, strict=True)
+        text = str(query.query_columns["text"][0])
+        other.evidence_ = Evidence.from_cells([text] * len(cells), document, looks, chosen, day)
+    return np.argsort(-other.predict(query), kind="stable")
