@@ -1,0 +1,247 @@
+"""What events and remembered documents cost: storing, ranking and searching with them against without.
+
+- ``--part store``: lists and clicks per second that one PostgreSQL takes through the store, durable, and with counting,
+  against bare ``INSERT ... ON CONFLICT DO NOTHING`` of the same rows in transactions of the same size into tables with
+  nothing but a primary key;
+- ``--part rank``: a ranking with a model of choices while events arrive and are counted, 100 lists a second, against
+  the same model without a database;
+- ``--part search``: /v1/search with ten documents that the engine does not find against without remembered documents,
+  in the worst case that each query has ten. ``KINRANK_ELASTICSEARCH`` is the address of a running server.
+
+Medians of times that are taken in turns. A ratio is that of what kinrank does to the other.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from benchmarks import confirmation, fleet
+from benchmarks.common import interleaved, log_progress, medians
+from benchmarks.engine_msrd import running
+from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_votes import RankCurve
+from kinrank.datasets import load_movies
+from kinrank.engines import connect
+from kinrank.engines.logger import FeatureLogger
+from kinrank.engines.lucene import LuceneEngine
+from kinrank.engines.retry import RetryingPool
+from kinrank.serve import CandidateSet, Service, Settings
+from kinrank.serve.database import open_database
+from kinrank.serve.database.rows import insert
+from kinrank.serve.events.log import Click, EventLog, Shown
+from kinrank.serve.search import Searcher
+
+OPTIONS = {"part": ("store", "rank", "search"), "repeats": ("15", "3", "40")}
+PORT = 15990
+LISTS, CLICKS, TRANSACTIONS = 100, 30, 5
+CURVES = {"default": RankCurve.of({})}
+RUN = uuid4().hex  # a server keeps what it was sent before
+PATIENT = {"deadline": 60.0, "engine_seconds": 60.0}
+
+
+def run(part: str = "store", repeats: str = "15") -> dict[str, Any]:
+    """Measure one part."""
+    measure: dict[str, Callable[[int], dict[str, Any]]] = {"store": store, "rank": rank, "search": search}
+    return {"part": part, **measure[part](int(repeats))}
+
+
+def events(numbers: Iterator[int], n_lists: int = LISTS) -> tuple[list[Shown], list[Click]]:
+    """Return lists of ten documents of few queries and many clients, and clicks on some of them."""
+    lists = []
+    for number in (next(numbers) for _ in range(n_lists)):
+        documents = [f"document {(number * 7 + rank) % 997}" for rank in range(10)]
+        lists.append(
+            Shown(f"{RUN} {number}", "default", f"q {number % 50}", documents, f"c {number % 9973}", time.time())
+        )
+    clicks = [Click(f"click {shown.query_id}", shown.query_id, shown.documents[2]) for shown in lists[:CLICKS]]
+    return lists, clicks
+
+
+# --- storing ---------------------------------------------------------------------------------------------------------
+
+
+def store(repeats: int) -> dict[str, Any]:
+    """Return events per second by way, and their ratios to bare statements."""
+    address = fleet.engine("start", PORT)
+    try:
+        log, database = EventLog(address), open_database(address)
+        with database.writing() as execute:
+            execute("DROP TABLE IF EXISTS bare_lists, bare_clicks", ())
+            execute(
+                "CREATE TABLE bare_lists (list TEXT PRIMARY KEY, model TEXT, query BIGINT, day BIGINT, client BIGINT, "
+                "documents TEXT)",
+                (),
+            )
+            execute(
+                "CREATE TABLE bare_clicks (event TEXT PRIMARY KEY, list TEXT, document TEXT, value DOUBLE PRECISION, "
+                "day BIGINT)",
+                (),
+            )
+        numbers = count()
+
+        def bare() -> None:
+            for _ in range(TRANSACTIONS):
+                lists, clicks = events(numbers)
+                rows = [(each.query_id, each.model, 1, 2, 3, str(each.documents)) for each in lists]
+                with database.writing() as execute:
+                    insert(execute, "bare_lists", rows, "(list) DO NOTHING")
+                    insert(execute, "bare_clicks", [(*click, 2) for click in clicks], "(event) DO NOTHING")
+
+        def stored() -> None:
+            for _ in range(TRANSACTIONS):
+                log.record(*events(numbers))
+
+        def counted() -> None:
+            stored()
+            log.step(CURVES)
+
+        seconds = medians(interleaved({"bare": bare, "stored": stored, "stored and counted": counted}, repeats))
+        log.close()
+        database.close()
+    finally:
+        fleet.engine("stop", PORT)
+    size = TRANSACTIONS * (LISTS + CLICKS)
+    return {
+        "events in a transaction": LISTS + CLICKS,
+        "events per second": {name: round(size / value) for name, value in seconds.items()},
+        "rate relative to bare": {name: round(seconds["bare"] / value, 3) for name, value in seconds.items()},
+    }
+
+
+# --- ranking ---------------------------------------------------------------------------------------------------------
+
+
+def rank(repeats: int) -> dict[str, Any]:
+    """Return the time of a ranking with evidence and events at once, relative to one without."""
+    movies = load_movies()
+    ranker = ChoiceRanker(SingleRanker("lambdamart").fit(movies[:150]), prefit=True).fit(movies[150:])
+    some = [candidates_of(query) for query in movies[150:170]]
+    with tempfile.TemporaryDirectory() as folder:
+        ranker.save(f"{folder}/model")
+        settings = Settings(**PATIENT)
+        database = f"sqlite:///{folder}/judgments.db"
+        with (
+            Service({"default": f"{folder}/model"}, settings=settings) as plain,
+            Service({"default": f"{folder}/model"}, settings=settings, judgments=database) as learning,
+        ):
+            assert learning.events is not None
+            record_known(learning.events, movies[150:170])
+            busy = threading.Event()
+            with arriving(learning.events, busy):
+
+                def rank_all(service: Service) -> None:
+                    for candidates in some:
+                        service.rank(candidates)
+
+                def with_events() -> None:
+                    busy.set()
+                    rank_all(learning)
+                    busy.clear()
+
+                time.sleep(3.0)  # for the evidence to be counted
+                seconds = medians(interleaved({"without": lambda: rank_all(plain), "with": with_events}, repeats))
+            slot = learning.slots["default"]
+            revision = 0 if slot.current is None else slot.current.evidence
+    return {
+        "milliseconds": {name: round(1000 * value / len(some), 3) for name, value in seconds.items()},
+        "ratio": round(seconds["with"] / seconds["without"], 3),
+        "revision of the evidence": revision,
+    }
+
+
+def candidates_of(query: QuerySet) -> CandidateSet:
+    """Return a query as a request has it."""
+    text = str(query.query_columns["text"][0])
+    return CandidateSet([str(each) for each in query.doc_id], query.X, query.feature_names, text=text)
+
+
+def record_known(log: EventLog, queries: QuerySet) -> None:
+    """Store lists of the queries that are ranked, so that they have evidence."""
+    for query in queries:
+        documents, text = [str(each) for each in query.doc_id[:10]], str(query.query_columns["text"][0])
+        lists = [Shown(f"{text} {i}", "default", text, documents, f"c {i}", time.time()) for i in range(5)]
+        log.record(lists, [Click(shown.query_id, shown.query_id, documents[1]) for shown in lists])
+
+
+@contextmanager
+def arriving(log: EventLog, busy: threading.Event) -> Iterator[None]:
+    """Send a hundred lists a second, ten at a time, while `busy` is set."""
+    done, numbers = threading.Event(), count()
+
+    def send() -> None:
+        while not done.is_set():
+            if busy.wait(0.01):
+                log.record(*events(numbers, 10))
+                done.wait(0.1)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+# --- searching -------------------------------------------------------------------------------------------------------
+
+
+def search(repeats: int) -> dict[str, Any]:
+    """Return the time of a search that adds ten documents, relative to one without."""
+    server = os.environ.get("KINRANK_ELASTICSEARCH")
+    with (
+        nullcontext(server) if server else running("elasticsearch", port=PORT) as address,
+        connect(f"{address}/events-load", confirmation.FEATURES, timeout=60.0) as engine,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        assert isinstance(engine, LuceneEngine)
+        documents = list(confirmation.documents("nfcorpus"))
+        engine.index(documents, settings=confirmation.INDEX)
+        try:
+            return searched(engine, np.array([doc_id for doc_id, _ in documents]), Path(folder), repeats)
+        finally:
+            engine.delete_index()
+
+
+def searched(engine: LuceneEngine, ids: np.ndarray, folder: Path, repeats: int) -> dict[str, Any]:
+    """Measure searches of thirty queries."""
+    judged = confirmation.judgments("nfcorpus")[:60]
+    logged = QuerySet.concat([found for found, _ in FeatureLogger(engine).log(judged, RetryingPool(2)) if found])
+    some = logged[:30]
+    texts = [str(text) for text in some.query_columns["text"].tolist()]
+    rng = np.random.default_rng(0)
+    missed = [rng.choice(np.setdiff1d(ids, query.doc_id), 10, replace=False) for query in some]
+    evidence = Evidence.from_cells(
+        np.repeat(texts, 10), np.concatenate(missed), [50.0] * 10 * len(some), [40.0] * 10 * len(some)
+    )
+    ChoiceRanker(SingleRanker("lambdamart").fit(logged), evidence, prefit=True).fit(logged).save(folder / "model")
+    added: list[int] = []
+    with (
+        Service({"default": folder / "model"}, settings=Settings(**PATIENT, remembered=0)) as plain,
+        Service({"default": folder / "model"}, settings=Settings(**PATIENT)) as remembering,
+    ):
+
+        def search_all(service: Service) -> None:
+            searcher = Searcher(service, engine)
+            added.extend(len(searcher.search(text).remembered) for text in texts)
+
+        calls = {"without": lambda: search_all(plain), "with": lambda: search_all(remembering)}
+        seconds = medians(interleaved(calls, repeats))
+    log_progress(f"at most {max(added)} documents were added to a search")
+    return {
+        "milliseconds": {name: round(1000 * value / len(texts), 2) for name, value in seconds.items()},
+        "ratio": round(seconds["with"] / seconds["without"], 3),
+        "documents added to a search": max(added),
+    }
