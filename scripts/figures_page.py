@@ -53,6 +53,7 @@ def page(sources: dict[str, Any]) -> str:
     results = [
         [
             name,
+            short(entry["judged queries"]),
             entry["setup"],
             ", ".join(f"{method} {quality(entry[method])}" for method in QUALITIES),
             f"{quality(entry['over the best library'], '+')} ({entry['best library']}, p = {short(entry['p'])})",
@@ -67,7 +68,7 @@ def page(sources: dict[str, Any]) -> str:
     ]
     costs = [[entry["claim"], entry["setup"], ", ".join(entry["figures"]), *origin(entry)] for entry in sources["cost"]]
     source = ["command", "commit", "date"]
-    compared = ["data", "setup", "NDCG@10", "over the best library", "over the bag"]
+    compared = ["data", "judged queries", "setup", "NDCG@10", "over the best library", "over the bag"]
     return "\n".join(
         [
             INTRODUCTION,
