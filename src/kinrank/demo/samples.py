@@ -14,10 +14,10 @@ from kinrank.data.parquet import write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets.click_log import simulate_clicks
 from kinrank.demo.movies import Judged, Movie, load_demo_judgments, load_demo_movies
-from kinrank.demo.search import BOOSTS, MovieSearch
+from kinrank.demo.search import BOOSTS, MovieSearch, words
 
 INDEX = "movies"
-TRAIN, TEST, SEARCHED = 1000, 600, 300
+TRAIN, TEST, SEARCHED = 600, 400, 300
 """Numbers of judged queries: that the demo's models have learned from, that they have not, and of those with clicks."""
 LISTS = 12
 """Median number of simulated lists of a query."""
@@ -55,7 +55,10 @@ def write_samples(folder: Path, train: int = TRAIN, test: int = TEST, searched: 
     """
     folder.mkdir(parents=True, exist_ok=True)
     movies, every = load_demo_movies(), load_demo_judgments()
-    judged = [each for each in every if each.learned][:train] + [each for each in every if not each.learned][:test]
+    learned_from = [each for each in every if each.learned][:train]
+    same = {frozenset(words(each.query)) for each in learned_from}
+    others = [each for each in every if not each.learned and frozenset(words(each.query)) not in same]
+    judged = learned_from + others[:test]
     queries = judged_hits(MovieSearch(movies), judged)
     learned, unseen = queries[:train], queries[train:]
     write_parquet(learned, folder / "train.parquet")
