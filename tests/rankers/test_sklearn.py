@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kinrank import KinRanker, SingleRanker
 from kinrank.checks.samples import linear_queries
+from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, MissingExtraError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.rankers import RANKERS, Ranker
@@ -115,3 +116,16 @@ def test_fit_without_query_ids_warns() -> None:
     queries = linear_queries(1)
     with pytest.warns(UserWarning, match="candidates of one query"):
         SingleRanker("rankrls").fit(queries.X, queries.y)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.zeros((3, 5)), r"X has 5 features, but SingleRanker is expecting 2 .* Pass the features of fit"),
+        (np.zeros((0, 2)), r"0 sample\(s\) .* Pass the candidates of at least one query"),
+    ],
+)
+def test_errors_of_scikit_learn_say_what_to_do(rows: np.ndarray, message: str):
+    ranker = SingleRanker().fit(make_two_camps(10))
+    with pytest.raises(DataError, match=message):
+        ranker.predict(rows, group=[len(rows)])

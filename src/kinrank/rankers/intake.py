@@ -59,6 +59,13 @@ class JudgedArrays(QueryArrays, total=False):
     sample_weight: ArrayLike | None
 
 
+_ADVICE = {
+    "features, but": "Pass the features of fit, in the same order; a QuerySet or a DataFrame finds them by name.",
+    "0 sample(s)": "Pass the candidates of at least one query; if the search found none, there is nothing to rank.",
+}
+"""What to do about errors of scikit-learn, by a part of their text."""
+
+
 def takes_arrays(method: F) -> F:
     """Spell out ``**arrays`` in the signature of a method, for scikit-learn's metadata routing and for `help`."""
     signature = inspect.signature(method)
@@ -119,12 +126,12 @@ def _from_arrays(
     # Finiteness is checked later, where the message can name the query and the feature.
     settings: dict[str, Any] = {"reset": fitting, "dtype": np.float32, "ensure_all_finite": False}
     if y is None and not fitting:
-        rows, grades = validate_data(ranker, X, **settings), None
+        rows, grades = _validate(ranker, X, **settings), None
     else:
         check_grades_are_numbers([] if y is None else y)
         # One row alone has no order to learn.
         least = 2 if fitting else 1
-        rows, grades = validate_data(ranker, X, y, y_numeric=True, ensure_min_samples=least, **settings)
+        rows, grades = _validate(ranker, X, y, y_numeric=True, ensure_min_samples=least, **settings)
     if qid is None and group is None:
         if fitting or y is not None:
             warnings.warn(
@@ -135,6 +142,17 @@ def _from_arrays(
         group = [len(rows)]
     names = getattr(ranker, "feature_names_in_", None) if fitting else ranker.feature_names_
     return QuerySet.from_arrays(rows, grades, qid=qid, group=group, feature_names=names, sample_weight=sample_weight)
+
+
+def _validate(ranker: Any, *arrays: ArrayLike | None, **settings: Any) -> Any:
+    """Check arrays as scikit-learn does, and add to its message what to do."""
+    try:
+        return validate_data(ranker, *arrays, **settings)
+    except ValueError as error:
+        for part, advice in _ADVICE.items():
+            if part in str(error):
+                raise DataError(f"{error} {advice}") from error
+        raise
 
 
 def _check_query_set(ranker: Any, queries: QuerySet, fitting: bool) -> None:
