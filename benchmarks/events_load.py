@@ -5,8 +5,9 @@
   nothing but a primary key;
 - ``--part rank``: a ranking with a model of choices while events arrive and are counted, 100 lists a second, against
   the same model without a database;
-- ``--part search``: /v1/search with ten documents that the engine does not find against without remembered documents,
-  in the worst case that each query has ten. ``KINRANK_ELASTICSEARCH`` is the address of a running server.
+- ``--part search``: /v1/search with remembered documents against without them: of queries for which the engine misses
+  ten, the worst case, and of queries for which it finds all. ``KINRANK_ELASTICSEARCH`` is the address of a running
+  server.
 
 Medians of times that are taken in turns. A ratio is that of what kinrank does to the other.
 """
@@ -58,12 +59,12 @@ def run(part: str = "store", repeats: str = "15") -> dict[str, Any]:
 
 
 def events(numbers: Iterator[int], n_lists: int = LISTS) -> tuple[list[Shown], list[Click]]:
-    """Return lists of ten documents of few queries and many clients, and clicks on some of them."""
+    """Return lists of ten documents of 4,999 queries and 9,973 clients, and clicks on some of them."""
     lists = []
     for number in (next(numbers) for _ in range(n_lists)):
         documents = [f"document {(number * 7 + rank) % 997}" for rank in range(10)]
         lists.append(
-            Shown(f"{RUN} {number}", "default", f"q {number % 50}", documents, f"c {number % 9973}", time.time())
+            Shown(f"{RUN} {number}", "default", f"q {number * 31 % 4999}", documents, f"c {number % 9973}", time.time())
         )
     clicks = [Click(f"click {shown.query_id}", shown.query_id, shown.documents[2]) for shown in lists[:CLICKS]]
     return lists, clicks
@@ -151,12 +152,17 @@ def rank(repeats: int) -> dict[str, Any]:
                     busy.clear()
 
                 time.sleep(3.0)  # for the evidence to be counted
-                seconds = medians(interleaved({"without": lambda: rank_all(plain), "with": with_events}, repeats))
+                calls = {
+                    "without": lambda: rank_all(plain),
+                    "with evidence": lambda: rank_all(learning),
+                    "with evidence and events": with_events,
+                }
+                seconds = medians(interleaved(calls, repeats))
             slot = learning.slots["default"]
             revision = 0 if slot.current is None else slot.current.evidence
     return {
         "milliseconds": {name: round(1000 * value / len(some), 3) for name, value in seconds.items()},
-        "ratio": round(seconds["with"] / seconds["without"], 3),
+        "ratio": {name: round(value / seconds["without"], 3) for name, value in seconds.items()},
         "revision of the evidence": revision,
     }
 
@@ -219,10 +225,14 @@ def searched(engine: LuceneEngine, ids: np.ndarray, folder: Path, repeats: int) 
     """Measure searches of thirty queries."""
     judged = confirmation.judgments("nfcorpus")[:60]
     logged = QuerySet.concat([found for found, _ in FeatureLogger(engine).log(judged, RetryingPool(2)) if found])
-    some = logged[:30]
+    some = logged[logged.sizes >= 10][:30]
     texts = [str(text) for text in some.query_columns["text"].tolist()]
     rng = np.random.default_rng(0)
-    missed = [rng.choice(np.setdiff1d(ids, query.doc_id), 10, replace=False) for query in some]
+    missing, complete = texts[::2], texts[1::2]
+    missed = [
+        rng.choice(np.setdiff1d(ids, query.doc_id), 10, replace=False) if place % 2 == 0 else query.doc_id[:10]
+        for place, query in enumerate(some)
+    ]
     evidence = Evidence.from_cells(
         np.repeat(texts, 10), np.concatenate(missed), [50.0] * 10 * len(some), [40.0] * 10 * len(some)
     )
@@ -233,15 +243,23 @@ def searched(engine: LuceneEngine, ids: np.ndarray, folder: Path, repeats: int) 
         Service({"default": folder / "model"}, settings=Settings(**PATIENT)) as remembering,
     ):
 
-        def search_all(service: Service) -> None:
+        def search_all(service: Service, texts: list[str]) -> None:
             searcher = Searcher(service, engine)
             added.extend(len(searcher.search(text).remembered) for text in texts)
 
-        calls = {"without": lambda: search_all(plain), "with": lambda: search_all(remembering)}
+        calls = {
+            "ten missed, without": lambda: search_all(plain, missing),
+            "ten missed, with": lambda: search_all(remembering, missing),
+            "all found, without": lambda: search_all(plain, complete),
+            "all found, with": lambda: search_all(remembering, complete),
+        }
         seconds = medians(interleaved(calls, repeats))
     log_progress(f"at most {max(added)} documents were added to a search")
     return {
-        "milliseconds": {name: round(1000 * value / len(texts), 2) for name, value in seconds.items()},
-        "ratio": round(seconds["with"] / seconds["without"], 3),
+        "milliseconds": {name: round(1000 * value / len(missing), 2) for name, value in seconds.items()},
+        "ratio": {
+            kind: round(seconds[f"{kind}, with"] / seconds[f"{kind}, without"], 3)
+            for kind in ("ten missed", "all found")
+        },
         "documents added to a search": max(added),
     }
