@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +16,10 @@ from typer.testing import CliRunner
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.cli.app import app
 from kinrank.data.evidence_votes import RankCurve
+from kinrank.errors import NotStoredError
 from kinrank.serve import Service, Settings
 from kinrank.serve.database import open_database
+from kinrank.serve.events.counting import Recount
 from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
@@ -271,3 +274,20 @@ def test_some_lists_explore_and_say_so(address, replica, keys) -> None:
         return rows
 
     wait_until(lambda: stored() == sorted((answer["query_id"], 0.5) for answer in explored), 5.0)
+
+
+def test_a_database_that_is_too_slow_for_many_lists_counts_fewer_at_a_time(log: EventLog, monkeypatch):
+    counts = Recount.__call__
+
+    def slow(self: Recount, model: str, keys: Any, curve: RankCurve) -> bool:
+        if len(keys) > 3:
+            raise NotStoredError("cut after 5 seconds")
+        return counts(self, model, keys, curve)
+
+    monkeypatch.setattr(Recount, "__call__", slow)
+    shown = [each for number in range(20) for each in lists("ann", "bob", "cid", text=f"query {number}")]
+    log.record(shown, [click(each) for each in shown])
+    for _ in range(30):
+        with suppress(NotStoredError):
+            log.step(CURVES)
+    assert counted(log) == [(1.5, 3.0)] * 20

@@ -17,7 +17,7 @@ STREAM = "/evidence"
 """The stream of revisions; no model has such a name."""
 PERIOD = 30
 """Days that the clients are hashed by the same key."""
-_NEWS = 2_000  # changed lists that are counted in one transaction
+_NEWS = 2_000  # changed lists that are counted in one transaction, at most
 _PAGE = 20_000  # changed cells that are read at a time
 _MARKS = 10_000  # that are kept; a reader that is further behind reads everything
 
@@ -58,6 +58,7 @@ class EventStore:
     def __init__(self, database: Database, min_clients: int) -> None:
         self.database = database
         self.min_clients = min_clients
+        self._most = _NEWS
 
     def add(
         self,
@@ -96,13 +97,20 @@ class EventStore:
         with self.database.reading() as execute:
             if not execute("SELECT 1 FROM kinrank_news LIMIT 1", ()):
                 return False
+        most = self._most
+        self._most = max(most // 2, 1)  # if a busy database does not count as many in time, it may count fewer
+        more = self._count(curves, most)
+        self._most = min(2 * most, _NEWS)
+        return more
+
+    def _count(self, curves: Mapping[str, RankCurve], most: int) -> bool:
         with self.database.writing() as execute:
             revision = next_revision(execute, STREAM)  # one process counts at a time
             taken = execute(
                 "DELETE FROM kinrank_news WHERE list IN (SELECT n.list FROM kinrank_news AS n LEFT JOIN kinrank_lists "  # noqa: S608
                 f"AS l ON l.list = n.list WHERE l.model IS NULL OR l.model IN ({placeholders(curves)}) LIMIT ?) "
                 "RETURNING list",
-                (*curves, _NEWS),
+                (*curves, most),
             )
             news = sorted({row[0] for row in taken})
             touched: dict[str, set[tuple[int, int]]] = {}
@@ -118,7 +126,7 @@ class EventStore:
             if not any(changed):
                 undo_revision(execute, STREAM, revision)
             execute("DELETE FROM kinrank_marks WHERE model = ? AND revision <= ?", (STREAM, revision - _MARKS))
-            return len(news) == _NEWS
+            return len(taken) >= most
 
     def read(self, model: str, since: int = 0, *, mark: str = "") -> CellChanges:
         """Return the cells that changed after a revision. `mark` is that of the revision, if known.
