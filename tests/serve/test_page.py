@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from kinrank import ChoiceRanker, KnnRanker, QuerySet
 from kinrank.engines import FeatureSet, connect
@@ -322,4 +322,31 @@ def test_choices_made_on_the_page_change_the_order(browser: Browser, world: Worl
         expect(first).to_have_attribute("data-id", chosen, timeout=PATIENCE)
         expect(first).to_contain_text("looks for this query; without that it would be 5th")
         page.screenshot(path=os.environ.get("KINRANK_CHOICES_PICTURE", tmp_path / "page.png"))
+        check_rules(page, query)
         page.close()
+
+
+def check_rules(page: Page, query: str) -> None:
+    """An editor pins the third document, for queries like this one too, after a look at which those are.
+
+    KINRANK_RULES_PICTURE names a file for a screenshot.
+    """
+    third = page.locator("#after li").nth(2)
+    pinned, title = third.get_attribute("data-id") or "", third.locator(".what").inner_text()
+    expect(page.locator("#rule-query")).to_have_value(query)
+    page.locator("#rule-document").select_option(pinned)
+    page.locator("#rule-similar").check()
+    page.locator("#rule-preview").click()
+    expect(page.locator("#touched")).to_contain_text(query, timeout=PATIENCE)
+    expect(page.locator("#rule-note")).to_contain_text("of what people looked at")
+    page.locator("#rule-why").fill("new film")
+    page.locator("#rule-form button", has_text="Add").click()
+    expect(page.locator("#rules")).to_contain_text(f"Pin {title} to place 1 for queries like “{query}”")
+    expect(page.locator("#rules")).to_contain_text("by ops")
+    page.wait_for_timeout(2_500)  # until all replicas follow
+    page.locator("#form button").click()
+    expect(page.locator("#after li").first).to_have_attribute("data-id", pinned, timeout=PATIENCE)
+    expect(page.locator("#acted")).to_contain_text(f"pins “{title}” to place 1")
+    page.screenshot(path=os.environ.get("KINRANK_RULES_PICTURE"), full_page=True)
+    page.locator("#rules button").click()
+    expect(page.locator("#rules")).to_contain_text("No rule holds")

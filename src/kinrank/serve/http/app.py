@@ -168,7 +168,7 @@ def _operations(endpoints: Endpoints) -> list[Operation]:
     return [*operations, *(Operation("GET", path, handler) for path, handler in unlisted.items())]
 
 
-_SCRIPTS = {"page": ("common.js", "page.js", "panels.js"), "api": ("common.js", "api.js")}
+_SCRIPTS = {"page": ("common.js", "page.js", "panels.js", "rules.js"), "api": ("common.js", "api.js")}
 
 
 def _assemble(name: str) -> str:

@@ -15,12 +15,12 @@ function note(text, warn = false) {
 }
 
 // Send a request with the key and the model that were chosen on the page.
-function send(path, body) {
+function send(path, body, method = body === undefined ? "GET" : "POST") {
   const headers = {};
   if ($("key").value) headers["Authorization"] = "Bearer " + $("key").value;
   if ($("model") && $("model").value) headers["X-Kinrank-Model"] = $("model").value;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  return fetch(path, {method: body === undefined ? "GET" : "POST", headers, body});
+  return fetch(path, {method, headers, body});
 }
 
 $("settings").addEventListener("submit", (event) => event.preventDefault());

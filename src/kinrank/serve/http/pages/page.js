@@ -1,5 +1,6 @@
 const SHOWN = 10, MAX_WEIGHTS = 12, POLL = 5000, COUNTED = 2500;
 let features = [], events = false;
+const seen = {}; // titles of all documents that were shown, by id
 
 async function call(path, body) {
   const response = await send(path, body && JSON.stringify(body));
@@ -68,6 +69,8 @@ function list(target, ids, others, titles, reasons, after, chosen = {}, choosing
 function show(before, ranking, why, titles, title, choosing) {
   const after = ranking.ids.slice(0, SHOWN), shown = before.slice(0, SHOWN);
   const reasons = (why && why.reasons) || {};
+  Object.assign(seen, titles);
+  acted(ranking);
   list($("before"), shown, ranking.ids, titles, reasons, false);
   list($("after"), after, before, titles, reasons, true, (why && why.choices) || {}, choosing);
   $("before-title").textContent = title;
