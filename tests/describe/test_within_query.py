@@ -27,6 +27,13 @@ def test_ranks_and_z_scores_match_scipy(queries):
             assert not found[start:stop, 0].any()
 
 
+@pytest.mark.parametrize("n_candidates", [256, 257])
+def test_ranks_of_many_candidates_match_scipy(n_candidates: int):
+    X = np.random.default_rng(0).integers(0, 90, (n_candidates, 1)).astype(np.float32)
+    found = relative_features(X, np.array([0, n_candidates]))
+    np.testing.assert_array_equal(found[:, 1], rankdata(-X[:, 0]) - 1)
+
+
 def test_row_order_does_not_matter():
     X = np.zeros((6, 2), dtype=np.float32)
     assert np.unique(relative_features(X, np.array([0, 6])), axis=0).shape == (1, 4)

@@ -15,7 +15,7 @@ PORT = 15642 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw
 @pytest.mark.engine
 @pytest.mark.alone
 def test_fleet_loses_no_acknowledged_judgment_or_click() -> None:
-    figures = run("4", PORT)
+    figures = run("4", port=PORT)
     assert figures["acknowledged"] > 9
     assert figures["of which lost"] == 0
     assert figures["restored over"] > 0

@@ -6,6 +6,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+_COUNTED = 256
+"""Up to this many candidates, ranks are counted."""
+
 
 def relative_features(X: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return the z-score and the rank of each value within its query.
@@ -67,14 +70,13 @@ def _standardize(scores, offsets):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _relative_features(X, offsets):  # type: ignore[no-untyped-def]
-    """Compute z-scores and ranks; ties are runs of equal sorted values."""
     n_features = X.shape[1]
     result = np.full((X.shape[0], 2 * n_features), np.nan, dtype=np.float32)
     for q in range(len(offsets) - 1):
         start, stop = offsets[q], offsets[q + 1]
+        rows = np.empty(stop - start, dtype=np.int64)
+        values = np.empty(stop - start, dtype=np.float32)
         for j in range(n_features):
-            rows = np.empty(stop - start, dtype=np.int64)
-            values = np.empty(stop - start, dtype=np.float64)
             n = 0
             for row in range(start, stop):
                 if np.isfinite(X[row, j]):
@@ -82,18 +84,41 @@ def _relative_features(X, offsets):  # type: ignore[no-untyped-def]
                     n += 1
             if n == 0:
                 continue
-            known = values[:n]
+            known = values[:n].astype(np.float64)
             mean = known.mean()
             deviation = np.sqrt(((known - mean) ** 2).mean())
-            order = np.argsort(-known)
-            first = 0
-            while first < n:
-                last = first
-                while last + 1 < n and known[order[last + 1]] == known[order[first]]:
-                    last += 1
-                for place in range(first, last + 1):
-                    row = rows[order[place]]
-                    result[row, j] = (known[order[place]] - mean) / deviation if deviation > 0 else 0.0
-                    result[row, n_features + j] = (first + last) / 2
-                first = last + 1
+            ranks = _counted_ranks(values[:n]) if n <= _COUNTED else _sorted_ranks(values[:n])
+            for place in range(n):
+                result[rows[place], j] = (known[place] - mean) / deviation if deviation > 0 else 0.0
+                result[rows[place], n_features + j] = ranks[place]
     return result
+
+
+@numba.njit(cache=True, nogil=True)
+def _counted_ranks(values):  # type: ignore[no-untyped-def]
+    """Compare each value with all others, several at a time: for few values that is faster than to sort them."""
+    ranks = np.empty(len(values), dtype=np.float32)
+    for place in range(len(values)):
+        value = values[place]
+        above, reached = np.int32(0), np.int32(0)
+        for other in range(len(values)):
+            above += np.int32(values[other] > value)
+            reached += np.int32(values[other] >= value)
+        ranks[place] = (above + reached - 1) / 2
+    return ranks
+
+
+@numba.njit(cache=True, nogil=True)
+def _sorted_ranks(values):  # type: ignore[no-untyped-def]
+    """Sort the values; ties are runs of equal ones."""
+    ranks = np.empty(len(values), dtype=np.float32)
+    order = np.argsort(-values)
+    first = 0
+    while first < len(values):
+        last = first
+        while last + 1 < len(values) and values[order[last + 1]] == values[order[first]]:
+            last += 1
+        for place in range(first, last + 1):
+            ranks[order[place]] = (first + last) / 2
+        first = last + 1
+    return ranks
