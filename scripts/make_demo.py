@@ -37,6 +37,8 @@ sex sexy torrent xxx yify
 """
 LEFT_OUT = frozenset(_LEFT_OUT.split())
 """Words of queries that the page had better not show."""
+FIRST = "frozen 2 enchanted forest"
+"""The example that the page opens with, if it is one: that of README's picture."""
 JUDGED_WRONGLY = frozenset({"charlize theron fast and furious 8"})
 """Queries that are no examples, because the movie they want is not judged relevant."""
 
@@ -109,7 +111,7 @@ def examples(test: QuerySet, kin: KinRanker, trees: SingleRanker) -> dict[str, o
                 texts[movie] = text
             if len(texts) == SHOWN:
                 break
-        chosen[name] = list(texts.values())
+        chosen[name] = sorted(texts.values(), key=lambda text: text != FIRST)
     return chosen
 
 
