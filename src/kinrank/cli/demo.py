@@ -28,7 +28,9 @@ def demo(
         from kinrank.demo.demo import Demo
         from kinrank.demo.http.app import create_app
 
-        app = create_app(Demo())
+        movies = Demo()
+        movies.search(movies.examples["helps"][0])  # compiles what ranks, so that the first search of the page is fast
+        app = create_app(movies)
     address = f"http://127.0.0.1:{port}"
     typer.echo(address)
     console.info("Press Ctrl+C to stop.")
