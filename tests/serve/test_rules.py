@@ -12,6 +12,7 @@ import pytest
 from kinrank.errors import DataError
 from kinrank.serve.messages import Ranking
 from kinrank.serve.rules.book import RuleBook
+from kinrank.serve.rules.live import LiveRules
 from kinrank.serve.rules.rule import Action, Rule
 from tests.processes import wait_until
 from tests.serve.asgi import Client
@@ -160,6 +161,23 @@ def test_preview_shows_known_queries_and_their_share(
     ]
     assert found["share"] == pytest.approx(7 / 13)
     assert [each["query"] for each in preview(also_similar=False)["queries"]] == ["iron man"]
+
+
+def test_rules_of_a_restored_copy_are_followed(address: str, request: pytest.FixtureRequest):
+    database = DATABASES[request.node.callspec.params["address"]]
+    rules = LiveRules(address)
+    rules.add(rule("hide", "a"))
+    rules.close()  # copying a database ends its connections
+    database.dump(address)
+    rules.add(rule("hide", "b"))
+    rules.refresh()
+    assert rules.book.apply(RANKED, "iron man").ids == ["c", "d", "e"]
+    rules.close()
+    database.restore(address)
+    assert rules.add(rule("hide", "c")).number == 2  # a number that was used before
+    rules.refresh()
+    assert rules.book.apply(RANKED, "iron man").ids == ["b", "d", "e"]
+    rules.close()
 
 
 def test_service_without_a_database_takes_no_rules(models: Path):

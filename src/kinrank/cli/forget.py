@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +24,12 @@ def forget(
     min_clients: Annotated[int, typer.Option(min=1, help="As in kinrank serve.")] = 3,
 ) -> None:
     """Delete the lists and clicks of a client, and print how many lists there were; services count again without."""
+    from kinrank.serve.audit import ACTOR
     from kinrank.serve.database import open_database
     from kinrank.serve.events.clients import ClientHashes
     from kinrank.serve.events.store import EventStore
 
+    ACTOR.set(getpass.getuser())
     database = open_database(address)
     try:
         store = EventStore(database, min_clients)

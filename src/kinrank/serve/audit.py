@@ -31,8 +31,8 @@ class AuditEntry:
     actor : str
         The name of the key, or of the user of a command; for models and keys, the machine that noticed.
     action : str
-        What was done: ``judged``, ``withdrew``, ``compacted``, ``added rule``, ``removed rule``, ``reloaded``; or what
-        changed: ``model``, ``key``.
+        What was done: ``judged``, ``withdrew``, ``compacted``, ``added rule``, ``removed rule``, ``reloaded``,
+        ``forgot``; or what changed: ``model``, ``key``.
     subject : str
         What it was done to: the name of a model or of a key, or the number of a rule.
     detail : str

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kinrank.data.evidence_votes import RankCurve
+from kinrank.serve.audit import record
 from kinrank.serve.database import Database
 from kinrank.serve.database.revisions import check_history, mark_of, next_revision, undo_revision
 from kinrank.serve.database.rows import flat, insert, parts, placeholders, row_placeholders
@@ -234,6 +235,7 @@ class EventStore:
                     flat(some),
                 )
                 insert(execute, "kinrank_news", left)
+            record(execute, "forgot", "a client", f"{len(removed)} lists")
             return len(removed)
 
     def expire(self, raw_before: int, cells_before: int) -> None:

@@ -48,19 +48,15 @@ class RuleBook:
         now = self._now()
         chosen: dict[str, Rule] = {}
         for rule in self._find(text):
-            if rule.holds(now):
-                chosen.setdefault(rule.document, rule)
+            if rule.document not in chosen and rule.holds(now):
+                chosen[rule.document] = rule
         return tuple(chosen.values())
 
     def _found(self, text: str) -> list[Rule]:
         """Return the rules of a text, those that count most first."""
         own = self._own.get(normalize_text(text), [])
-        alike = {self._wide[place].number: similarity for place, similarity in self._texts.like(text).items()}
-        wide = [rule for rule in self._wide if rule.number in alike and rule not in own]
-        return [
-            *sorted(own, key=lambda rule: -rule.number),
-            *sorted(wide, key=lambda rule: (-alike[rule.number], -rule.number)),
-        ]
+        alike = sorted((-similarity, -place) for place, similarity in self._texts.like(text).items())
+        return [*reversed(own), *(self._wide[-place] for _, place in alike)]
 
     def pinned(self, text: str | None, *, besides: Sequence[str]) -> list[str]:
         """Return the documents that are pinned for a query and not among some, those of the highest places first."""
@@ -76,12 +72,12 @@ class RuleBook:
         rules = self.rules_for(text)
         if not rules:
             return ranking
-        order = list(range(len(ranking.ids)))
         place_of = {document: place for place, document in enumerate(ranking.ids)}
         acting = {place_of[rule.document]: rule for rule in rules if rule.document in place_of}
         if not acting:
             return ranking
-        by_action = {action: [at for at in order if at in acting and acting[at].action is action] for action in Action}
+        order = list(range(len(ranking.ids)))
+        by_action = {action: [at for at in sorted(acting) if acting[at].action is action] for action in Action}
         for at in by_action[Action.BOOST]:
             before = order.index(at)
             order.remove(at)
