@@ -9,6 +9,7 @@ from kinrank.serve.database.base import Execute
 
 T = TypeVar("T")
 _ROWS = 2_000  # of one statement: SQLite takes 32,766 values, and PostgreSQL 65,535
+_INSERTED = 100  # by one statement: a small one is used again, and so prepared only once
 
 
 def placeholders(values: Sized) -> str:
@@ -32,14 +33,14 @@ def flat(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     return tuple(value for row in rows for value in row)
 
 
-def parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+def parts(rows: Sequence[T], most: int = _ROWS) -> Iterator[Sequence[T]]:
     """Yield as many rows as one statement takes."""
-    for start in range(0, len(rows), _ROWS):
-        yield rows[start : start + _ROWS]
+    for start in range(0, len(rows), most):
+        yield rows[start : start + most]
 
 
 def insert(execute: Execute, table: str, rows: Sequence[Sequence[Any]], conflict: str = "") -> None:
     """Insert rows; `conflict` is what follows ``ON CONFLICT``."""
     tail = f" ON CONFLICT {conflict}" if conflict else ""
-    for some in parts(rows):
+    for some in parts(rows, _INSERTED):
         execute(f"INSERT INTO {table} VALUES {row_placeholders(some)}{tail}", flat(some))  # noqa: S608
