@@ -72,7 +72,8 @@ def picture(query: str) -> str:
     label = escape(f"The query {query}, its kin ({', '.join(found['kin'])}), the orders of one model and of kinrank")
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" aria-label="{label}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="440" viewBox="0 0 {WIDTH} {height:g}"',
+            f' aria-label="{label}">',
             f"<style>{STYLE}</style>",
             f'<rect x="1" y="1" width="{WIDTH - 2}" height="{height - 2:g}" rx="14" class="paper"/>',
             *parts,

@@ -158,8 +158,8 @@ async function rank(body, title) {
   const start = performance.now();
   const found = await call("/v1/rank", body);
   const took = Math.round(performance.now() - start);
-  const why = found.fallback ? undefined : await call("/v1/explain", body).catch(() => undefined);
-  show(body.ids, found, why, (why && why.titles) || {}, title);
+  const explained = await call("/v1/explain", body).catch(() => undefined); // has the titles, also of an order that did not change
+  show(body.ids, found, found.fallback ? undefined : explained, (explained && explained.titles) || {}, title);
   if (found.fallback) fallback(found);
   else note("Ranked " + body.ids.length + " candidates in " + took + " ms.");
   return found;
