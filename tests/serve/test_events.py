@@ -291,3 +291,20 @@ def test_a_database_that_is_too_slow_for_many_lists_counts_fewer_at_a_time(log: 
         with suppress(NotStoredError):
             log.step(CURVES)
     assert counted(log) == [(1.5, 3.0)] * 20
+
+
+def test_counting_looks_up_what_it_needs_in_an_index(tmp_path: Path):
+    log = EventLog(f"sqlite:///{tmp_path}/events.db", now=lambda: 20_000 * 86_400.0)
+    log.record(lists("ann", "bob", "cid"), [])
+    statements: list[str] = []
+    with log.store.database.reading():
+        connection = log.store.database._connection
+    connection.set_trace_callback(statements.append)
+    assert not log.store.count(CURVES)
+    connection.set_trace_callback(None)
+    counting = [each for each in statements if "VALUES" in each and not each.startswith("INSERT")]
+    assert len(counting) == 4
+    for statement in counting:
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}") if "kinrank_" in row[3]]
+        assert all("query=?" in step or "client=?" in step for step in plan), (statement, plan)
+    log.close()

@@ -28,6 +28,23 @@ def row_placeholders(rows: Sequence[Sized]) -> str:
     return ", ".join([f"({placeholders(rows[0])})"] * len(rows)) if rows else ""
 
 
+def among(columns: str, rows: Sequence[Sequence[Any]]) -> tuple[str, tuple[Any, ...]]:
+    """Return a condition that columns have the values of one of the rows, and what it is about.
+
+    The first column is also compared alone: SQLite does not look up rows in an index, and would read the whole table.
+
+    Examples
+    --------
+    >>> among("query, day", [(7, 1), (7, 2)])
+    ('query IN (?) AND (query, day) IN (VALUES (?, ?), (?, ?))', (7, 7, 1, 7, 2))
+    """
+    first = sorted({row[0] for row in rows})
+    condition = (
+        f"{columns.partition(',')[0]} IN ({placeholders(first)}) AND ({columns}) IN (VALUES {row_placeholders(rows)})"
+    )
+    return condition, (*first, *flat(rows))
+
+
 def flat(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     """Return the values of all rows."""
     return tuple(value for row in rows for value in row)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kinrank.data.evidence_votes import RankCurve, ShownList, Votes, count_votes
 from kinrank.serve.database import Execute
-from kinrank.serve.database.rows import flat, insert, parts, placeholders, row_placeholders
+from kinrank.serve.database.rows import among, insert, parts, placeholders
 
 CELL = "(model, query, day)"
 MOST_LISTS = 500
@@ -43,10 +43,10 @@ class Recount:
         return changed
 
     def _lists(self, model: str, keys: Sequence[Key]) -> list[ShownList]:
-        wanted = f"model = ? AND (query, day) IN (VALUES {row_placeholders(keys)})"
+        wanted, values = among("query, day", keys)
         found = self.execute(
-            f"SELECT list, query, day, client, documents FROM kinrank_lists WHERE {wanted}",  # noqa: S608
-            (model, *flat(keys)),
+            f"SELECT list, query, day, client, documents FROM kinrank_lists WHERE model = ? AND {wanted}",  # noqa: S608
+            (model, *values),
         )
         rows = sorted(found)  # sums do not depend on the order in which a database returns them
         clicked: dict[str, dict[str, float]] = {}
@@ -68,10 +68,10 @@ class Recount:
         """Return the clients and days with too many lists."""
         bots: set[tuple[int, int]] = set()
         for some in parts(days):
+            wanted, values = among("client, day", some)
             rows = self.execute(
-                f"SELECT client, day FROM kinrank_lists WHERE (client, day) IN (VALUES {row_placeholders(some)}) "  # noqa: S608
-                "GROUP BY client, day HAVING count(*) > ?",
-                (*flat(some), MOST_LISTS),
+                f"SELECT client, day FROM kinrank_lists WHERE {wanted} GROUP BY client, day HAVING count(*) > ?",  # noqa: S608
+                (*values, MOST_LISTS),
             )
             bots.update((client, day) for client, day in rows)
         return bots
@@ -103,12 +103,13 @@ class Recount:
         self, model: str, keys: Sequence[Key], votes: dict[Cell, Votes], crowds: dict[tuple[int, str], int]
     ) -> bool:
         """Store the counts that differ from the stored ones, and return whether any does."""
+        wanted, values = among("query, day", keys)
         stored = {
             (query, document, day): (looks, choices, clients)
             for query, document, day, looks, choices, clients in self.execute(
-                "SELECT query, document, day, looks, choices, clients FROM kinrank_cells WHERE model = ? AND "  # noqa: S608
-                f"(query, day) IN (VALUES {row_placeholders(keys)})",
-                (model, *flat(keys)),
+                "SELECT query, document, day, looks, choices, clients FROM kinrank_cells "  # noqa: S608
+                f"WHERE model = ? AND {wanted}",
+                (model, *values),
             )
         }
         counted = {cell: (found.looks, found.choices, crowds[cell[:2]]) for cell, found in votes.items()}
@@ -124,11 +125,12 @@ class Recount:
         """Let the other days of pairs count that have enough clients now."""
         opened = False
         for some in parts(pairs):
+            wanted, values = among("query, document", some)
             opened |= bool(
                 self.execute(
                     "UPDATE kinrank_cells SET clients = ?, revision = ? WHERE model = ? AND clients < ? AND looks > 0 "  # noqa: S608
-                    f"AND (query, document) IN (VALUES {row_placeholders(some)}) RETURNING 1",
-                    (self.min_clients, self.revision, model, self.min_clients, *flat(some)),
+                    f"AND {wanted} RETURNING 1",
+                    (self.min_clients, self.revision, model, self.min_clients, *values),
                 )
             )
         return opened
