@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.choices_live import TOP, Traffic, summary
 from kinrank import QuerySet
+from tests.serve.asgi import Client  # noqa: F401 - these tests need the extra
 
 
 @pytest.fixture(scope="module")
