@@ -25,6 +25,7 @@ class Names:
 
     Examples
     --------
+    >>> import numpy as np
     >>> queries = QuerySet.from_arrays([[1.0]], qid=[7], doc_id=["a"], query_columns={"text": ["heat"]})
     >>> Names().added(queries).name_queries(np.array([7, 8])), Names().name_documents(queries.doc_id)
     (['heat', '8'], ['a'])

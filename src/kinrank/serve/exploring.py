@@ -26,7 +26,7 @@ def draw_for(query_id: str, share: float) -> Draw | None:
     Examples
     --------
     >>> sum(draw_for(str(number), 0.1) is not None for number in range(1000))
-    107
+    100
     """
     if not share:
         return None

@@ -58,6 +58,7 @@ async function loadModels() {
     $("model-label").hidden = names.length < 2;
     $("form").hidden = !status.engine;
     events = status.events;
+    loadRules();
     modelCard(chosen, status.models[chosen]);
     await loadExamples();
     $("no-engine").hidden = status.engine;

@@ -28,8 +28,8 @@ function acted(ranking) {
 }
 
 async function loadRules() {
-  const found = await call("/v1/rules").catch(() => undefined);
-  $("rules-card").hidden = !found; // a key that may not edit
+  const found = events ? await call("/v1/rules").catch(() => undefined) : undefined;
+  $("rules-card").hidden = !found; // no database, or a key that may not edit
   if (!found) return;
   $("rules").replaceChildren(...(found.rules.length ? found.rules.map((rule) => {
     const item = element("li"), button = element("button", "choice", "Remove");
@@ -76,5 +76,3 @@ $("rule-form").addEventListener("submit", (event) => {
   event.preventDefault();
   addRule().catch(ruled);
 });
-$("key").addEventListener("change", loadRules);
-loadRules();
