@@ -58,7 +58,8 @@ class Combination:
         touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
         if not len(touched):
             return scores
-        known = np.isin(np.arange(len(queries)), np.searchsorted(queries.offsets, touched, side="right") - 1)
+        known = np.zeros(len(queries), dtype=np.bool_)
+        known[np.searchsorted(queries.offsets, touched, side="right") - 1] = True
         mean = self.posterior.mean(self.calibration.predict(scores, queries.offsets), own, similar)
         return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
 
