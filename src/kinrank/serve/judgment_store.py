@@ -11,6 +11,7 @@ from kinrank.serve.audit import record
 from kinrank.serve.database import Database, Execute, open_database
 from kinrank.serve.database.revisions import (
     check_history,
+    end_of_page,
     mark_of,
     next_revision,
     revision_of,
@@ -132,12 +133,7 @@ class JudgmentStore:
                     f"judgments of {model!r} were withdrawn and compacted at revision {compacted}, and this model was "
                     f"fitted at revision {since}: fit it again"
                 )
-            last = execute(
-                "SELECT revision FROM kinrank_judgments WHERE model = ? AND revision > ? ORDER BY revision "
-                "LIMIT 1 OFFSET ?",
-                (model, since, limit - 1),
-            )
-            through = int(last[0][0]) if last else revision
+            through = end_of_page(execute, "kinrank_judgments", model, since, revision, limit)
             rows = execute(
                 "SELECT revision, query, source, record FROM kinrank_judgments WHERE model = ? AND query IN "
                 "(SELECT query FROM kinrank_judgments WHERE model = ? AND revision > ? AND revision <= ?)",

@@ -53,3 +53,12 @@ def check_history(execute: Execute, stream: str, since: int, mark: str, what: st
             "database, or an older copy of it"
         )
     return revision
+
+
+def end_of_page(execute: Execute, table: str, model: str, since: int, revision: int, rows: int) -> int:
+    """Return up to which revision the next rows of a model reach, about as many as given; at most `revision`."""
+    last = execute(
+        f"SELECT revision FROM {table} WHERE model = ? AND revision > ? ORDER BY revision LIMIT 1 OFFSET ?",  # noqa: S608
+        (model, since, rows - 1),
+    )
+    return int(last[0][0]) if last else revision

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kinrank.data.evidence_votes import RankCurve
 from kinrank.serve.audit import record
 from kinrank.serve.database import Database
-from kinrank.serve.database.revisions import check_history, mark_of, next_revision, undo_revision
+from kinrank.serve.database.revisions import check_history, end_of_page, mark_of, next_revision, undo_revision
 from kinrank.serve.database.rows import flat, insert, parts, placeholders, row_placeholders
 from kinrank.serve.events.counting import CELL, Recount
 from kinrank.serve.events.records import ClickRecord, ListRecord
@@ -139,12 +139,7 @@ class EventStore:
             revision = check_history(execute, STREAM, since, mark, "the choices")
             if since == revision:
                 return CellChanges([], revision, revision, mark_of(execute, STREAM, revision))
-            last = execute(
-                "SELECT revision FROM kinrank_cells WHERE model = ? AND revision > ? ORDER BY revision "
-                "LIMIT 1 OFFSET ?",
-                (model, since, _PAGE - 1),
-            )
-            through = int(last[0][0]) if last else revision
+            through = end_of_page(execute, "kinrank_cells", model, since, revision, _PAGE)
             rows = execute(
                 "SELECT query, document, day, looks, choices, clients FROM kinrank_cells WHERE model = ? AND "
                 "revision > ? AND revision <= ?",
