@@ -6,6 +6,7 @@ mkdocs-gen-files runs this at every build. It finds all modules of the package, 
 from __future__ import annotations
 
 import ast
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ def write_notebooks() -> None:
     for file in sorted(NOTEBOOKS.glob("*.ipynb")):
         with mkdocs_gen_files.open(f"notebooks/{file.name}", "w") as stream:
             stream.write(file.read_text())
-        title, *cells = [_cell(cell) for cell in json.loads(file.read_text())["cells"]]
+        found = json.loads(file.read_text())["cells"]
+        title, *cells = [_cell(cell, f"{file.stem}-{number}") for number, cell in enumerate(found)]
         heading, _, rest = title.partition("\n")
         download = f'[Download this notebook]({file.name}){{: download="" }}'
         text = "\n\n".join([heading, download, rest.strip(), *cells]) + "\n"
@@ -101,13 +103,20 @@ def write_notebooks() -> None:
             stream.write(text)
 
 
-def _cell(cell: dict[str, Any]) -> str:
-    """Return a cell in Markdown: text with links that lead to pages, or code and what it printed."""
+def _cell(cell: dict[str, Any], name: str) -> str:
+    """Return a cell in Markdown: text with links that lead to pages, or code and what it printed and drew."""
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         return source.replace("../../docs/", "../").replace(".ipynb)", ".md)")
-    printed = "".join("".join(output["text"]) for output in cell["outputs"])
-    return f"```python\n{source}\n```" + (f"\n\n```text\n{printed}```" if printed else "")
+    printed = "".join("".join(output.get("text", "")) for output in cell["outputs"])
+    parts = [f"```python\n{source}\n```", *([f"```text\n{printed}```"] if printed else [])]
+    pictures = [output["data"] for output in cell["outputs"] if "data" in output]
+    for number, data in enumerate(pictures, 1):
+        picture = f"{name}-{number}.png"
+        with mkdocs_gen_files.open(f"notebooks/{picture}", "wb") as stream:
+            stream.write(base64.b64decode(data["image/png"]))
+        parts.append(f"![{''.join(data['text/plain'])}]({picture})")
+    return "\n\n".join(parts)
 
 
 def write_reference() -> list[dict[str, str]]:

@@ -1,16 +1,25 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.docs.notebooks import check_notebook
+from tests.docs.notebooks import check_notebook, titles_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
 
 
 def test_there_are_notebooks():
     assert len(NOTEBOOKS) == 3
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=[file.name for file in NOTEBOOKS])
+def test_notebook_has_pictures_with_titles(file: Path):
+    cells = json.loads(file.read_text())["cells"]
+    titles = [title for cell in cells if cell["cell_type"] == "code" for title in titles_of(cell)]
+    assert titles
+    assert all(titles)
 
 
 @pytest.mark.slow
