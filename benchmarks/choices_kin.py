@@ -20,7 +20,8 @@ from benchmarks.common import judged_text, log_progress, msrd
 from benchmarks.confirmation import logged, read_scores
 from kinrank import QuerySet
 from kinrank.arrays import Float64
-from kinrank.data.evidence import Evidence, Totals
+from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
 from kinrank.measure import NDCG, compare_paired
@@ -61,7 +62,7 @@ def kin_columns(kin: KinEvidence, queries: QuerySet, rate: float) -> Float64:
     neighbors = kin.neighbors(queries)
     columns = []
     for width in WIDTHS:
-        looks, choices = kin.totals(queries, neighbors, width)
+        looks, choices, _ = kin.totals(queries, neighbors, width)
         columns += [looks, choices, (choices + SMOOTHING * rate) / (looks + SMOOTHING)]
     return np.column_stack(columns)
 
@@ -79,7 +80,7 @@ def closed_form(kin: KinEvidence, train: QuerySet, test: QuerySet, out_of_fold: 
     calibration = Calibration().fit(out_of_fold, train.offsets, seen)
     p = calibration.predict(out_of_fold, train.offsets)
     kin.remember(train, seen, p)
-    nothing = [Totals(np.zeros(each.n_rows), np.zeros(each.n_rows)) for each in (train, test)]
+    nothing = [Totals.zeros(each.n_rows) for each in (train, test)]
     judged = LaterClicks(p, train.query_of_row, lambda _: nothing[0], seen)
     start = Posterior(rate=calibration.rate_)
     best, value = start, judged.likelihood(start).sum()

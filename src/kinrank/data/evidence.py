@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ from kinrank import folder
 from kinrank.arrays import Float64, State
 from kinrank.data.evidence_ids import arrays_of, chosen_ids, table_in, write_ids
 from kinrank.data.evidence_kernel import add_totals, hash_texts, merge_cells
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.text_table import TextTable
@@ -30,16 +31,9 @@ NO_DAY, JUDGED = -1, -2
 """The days of evidence that does not age: of logs without times, and of human judgments."""
 JUDGMENT_LOOKS = 1_000.0
 """How many looks a human grade counts as by default: enough to outweigh what people chose."""
-CELLS = ("document", "day", "looks", "choices")
+CELLS = ("document", "day", "looks", "choices", "few")
 NAMES = ("query", "offsets", *CELLS)
-TYPES = dict(zip(NAMES, (np.uint64, np.int64, np.uint64, np.int32, np.float32, np.float32), strict=True))
-
-
-class Totals(NamedTuple):
-    """The looks and choices of each candidate."""
-
-    looks: Float64
-    choices: Float64
+TYPES = dict(zip(NAMES, (np.uint64, np.int64, np.uint64, np.int32, np.float32, np.float32, np.bool_), strict=True))
 
 
 class Evidence:
@@ -52,7 +46,8 @@ class Evidence:
     ----------
     arrays
         The sorted arrays of a folder: query (hashes), offsets (query ``i`` owns cells ``offsets[i]:offsets[i + 1]``),
-        and document, day, looks and choices of each cell.
+        and document, day, looks and choices of each cell, and whether too few clients chose the document, so that the
+        cell may lower it but not lift it. Folders of an earlier version have no such array.
     meta
         What the folder says about its source.
     ids
@@ -70,7 +65,8 @@ class Evidence:
         self, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any] | None = None, ids: TextTable | None = None
     ) -> None:
         # Plain arrays: a compiled function takes far longer to recognize a subclass.
-        self._arrays = tuple(np.asarray(arrays[name], dtype=TYPES[name]) for name in NAMES)
+        known = {"few": np.zeros(len(arrays["document"]), dtype=np.bool_), **arrays}
+        self._arrays = tuple(np.asarray(known[name], dtype=TYPES[name]) for name in NAMES)
         self.meta = meta or {}
         self.ids = table_in(arrays) if ids is None else ids
 
@@ -95,9 +91,15 @@ class Evidence:
 
     @classmethod
     def from_hashes(
-        cls, query: IdHashes, document: IdHashes, looks: ArrayLike, choices: ArrayLike, day: ArrayLike = NO_DAY
+        cls,
+        query: IdHashes,
+        document: IdHashes,
+        looks: ArrayLike,
+        choices: ArrayLike,
+        day: ArrayLike = NO_DAY,
+        few: ArrayLike = False,
     ) -> Evidence:
-        """Build from cells whose queries and documents are hashes; see `from_cells`."""
+        """Build from cells whose queries and documents are hashes; see `from_cells`, and the class for `few`."""
         days = np.broadcast_to(np.asarray(day, dtype=np.int32), query.shape)
         order = np.lexsort((days, document, query))
         keys = query[order], document[order], days[order]
@@ -107,6 +109,8 @@ class Evidence:
             np.add.reduceat(np.asarray(values, dtype=np.float64)[order], starts) if len(starts) else np.empty(0)
             for values in (looks, choices)
         ]
+        doubted = np.broadcast_to(np.asarray(few, dtype=np.bool_), query.shape)[order]
+        sums.append(np.logical_and.reduceat(doubted, starts) if len(starts) else doubted)
         own, counts = np.unique(keys[0][starts], return_counts=True)
         offsets = np.r_[0, np.cumsum(counts)]
         return cls(dict(zip(NAMES, (own, offsets, keys[1][starts], keys[2][starts], *sums), strict=True)))
@@ -207,17 +211,17 @@ class Evidence:
         until
             The day from which on evidence ages; None: the last one.
         """
-        total = np.zeros((2, queries.n_rows))
+        total = np.zeros((4, queries.n_rows))
         keys = keys_of(queries)
         if queries.doc_id is not None and keys is not None and self.n_cells:
             first, weight = self._day_weights(half_life, days, until)
             documents = hash_texts(queries.doc_id)
             add_totals(*self._arrays, keys, queries.offsets, documents, first, weight, total)
-        return Totals(*total)
+        return Totals(total[0], total[1], Totals(total[2], total[3]) if total[2].any() else None)
 
     def of_query(self, key: np.uint64, **counted: Any) -> tuple[IdHashes, Totals]:
         """Return the documents of a query, given by its hash, and their looks and choices, as `totals` counts them."""
-        query, offsets, document, day, looks, choices = self._arrays
+        query, offsets, document, day, looks, choices, few = self._arrays
         place = int(np.searchsorted(query, key))
         if place == len(query) or query[place] != key:
             return np.empty(0, dtype=np.uint64), Totals(np.empty(0), np.empty(0))
@@ -227,8 +231,12 @@ class Evidence:
         counts = (number >= 0) & (number < len(weight))
         factor = np.where(counts, weight[np.where(counts, number, 0)], 0.0)
         documents, cells = np.unique(document[own], return_inverse=True)
-        looked, chosen = (np.bincount(cells, weights=factor * values[own]) for values in (looks, choices))
-        return documents, Totals(looked.astype(np.float64), chosen.astype(np.float64))
+
+        def sums(weights: Float64) -> Totals:
+            looked, chosen = (np.bincount(cells, weights=weights * values[own]) for values in (looks, choices))
+            return Totals(looked.astype(np.float64), chosen.astype(np.float64))
+
+        return documents, sums(factor)._replace(few=sums(factor * few[own]) if few[own].any() else None)
 
     def _day_weights(
         self, half_life: float | None, days: tuple[int, int] | None, until: int | None
@@ -280,8 +288,8 @@ class Evidence:
         query, offsets, *cells = self._arrays
         kept = cells[1] != JUDGED
         rows = np.repeat(query, np.diff(offsets))[kept]
-        document, day, looks, choices = (values[kept] for values in cells)
-        other = Evidence.from_hashes(rows, document, looks, choices, day).get_state()
+        document, day, looks, choices, few = (values[kept] for values in cells)
+        other = Evidence.from_hashes(rows, document, looks, choices, day, few).get_state()
         return Evidence(other, self.meta, self.ids).merged(judgments)
 
     def save_merged(self, other: Evidence, path: PathLike) -> None:

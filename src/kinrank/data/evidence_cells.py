@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Int64
-from kinrank.data.evidence import JUDGED, Evidence, keys_of
+from kinrank.data.evidence import CELLS, JUDGED, Evidence, keys_of
 from kinrank.data.queryset import QuerySet
 
 
@@ -35,8 +35,8 @@ def evidence_before(evidence: Evidence, queries: QuerySet, day: int) -> Evidence
     state = evidence.get_state()
     dated = (state["day"][cells] >= 0) & (state["day"][cells] < day)
     query, cells = state["query"][places[dated]], cells[dated]
-    document, days, looks, choices = (state[name][cells] for name in ("document", "day", "looks", "choices"))
-    early = Evidence.from_hashes(query, document, looks, choices, days)
+    document, days, looks, choices, few = (state[name][cells] for name in CELLS)
+    early = Evidence.from_hashes(query, document, looks, choices, days, few)
     meta = {name: value for name, value in evidence.meta.items() if name != "days"}
     return Evidence(early.get_state(), meta)
 

@@ -107,9 +107,10 @@ def lower_bound(values, target, low, high):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def add_totals(query, offsets, document, day, looks, choices, keys, rows, documents, first_day, weight, total):  # type: ignore[no-untyped-def]
-    """Add the weighted looks and choices of the candidates of each query to the two rows of `total`.
+def add_totals(query, offsets, document, day, looks, choices, few, keys, rows, documents, first_day, weight, total):  # type: ignore[no-untyped-def]
+    """Add the weighted looks and choices of the candidates of each query to the first two rows of `total`.
 
+    Those of too few clients are also added to the last two rows.
     The weight of a day is ``weight[day - first_day]``; days outside count 0, and the last weight is for cells without
     a day.
     """
@@ -127,6 +128,9 @@ def add_totals(query, offsets, document, day, looks, choices, keys, rows, docume
                 if 0 <= number < len(weight):
                     total[0, row] += weight[number] * looks[cell]
                     total[1, row] += weight[number] * choices[cell]
+                    if few[cell]:
+                        total[2, row] += weight[number] * looks[cell]
+                        total[3, row] += weight[number] * choices[cell]
                 cell += 1
 
 
@@ -134,10 +138,10 @@ def add_totals(query, offsets, document, day, looks, choices, keys, rows, docume
 def merge_cells(a, b, out, replace):  # type: ignore[no-untyped-def]
     """Merge two sorted sets of cells, and return the numbers of cells and of queries.
 
-    Equal cells add up or, if `replace`, those of `b` count.
+    Equal cells add up or, if `replace`, those of `b` count. A sum is of too few clients if both are.
 
-    `a` and `b` are tuples of the arrays query, offsets, document, day, looks and choices, `out` of the same for the
-    result. With an empty `out`, only count.
+    `a` and `b` are tuples of the arrays of an `Evidence`, `out` of the same for the result. With an empty `out`, only
+    count.
     """
     write = len(out[0]) > 0
     n_cells, n_queries, i, j = 0, 0, 0, 0
@@ -162,6 +166,7 @@ def merge_cells(a, b, out, replace):  # type: ignore[no-untyped-def]
                 first_counts = left and not (replace and right)
                 out[4][n_cells] = (a[4][x] if first_counts else 0.0) + (b[4][y] if right else 0.0)
                 out[5][n_cells] = (a[5][x] if first_counts else 0.0) + (b[5][y] if right else 0.0)
+                out[6][n_cells] = (not first_counts or a[6][x]) and (not right or b[6][y])
             x += left
             y += right
             n_cells += 1

@@ -56,6 +56,8 @@ class Votes(NamedTuple):
     looks: float
     choices: float
     clients: frozenset[int]
+    choosers: frozenset[int]
+    """Those of them who chose it."""
 
 
 def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int, str, int], Votes]:
@@ -69,6 +71,8 @@ def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int,
     >>> votes = count_votes(lists, RankCurve.of({}))
     >>> votes[1, "d9", 20].looks, votes[1, "d9", 20].choices, len(votes[1, "d9", 20].clients)
     (1.0, 2.0, 2)
+    >>> len(votes[1, "d7", 20].choosers), len(votes[1, "d9", 20].choosers)
+    (0, 2)
     """
     impressions: dict[tuple[int, str, int], dict[int, list[float]]] = {}
     for shown in lists:
@@ -77,15 +81,20 @@ def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int,
         for document, rank in places.items():
             slope = curve.slope[rank]
             counts = impressions.setdefault((shown.query, document, shown.day), {})
-            total = counts.setdefault(shown.client, [0.0, 0.0, 0.0])
+            total = counts.setdefault(shown.client, [0.0, 0.0, 0.0, 0.0])
+            clicked = shown.clicked.get(document, 0.0)
             total[0] += 1
             total[1] += 0.0 if curve.cascade and rank > last else slope
-            total[2] += shown.clicked.get(document, 0.0) - curve.offset[rank] if slope > 0 else 0.0
+            total[2] += clicked - curve.offset[rank] if slope > 0 else 0.0
+            total[3] += clicked if slope > 0 else 0.0
     return {cell: votes for cell, counts in impressions.items() if (votes := _sum_of_clients(counts)).clients}
 
 
 def _sum_of_clients(counts: Mapping[int, Sequence[float]]) -> Votes:
-    looked = {client: (looks / n, choices / n) for client, (n, looks, choices) in counts.items() if looks > 0}
+    looked = {client: (looks / n, choices / n) for client, (n, looks, choices, _) in counts.items() if looks > 0}
     return Votes(
-        sum(looks for looks, _ in looked.values()), sum(choices for _, choices in looked.values()), frozenset(looked)
+        sum(looks for looks, _ in looked.values()),
+        sum(choices for _, choices in looked.values()),
+        frozenset(looked),
+        frozenset(client for client in looked if counts[client][3] > 0),
     )

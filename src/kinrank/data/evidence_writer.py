@@ -31,7 +31,8 @@ def write_sorted_cells(
         The folder. An existing folder of evidence is replaced; anything else raises.
     batches
         The arrays query (hashes), document (hashes), day, looks and choices of each batch, sorted by the first three
-        over all batches. Equal cells must be adjacent in one batch or at the borders of two; they add up.
+        over all batches. Equal cells must be adjacent in one batch or at the borders of two; they add up. None is of
+        too few clients.
     meta
         What to say about the source.
     ids
@@ -49,7 +50,7 @@ def write_sorted_cells(
                 previous = query[-1]
                 files["query"].append(query[new])
                 files["offsets"].append(new + files["day"].length)
-                for name, values in zip(CELLS, cells, strict=True):
+                for name, values in zip(CELLS, (*cells, np.zeros(len(query))), strict=True):
                     files[name].append(values.astype(TYPES[name]))
                 days = joined_days(days, first_and_last(cells[1]))
             files["offsets"].append(np.array([files["day"].length]))

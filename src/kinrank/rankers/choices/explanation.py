@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinrank.arrays import Float64, Int64
-from kinrank.data.evidence import Totals
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.local.explanation import Explanation, named
 from kinrank.rankers.names import Names

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.evidence import Evidence, Totals
+from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 from kinrank.rankers.base import Ranker
@@ -214,8 +215,8 @@ def from_evidence(
     clicks = LaterClicks(
         on_early.predict(unseen, held_out.offsets)[rows],
         held_out.query_of_row[rows],
-        lambda half_life: _take(evidence.totals(held_out, half_life=half_life, days=days), rows),
-        _take(late, rows),
+        lambda half_life: evidence.totals(held_out, half_life=half_life, days=days).take(rows),
+        late.take(rows),
     )
     posterior = choose_posterior(clicks, calibration.rate_, border - first)
     if not (similar and fits(evidence)) or not clicks.enough or len(queries) < 3:
@@ -226,7 +227,7 @@ def from_evidence(
     neighbors = kin.neighbors(held_out)
     tried = {posterior: clicks.likelihood(posterior)}
     for width in _WIDTHS:
-        found = _take(kin.totals(held_out, neighbors, width), rows)
+        found = kin.totals(held_out, neighbors, width).take(rows)
         for discount in _DISCOUNTS:
             other = replace(posterior, discount=discount, width=width)
             tried[other] = clicks.likelihood(other, found)
@@ -241,7 +242,3 @@ def from_evidence(
 def fits(evidence: Evidence) -> bool:
     """Return False if the model of examination is known not to fit the log that evidence was collected from."""
     return bool(evidence.meta.get("examination", {}).get("fits", True))
-
-
-def _take(totals: Totals, rows: Int64) -> Totals:
-    return Totals(totals.looks[rows], totals.choices[rows])

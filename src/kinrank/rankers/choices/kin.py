@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, Int64, State
-from kinrank.data.evidence import Totals, keys_of, query_keys
+from kinrank.data.evidence import keys_of, query_keys
 from kinrank.data.evidence_kernel import hash_texts, lower_bound
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
@@ -60,8 +61,9 @@ class KinCells(NamedTuple):
         order = np.lexsort((documents, queries.query_of_row[rows]))
         rows = rows[order]
         counts = np.bincount(queries.query_of_row[rows], minlength=len(queries))
-        residuals = seen.choices[rows] - seen.looks[rows] * predicted[rows]
-        return cls(np.r_[0, np.cumsum(counts)], documents[order], seen.looks[rows], residuals, seen.choices[rows])
+        found = seen.take(rows)
+        surplus = found.surplus(predicted[rows])
+        return cls(np.r_[0, np.cumsum(counts)], documents[order], found.looks, surplus, found.choices)
 
 
 class KinEvidence:

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64, State
-from kinrank.data.evidence import Evidence, Totals, joined_days, keys_of
+from kinrank.data.evidence import Evidence, joined_days, keys_of
 from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 
@@ -132,6 +133,5 @@ def evidence_parts(
 
 def total_evidence(queries: QuerySet, parts: Sequence[EvidencePart]) -> Totals:
     """Return the looks and choices of candidates."""
-    if not parts:
-        return Totals(np.zeros(queries.n_rows), np.zeros(queries.n_rows))
-    return Totals(*np.sum([part.evidence.totals(queries, **part.counted) for part in parts], axis=0))
+    found = [part.evidence.totals(queries, **part.counted) for part in parts]
+    return Totals.sum(found) if found else Totals.zeros(queries.n_rows)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kinrank.data.evidence import Totals, keys_of
+from kinrank.data.evidence import keys_of
 from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.choices.live import EvidencePart
@@ -23,6 +24,8 @@ def remembered_documents(
     similar: SimilarQueries | None,
 ) -> list[str]:
     """Return documents that people chose for a query, or for similar ones if these count, and that it does not have.
+
+    Those that too few clients chose are not among them.
 
     Parameters
     ----------
@@ -42,12 +45,14 @@ def remembered_documents(
     if keys is None or query.doc_id is None:
         return []
     found = [part.evidence.of_query(keys[0], **part.counted) for part in parts]
-    own = [(documents, *totals) for documents, totals in found]
+    own = [(documents, *totals[:2]) for documents, totals in found]
+    few = [(documents, *totals.few[:2]) for documents, totals in found if totals.few is not None]
     kin = [] if similar is None else similar.documents(query, posterior.width)
     documents = np.unique(np.concatenate([each[0] for each in [*own, *kin]])) if own or kin else np.empty(0, np.uint64)
     documents = np.setdiff1d(documents, hash_texts(query.doc_id))
-    looked, beyond = _sums(documents, own), _sums(documents, kin)
-    chosen = np.flatnonzero(looked.choices + posterior.discount * beyond.choices > 0)
+    doubted, beyond = _sums(documents, few), _sums(documents, kin)
+    looked = _sums(documents, own)._replace(few=doubted)
+    chosen = np.flatnonzero(looked.choices - doubted.choices + posterior.discount * beyond.choices > 0)
     mean = posterior.mean(np.full(len(documents), posterior.rate), looked, beyond)
     best = documents[chosen[np.argsort(-mean[chosen], kind="stable")]]
     named: dict[int, str] = {}

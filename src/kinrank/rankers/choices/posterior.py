@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinrank.arrays import Float64, Int64
-from kinrank.data.evidence import Totals
+from kinrank.data.evidence_totals import Totals
 
 _STRENGTHS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 40.0)
 _EXPONENTS = (0.0, 0.5, 1.0)
@@ -65,7 +65,7 @@ class Posterior:
     def _surplus(self, p: Float64, own: Totals, kin: Totals | None) -> tuple[Float64, Float64]:
         """Return C - L p + g R and κ + L + g N."""
         strength = self.strength * (self.rate / np.maximum(p, _TINY)) ** self.exponent
-        surplus, looks = own.choices - own.looks * p, own.looks
+        surplus, looks = own.surplus(p), own.looks
         if kin is not None and self.discount:
             surplus, looks = surplus + self.discount * kin.choices, looks + self.discount * kin.looks
         return surplus, strength + looks

@@ -15,8 +15,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float64, State
-from kinrank.data.evidence import JUDGMENT_LOOKS, Evidence, Totals
+from kinrank.data.evidence import JUDGMENT_LOOKS, Evidence
 from kinrank.data.evidence_cells import judged_in
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, StoreError

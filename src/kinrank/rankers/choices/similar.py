@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, State
-from kinrank.data.evidence import Totals, keys_of
+from kinrank.data.evidence import keys_of
+from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.choices.kin import KinCells, KinEvidence
@@ -77,7 +78,7 @@ class SimilarQueries:
 
     def totals(self, queries: QuerySet, width: float) -> Totals:
         """Return the weighted looks and residuals of the candidates for similar queries."""
-        return Totals(*np.sum([each.totals(queries, each.neighbors(queries), width) for each in self._parts], axis=0))
+        return Totals.sum([each.totals(queries, each.neighbors(queries), width) for each in self._parts])
 
     def documents(self, query: QuerySet, width: float) -> list[tuple[IdHashes, Float64, Float64]]:
         """Return the documents of similar queries with their weighted looks and residuals; some repeatedly."""

@@ -56,6 +56,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE IF NOT EXISTS kinrank_explored (list TEXT PRIMARY KEY, share DOUBLE PRECISION NOT NULL, "
         "day BIGINT NOT NULL)",
     ),
+    # The first clients who chose a document of a query. Of what was counted before, those who were shown it count.
+    (
+        "CREATE TABLE IF NOT EXISTS kinrank_choosers (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT "
+        "NOT NULL, client BIGINT NOT NULL, day BIGINT NOT NULL, PRIMARY KEY (model, query, document, client))",
+        "INSERT INTO kinrank_choosers SELECT * FROM kinrank_crowds AS o WHERE EXISTS (SELECT 1 FROM kinrank_cells AS c "
+        "WHERE c.model = o.model AND c.query = o.query AND c.document = o.document AND c.choices > 0) "
+        "ON CONFLICT DO NOTHING",
+    ),
 )
 """The statements that lead from one version of the schema to the next. Append only, and nothing that stops processes
 of an earlier version of kinrank from working: they share the database while a fleet is upgraded.

@@ -21,6 +21,8 @@ Key = tuple[int, int]
 """A query and a day."""
 Cell = tuple[int, str, int]
 """A query, a document and a day."""
+Pair = tuple[int, str]
+"""A query and a document; no document for all of the query."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,20 @@ class Recount:
     revision: int
     """The revision of the changes."""
     min_clients: int
-    """How many clients must have been shown a document of a query."""
+    """How many clients must have been shown a document of a query for it to count, and have chosen it to be lifted."""
 
     def __call__(self, model: str, keys: Sequence[Key], curve: RankCurve) -> bool:
         """Count queries and days of a model again, and return whether anything changed."""
         changed = False
         for some in parts(keys):
             votes = count_votes(self._lists(model, some), curve)
-            crowds = self._grown_crowds(model, votes)
-            changed = self._store(model, some, votes, crowds) or changed
+            pairs = [(cell[:2], found.clients, cell[2]) for cell, found in votes.items()]
+            queries = [((query, ""), clients, day) for (query, _), clients, day in pairs]
+            crowds, _ = self._grown("kinrank_crowds", model, pairs + queries)
+            chosen = [(cell[:2], found.choosers, cell[2]) for cell, found in votes.items() if found.choosers]
+            _, lifted = self._grown("kinrank_choosers", model, chosen)
+            changed = self._store(model, some, votes, crowds) or bool(lifted) or changed
+            touch(self.execute, self.revision, [(model, *pair) for pair in lifted])
         return changed
 
     def _lists(self, model: str, keys: Sequence[Key]) -> list[ShownList]:
@@ -76,32 +83,42 @@ class Recount:
             bots.update((client, day) for client, day in rows)
         return bots
 
-    def _grown_crowds(self, model: str, votes: dict[Cell, Votes]) -> dict[tuple[int, str], int]:
-        """Remember the first clients of each query and document, and of each query, and return their numbers.
+    def _grown(
+        self, table: str, model: str, members: Sequence[tuple[Pair, frozenset[int], int]]
+    ) -> tuple[dict[Pair, int], list[Pair]]:
+        """Remember the first clients of pairs, and return the numbers of all, and the pairs that have enough now.
 
         More than `min_clients` need not be told apart.
+
+        Parameters
+        ----------
+        table
+            Where they are remembered.
+        model
+            The model.
+        members
+            Pairs, their clients, and the day.
         """
-        crowds: dict[tuple[int, str], set[int]] = {}
-        for some in parts(sorted({query for query, _, _ in votes})):
+        crowds: dict[Pair, set[int]] = {}
+        for some in parts(sorted({pair[0] for pair, _, _ in members})):
             for query, document, client in self.execute(
-                "SELECT query, document, client FROM kinrank_crowds WHERE model = ? AND query IN "  # noqa: S608
-                f"({placeholders(some)})",
+                f"SELECT query, document, client FROM {table} WHERE model = ? AND query IN ({placeholders(some)})",  # noqa: S608
                 (model, *some),
             ):
                 crowds.setdefault((query, document), set()).add(client)
         new = []
-        for (query, document, day), cell in votes.items():
-            for pair in ((query, document), (query, "")):
-                crowd = crowds.setdefault(pair, set())
-                for client in sorted(cell.clients - crowd)[: max(0, self.min_clients - len(crowd))]:
-                    crowd.add(client)
-                    new.append((model, *pair, client, day))
-        insert(self.execute, "kinrank_crowds", new, "DO NOTHING")
-        return {pair: len(crowd) for pair, crowd in crowds.items()}
+        complete = []
+        for pair, clients, day in members:
+            crowd = crowds.setdefault(pair, set())
+            added = sorted(clients - crowd)[: max(0, self.min_clients - len(crowd))]
+            crowd.update(added)
+            new += [(model, *pair, client, day) for client in added]
+            if added and len(crowd) >= self.min_clients:
+                complete.append(pair)
+        insert(self.execute, table, new, "DO NOTHING")
+        return {pair: len(crowd) for pair, crowd in crowds.items()}, complete
 
-    def _store(
-        self, model: str, keys: Sequence[Key], votes: dict[Cell, Votes], crowds: dict[tuple[int, str], int]
-    ) -> bool:
+    def _store(self, model: str, keys: Sequence[Key], votes: dict[Cell, Votes], crowds: dict[Pair, int]) -> bool:
         """Store the counts that differ from the stored ones, and return whether any does."""
         wanted, values = among("query, day", keys)
         stored = {
@@ -121,7 +138,7 @@ class Recount:
         complete = [pair for pair, clients in crowds.items() if clients >= self.min_clients and pair[1]]
         return self._open(model, complete) or bool(rows)
 
-    def _open(self, model: str, pairs: Sequence[tuple[int, str]]) -> bool:
+    def _open(self, model: str, pairs: Sequence[Pair]) -> bool:
         """Let the other days of pairs count that have enough clients now."""
         opened = False
         for some in parts(pairs):
@@ -134,3 +151,14 @@ class Recount:
                 )
             )
         return opened
+
+
+def touch(execute: Execute, revision: int, pairs: Sequence[tuple[str, int, str]]) -> None:
+    """Have all cells of models, queries and documents read again, because of those who chose them."""
+    for model in {pair[0] for pair in pairs}:
+        for some in parts([pair[1:] for pair in pairs if pair[0] == model]):
+            wanted, values = among("query, document", some)
+            execute(
+                f"UPDATE kinrank_cells SET revision = ? WHERE model = ? AND {wanted}",  # noqa: S608
+                (revision, model, *values),
+            )

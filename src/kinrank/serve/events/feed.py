@@ -62,8 +62,8 @@ class EvidenceFeed:
 
 
 def _to_evidence(cells: list[CellRow]) -> Evidence:
-    query, document, day, looks, choices = zip(*cells, strict=True)
+    query, document, day, looks, choices, few = zip(*cells, strict=True)
     keys = np.array(query, dtype=np.int64).view(np.uint64)
     documents = np.array(document, dtype=np.str_)
-    found = Evidence.from_hashes(keys, hash_texts(documents), looks, choices, day)
+    found = Evidence.from_hashes(keys, hash_texts(documents), looks, choices, day, few)
     return Evidence(found.get_state(), ids=chosen_ids(documents, choices))

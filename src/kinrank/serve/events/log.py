@@ -58,7 +58,7 @@ class EventLog:
     address
         The database; see `kinrank.serve.database.open_database`.
     min_clients
-        Documents that fewer clients were shown for a query are no evidence.
+        Documents that fewer clients were shown for a query are no evidence, and those that fewer chose are not lifted.
     days
         Days after which counts are deleted.
     secret

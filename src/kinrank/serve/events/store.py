@@ -11,7 +11,7 @@ from kinrank.serve.audit import record
 from kinrank.serve.database import Database
 from kinrank.serve.database.revisions import check_history, end_of_page, mark_of, next_revision, undo_revision
 from kinrank.serve.database.rows import flat, insert, parts, placeholders, row_placeholders
-from kinrank.serve.events.counting import CELL, Recount
+from kinrank.serve.events.counting import CELL, Recount, touch
 from kinrank.serve.events.records import ClickRecord, ListRecord
 
 STREAM = "/evidence"
@@ -31,6 +31,8 @@ class CellRow(NamedTuple):
     day: int
     looks: float
     choices: float
+    few: bool
+    """Whether too few clients chose the document of the query, so that it may fall but not be lifted."""
 
 
 class CellChanges(NamedTuple):
@@ -53,7 +55,7 @@ class EventStore:
     database
         Where they are.
     min_clients
-        Documents that fewer clients were shown for a query are no evidence.
+        Documents that fewer clients were shown for a query are no evidence, and those that fewer chose are not lifted.
     """
 
     def __init__(self, database: Database, min_clients: int) -> None:
@@ -141,14 +143,16 @@ class EventStore:
                 return CellChanges([], revision, revision, mark_of(execute, STREAM, revision))
             through = end_of_page(execute, "kinrank_cells", model, since, revision, _PAGE)
             rows = execute(
-                "SELECT query, document, day, looks, choices, clients FROM kinrank_cells WHERE model = ? AND "
-                "revision > ? AND revision <= ?",
+                "SELECT query, document, day, looks, choices, clients, (SELECT count(*) FROM kinrank_choosers AS o WHERE "
+                "o.model = c.model AND o.query = c.query AND o.document = c.document) FROM kinrank_cells AS c "
+                "WHERE model = ? AND revision > ? AND revision <= ?",
                 (model, since, through),
             )
             reached = mark_of(execute, STREAM, through)
+        enough = self.min_clients
         cells = [
-            CellRow(*key, *((looks, choices) if clients >= self.min_clients else (0.0, 0.0)))
-            for *key, looks, choices, clients in rows
+            CellRow(*key, *((looks, choices) if seen_by >= enough else (0.0, 0.0)), chosen_by < enough)
+            for *key, looks, choices, seen_by, chosen_by in rows
         ]
         return CellChanges(cells, through, revision, reached)
 
@@ -186,8 +190,8 @@ class EventStore:
         """Delete what is stored of clients, given by their hashes, and return the number of their lists.
 
         Counts of the days whose lists are stored are made again without them. Counts of earlier days stay if enough
-        clients are in them, and are deleted otherwise. Texts of queries that they asked are deleted, until enough
-        other clients ask them.
+        clients are in them, and are deleted otherwise; they lift a document if enough others chose it. Texts of queries
+        that they asked are deleted, until enough other clients ask them.
         """
         if not clients:
             return 0
@@ -211,6 +215,11 @@ class EventStore:
                     f"(model, query, document) IN (VALUES {row_placeholders(some)})",
                     (revision, self.min_clients, *flat(some)),
                 )
+            chose = execute(
+                f"DELETE FROM kinrank_choosers WHERE client IN ({marks}) RETURNING model, query, document",  # noqa: S608
+                tuple(clients),
+            )
+            touch(execute, revision, chose)
             # The crowd of a query has no more clients than necessary, so that one less may be too few.
             for some in parts([row[:2] for row in pairs if not row[2]]):
                 execute(
@@ -236,6 +245,13 @@ class EventStore:
     def expire(self, raw_before: int, cells_before: int) -> None:
         """Delete lists and clicks of the days before one, and what was counted before another."""
         with self.database.writing() as execute:
+            revision = next_revision(execute, STREAM)
+            chose = execute(
+                "DELETE FROM kinrank_choosers WHERE day < ? RETURNING model, query, document", (cells_before,)
+            )
+            touch(execute, revision, chose)
+            if not chose:
+                undo_revision(execute, STREAM, revision)
             for table in ("kinrank_lists", "kinrank_clicks", "kinrank_explored"):
                 execute(f"DELETE FROM {table} WHERE day < ?", (raw_before,))  # noqa: S608
             for table in ("kinrank_cells", "kinrank_crowds"):
