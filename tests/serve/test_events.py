@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,13 +17,16 @@ from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.cli.app import app
 from kinrank.data.evidence_votes import RankCurve
 from kinrank.errors import NotStoredError
+from kinrank.rankers.base import load
 from kinrank.serve import Service, Settings
 from kinrank.serve.database import open_database
+from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.events.counting import Recount
 from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
+from kinrank.serve.served_model import ServedModel
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES, sqlite_address
@@ -45,7 +48,7 @@ def shown(client: str, query_id: str, text: str = "alien") -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def _choices(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     X = rng.random((40, 1), dtype=np.float32)
     grades = X[:, 0] + rng.normal(0.0, 0.5, 40) > 0.5  # noisy, so that a prediction is not certain
@@ -69,12 +72,12 @@ def keys(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def replica(_choices: Path, tmp_path: Path, keys: dict[str, str]) -> Iterator[Callable[..., Client]]:
+def replica(model: Path, tmp_path: Path, keys: dict[str, str]) -> Iterator[Callable[..., Client]]:
     closing: list[Callable[[], None]] = []
 
     def make(address: str, settings: Settings = SETTINGS) -> Client:
         metrics = Metrics()
-        service = Service({"default": _choices}, settings=settings, observer=metrics, judgments=address)
+        service = Service({"default": model}, settings=settings, observer=metrics, judgments=address)
         service.start()
         client = Client(create_app(service, metrics=metrics, keys=KeyRing(tmp_path / "keys")))
         closing.extend([client.runner.close, service.close])
@@ -231,6 +234,51 @@ def test_too_few_clients_after_one_is_forgotten_are_no_evidence(log: EventLog, c
     assert counted(log) == [(0.0, 0.0)]
     assert rows_of(log, "texts") == []
     assert log.store.forget([]) == 0
+
+
+def lifting(log: EventLog) -> list[bool]:
+    return [not cell.few for cell in log.store.read("default").cells if cell.document == "b"]
+
+
+def test_one_clicker_lifts_nothing_and_three_do(log: EventLog, model: Path, clock: list[float]):
+    ranker = cast(ChoiceRanker, load(model))
+    features = np.array([[1.0], [0.0]], dtype=np.float32)
+    names = {"doc_id": ["a", "b"], "query_columns": {"text": ["alien"]}}
+    asked = QuerySet.from_arrays(features, qid=[1, 1], **names)
+    served = ServedModel("", ranker, ranker, False, QueryEncoder(ranker))
+    feed = log.feed("default")
+
+    def places() -> tuple[float, list[str]]:
+        found = cast(ChoiceRanker, feed.update(served).ranker)
+        return found.predict(asked)[1], found.remembered(asked.take_rows([0]), 5)
+
+    predicted = ranker.combined_.calibration.predict(ranker.ranker_.predict(asked), asked.offsets)[1]
+    log.record(lists("fay", "gil", "hal"), [])  # look, and choose nothing
+    log.step(CURVES)
+    assert 0 < places()[0] < predicted
+    for day in (20_000, 20_001, 20_002):  # one person, each day
+        clock[0] = day * 86_400.0
+        record(log, lists("ann", day=day))
+    assert places() == (pytest.approx(predicted), [])  # 3 choices in 3 looks
+    assert lifting(log) == [False] * 3
+    record(log, lists("bob", "cid", day=20_002))
+    lifted, remembered = places()
+    assert (lifted > predicted + 0.1, remembered) == (True, ["b"])
+    assert lifting(log) == [True] * 3
+    assert len(rows_of(log, "choosers")) == 3
+    record(log, lists("dan", day=20_002))  # more need not be told apart
+    assert len(rows_of(log, "choosers")) == 3
+    # Who is forgotten has not chosen, also on days whose lists are deleted; nor has who chose too long ago.
+    log.store.expire(20_003, 20_000)
+    assert log.store.forget(log.clients.of_all_periods("bob")) == 0
+    log.step(CURVES)
+    assert places() == (pytest.approx(predicted), [])
+    assert lifting(log) == [False] * 3
+    record(log, lists("eve", day=20_002))
+    assert lifting(log) == [True] * 3
+    log.store.expire(20_003, 20_001)
+    assert lifting(log) == [False] * 2
+    assert len(rows_of(log, "choosers")) == 2
 
 
 def test_keys_of_clients_change_and_are_deleted_with_what_they_hashed(log: EventLog, clock: list[float]):

@@ -70,7 +70,11 @@ def serve(
         typer.Option("--unexplored", metavar="KEY", help="Name of a key whose lists never explore; repeatable."),
     ] = None,
     min_clients: Annotated[
-        int, typer.Option(min=1, help="Clients that must have been shown a document of a query before choices count.")
+        int,
+        typer.Option(
+            min=1,
+            help="Clients that must have been shown a document of a query before it counts, and chosen it to lift it.",
+        ),
     ] = 3,
     choice_days: Annotated[int, typer.Option(metavar="DAYS", min=3, help="Days that counted choices are kept.")] = 35,
     remembered: Annotated[

@@ -143,8 +143,8 @@ class EventStore:
                 return CellChanges([], revision, revision, mark_of(execute, STREAM, revision))
             through = end_of_page(execute, "kinrank_cells", model, since, revision, _PAGE)
             rows = execute(
-                "SELECT query, document, day, looks, choices, clients, (SELECT count(*) FROM kinrank_choosers AS o WHERE "
-                "o.model = c.model AND o.query = c.query AND o.document = c.document) FROM kinrank_cells AS c "
+                "SELECT query, document, day, looks, choices, clients, (SELECT count(*) FROM kinrank_choosers AS o "
+                "WHERE o.model = c.model AND o.query = c.query AND o.document = c.document) FROM kinrank_cells AS c "
                 "WHERE model = ? AND revision > ? AND revision <= ?",
                 (model, since, through),
             )
