@@ -6,7 +6,8 @@ others (one percent) search five times a day and click one document each time. *
 service shows, which are ranked by what was counted until the day before: the document is the last of the worst among
 the first ten. *Forged lists* are sent by conspirators who hold a key for events: they say that the last candidate was
 shown at rank 10, and chosen. Lists are counted as the service counts them, with more and more of the defenses: one vote
-per client, document and day; at least three clients; examination, by which a click where few look counts more.
+per client, document and day; at least three clients; examination, by which a click where few look counts more; and
+three clients who chose the document, without whom nothing lifts it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import pyarrow.compute as pc
 from benchmarks.choices_traffic import read_clicks
 from benchmarks.common import log_progress
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
-from kinrank.data.evidence import Evidence
+from kinrank.data.evidence import Evidence, query_keys
+from kinrank.data.evidence_kernel import hash_texts
 from kinrank.data.evidence_votes import MAX_RANK, RankCurve, ShownList, Votes, count_votes
 from kinrank.datasets import load_movies, simulate_clicks
 
@@ -41,13 +43,15 @@ class Defenses:
 
     one_vote: bool = True
     min_clients: int = 3
+    min_choosers: int = 3
     curve: RankCurve = EXAMINED
 
 
 DEFENSES = {
-    "none": Defenses(one_vote=False, min_clients=1, curve=EVENLY),
-    "one vote": Defenses(min_clients=1, curve=EVENLY),
-    "one vote, three clients": Defenses(curve=EVENLY),
+    "none": Defenses(one_vote=False, min_clients=1, min_choosers=0, curve=EVENLY),
+    "one vote": Defenses(min_clients=1, min_choosers=0, curve=EVENLY),
+    "one vote, three clients": Defenses(min_choosers=0, curve=EVENLY),
+    "also examination": Defenses(min_choosers=0),
     "all, as the service": Defenses(),
 }
 
@@ -115,17 +119,19 @@ def _order(
 ) -> np.ndarray:
     """Return the rows of a query in the order by what was counted."""
     crowds: dict[str, set[int]] = {}
+    choosers: dict[str, set[int]] = {}
     for (_, document, _), cell in votes.items():
         crowds.setdefault(document, set()).update(cell.clients)
+        choosers.setdefault(document, set()).update(cell.choosers)
     cells = [
-        (document, day, cell.looks, cell.choices)
+        (document, day, cell.looks, cell.choices, len(choosers[document]) < defenses.min_choosers)
         for (_, document, day), cell in votes.items()
         if len(crowds[document]) >= defenses.min_clients
     ]
     other = choices.copy()
     other.evidence_ = None
     if cells:
-        document, day, looks, chosen = zip(*cells, strict=True)
-        text = str(query.query_columns["text"][0])
-        other.evidence_ = Evidence.from_cells([text] * len(cells), document, looks, chosen, day)
+        document, day, looks, chosen, few = zip(*cells, strict=True)
+        key = query_keys(query.query_columns["text"]).repeat(len(cells))
+        other.evidence_ = Evidence.from_hashes(key, hash_texts(np.array(document)), looks, chosen, day, few)
     return np.argsort(-other.predict(query), kind="stable")

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank import folder
 from kinrank.arrays import Float64, State
+from kinrank.data.evidence_days import first_and_last, joined_days
 from kinrank.data.evidence_ids import arrays_of, chosen_ids, table_in, write_ids
 from kinrank.data.evidence_kernel import add_totals, hash_texts, merge_cells
 from kinrank.data.evidence_totals import Totals
@@ -319,17 +320,6 @@ class Evidence:
         else:
             out["offsets"][:] = 0
         return out
-
-
-def first_and_last(day: NDArray[Any]) -> tuple[int, int] | None:
-    """Return the first and the last of some days; None if none is dated."""
-    dated = day[day >= 0]
-    return (int(dated.min()), int(dated.max())) if len(dated) else None
-
-
-def joined_days(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return the days from the first to the last of both."""
-    return a or b if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
 
 
 def _in_memory(name: str, size: int) -> NDArray[Any]:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank import folder
-from kinrank.data.evidence import CELLS, KIND, NAMES, TYPES, Evidence, first_and_last, joined_days
+from kinrank.data.evidence import CELLS, KIND, NAMES, TYPES, Evidence
+from kinrank.data.evidence_days import first_and_last, joined_days
 from kinrank.data.evidence_ids import write_ids
 from kinrank.data.folder_format import GrowingArray
 from kinrank.data.text_table import NO_TEXTS, TextTable

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64, State
-from kinrank.data.evidence import Evidence, joined_days, keys_of
+from kinrank.data.evidence import Evidence, keys_of
+from kinrank.data.evidence_days import joined_days
 from kinrank.data.evidence_kernel import hash_texts
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
