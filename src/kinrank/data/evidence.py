@@ -34,7 +34,9 @@ JUDGMENT_LOOKS = 1_000.0
 """How many looks a human grade counts as by default: enough to outweigh what people chose."""
 CELLS = ("document", "day", "looks", "choices", "few")
 NAMES = ("query", "offsets", *CELLS)
-TYPES = dict(zip(NAMES, (np.uint64, np.int64, np.uint64, np.int32, np.float32, np.float32, np.bool_), strict=True))
+TYPES: dict[str, Any] = dict(
+    zip(NAMES, (np.uint64, np.int64, np.uint64, np.int32, np.float32, np.float32, np.bool_), strict=True)
+)
 
 
 class Evidence:
@@ -67,7 +69,7 @@ class Evidence:
     ) -> None:
         # Plain arrays: a compiled function takes far longer to recognize a subclass.
         known = {"few": np.zeros(len(arrays["document"]), dtype=np.bool_), **arrays}
-        self._arrays = tuple(np.asarray(known[name], dtype=TYPES[name]) for name in NAMES)
+        self._arrays: tuple[NDArray[Any], ...] = tuple(np.asarray(known[name], dtype=TYPES[name]) for name in NAMES)
         self.meta = meta or {}
         self.ids = table_in(arrays) if ids is None else ids
 

@@ -149,11 +149,10 @@ class EventStore:
                 (model, since, through),
             )
             reached = mark_of(execute, STREAM, through)
-        enough = self.min_clients
-        cells = [
-            CellRow(*key, *((looks, choices) if seen_by >= enough else (0.0, 0.0)), chosen_by < enough)
-            for *key, looks, choices, seen_by, chosen_by in rows
-        ]
+        cells = []
+        for query, document, day, looks, choices, seen_by, chosen_by in rows:
+            counts = (looks, choices) if seen_by >= self.min_clients else (0.0, 0.0)
+            cells.append(CellRow(query, document, day, *counts, few=chosen_by < self.min_clients))
         return CellChanges(cells, through, revision, reached)
 
     # --- texts and clients ----------------------------------------------------------------------------------------
