@@ -151,8 +151,9 @@ class EventStore:
             reached = mark_of(execute, STREAM, through)
         cells = []
         for query, document, day, looks, choices, seen_by, chosen_by in rows:
-            counts = (looks, choices) if seen_by >= self.min_clients else (0.0, 0.0)
-            cells.append(CellRow(query, document, day, *counts, few=chosen_by < self.min_clients))
+            if seen_by < self.min_clients:
+                looks, choices = 0.0, 0.0
+            cells.append(CellRow(query, document, day, looks, choices, few=chosen_by < self.min_clients))
         return CellChanges(cells, through, revision, reached)
 
     # --- texts and clients ----------------------------------------------------------------------------------------
