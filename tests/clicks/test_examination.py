@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from kinrank.clicks import read_clicks
 from kinrank.clicks.examination import MODELS, estimate_examination
 from kinrank.clicks.posterior import estimate_attractiveness
 from kinrank.clicks.swaps import bootstrap, connected_ranks, jackknife
+from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError, ParameterError
 from tests.clicks.conftest import Simulate
 
@@ -30,6 +36,24 @@ def test_a_frozen_ranking_is_refused(simulate: Simulate):
         with pytest.raises(DataError, match=r"Not identifiable: 0% of the impressions.*none, coec or cascade"):
             estimate_examination(counts, model)
     assert estimate_examination(counts, "none").slope.tolist() == [1.0] * 5
+
+
+def test_lists_that_explored_tell_how_ranks_are_examined(tmp_path: Path):
+    """Nothing else changes the order here."""
+    queries = make_two_camps(n_queries=200, n_docs=8)
+    settings = {"tail": 0.0, "depth": 4}
+    frozen = simulate_clicks(queries, queries.X[:, 0], n_lists=60, shuffle=0.0, **settings)
+    drawn = simulate_clicks(queries, queries.X[:, 0], n_lists=40, shuffle=1.0, seed=1, **settings)
+    sessions = pa.array(drawn["session"].to_numpy() + frozen["session"].to_numpy().max() + 1)
+    drawn = drawn.set_column(1, "session", sessions).append_column("explored", pa.array([0.2] * len(drawn)))
+    files = [tmp_path / "frozen.parquet", tmp_path / "explored.parquet"]
+    for file, rows in zip(files, (frozen, drawn), strict=True):
+        pq.write_table(rows, file)
+    with pytest.raises(DataError, match="Not identifiable"):
+        estimate_examination(read_clicks(files[:1]))
+    counts = read_clicks(files)
+    assert counts.funnel.notes == ["lists that explored, and so tell how ranks are examined: 8,000"]
+    assert estimate_examination(counts).slope == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4], rel=0.15)
 
 
 @pytest.mark.parametrize("user", ["cascade", "trust"])

@@ -186,6 +186,14 @@ def test_lists_of_ones_own_ranker_are_excluded(read: Read):
     assert counts.funnel.dropped == {("queries", "excluded by an attribute"): 1, ("events", "query was dropped"): 1}
 
 
+@pytest.mark.parametrize(("explored", "lists"), [(0.05, 1), (True, 1), (0.0, 0), (None, 0)])
+def test_lists_that_explored_are_used_and_counted(read: Read, explored: object, lists: int):
+    counts = read([query(1), query(2, query_attributes={"explored": explored})], [])
+    assert counts.impressions.sum() == 6
+    notes = [note for note in counts.funnel.notes if "explored" in note]
+    assert notes == ["lists that explored, and so tell how ranks are examined: 1"] * lists
+
+
 def test_events_that_cannot_be_used_are_counted_by_reason(read: Read):
     events = [
         event(1, "a", query_id=None),

@@ -50,6 +50,8 @@ def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, fun
     database.execute("CREATE VIEW query_times AS SELECT query, time FROM all_rows")
     _find_row_bots(database, options)
     _note_bots(database, funnel)
+    explored = f"SELECT DISTINCT session, query FROM all_rows WHERE {_explored('explored')}"
+    _note_explored(funnel, scalar(database, f"SELECT count(*) FROM ({explored})"))
     first = _first_rank(options, scalar(database, "SELECT min(rank) FROM all_rows"), funnel)
     top = max(options.actions.values())
     database.execute(f"""
@@ -116,6 +118,8 @@ def _keep_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funne
         FROM lists""")
     funnel.count("queries", _by_reason(database, "sorted_lists"))
     _note_bots(database, funnel)
+    explored = _explored("json_extract_string(attributes, '$.explored')")
+    _note_explored(funnel, scalar(database, f"SELECT count(*) FROM sorted_lists WHERE reason IS NULL AND {explored}"))
     columns = "list, client, query, time, documents"
     database.execute(f"CREATE TABLE kept AS SELECT {columns} FROM sorted_lists WHERE reason IS NULL")
 
@@ -215,6 +219,16 @@ def _note_bots(database: DuckDBPyConnection, funnel: Funnel) -> None:
     bots = scalar(database, "SELECT count(*) FROM bots")
     if bots:
         funnel.notes.append(f"{bots:,} clients are bots by their rates of queries or clicks")
+
+
+def _explored(value: str) -> str:
+    """Return the SQL of whether a list explored, by what was logged as text of that."""
+    return f"coalesce(lower({value}), '') NOT IN ('', '0', '0.0', 'false', 'null')"
+
+
+def _note_explored(funnel: Funnel, lists: int) -> None:
+    if lists:
+        funnel.notes.append(f"lists that explored, and so tell how ranks are examined: {lists:,}")
 
 
 def _by_reason(database: DuckDBPyConnection, table: str) -> dict[str | None, int]:

@@ -10,7 +10,7 @@ from kinrank.errors import ParameterError
 FORMATS = ("auto", "ubi", "metarank", "table")
 ATTRIBUTES = ("drop", "apart", "ignore")
 SEEN = ("auto", "events", "results")
-COLUMNS = ("query", "session", "document", "rank", "clicked", "time", "client")
+COLUMNS = ("query", "session", "document", "rank", "clicked", "time", "client", "explored")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class LogOptions:
     format: str = "auto"
     """"ubi", "metarank" or "table"; "auto" looks at the files."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """For a table: the name of each column of `COLUMNS` that is named differently. "time" and "client" are optional."""
+    """For a table: the name of each column of `COLUMNS` that is named differently. The last three are optional."""
     actions: Mapping[str, float] = field(default_factory=lambda: {"click": 1.0})
     """The value of each action that counts as a click, such as ``{"click": 1, "add_to_cart": 3, "purchase": 5}``."""
     seen: str = "auto"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 JSON_LINES = (".ndjson", ".jsonl", ".json")
 KINDS = ".ndjson, .jsonl or .json (one object per line, optionally .gz), .parquet or .csv"
-OPTIONAL = {"time", "client"}
+OPTIONAL = {"time", "client", "explored"}
 
 _UBI_QUERIES = {
     "user_query": "VARCHAR",
