@@ -10,8 +10,8 @@ import pytest
 
 from kinrank import QuerySet, read_parquet
 from kinrank.engines import resumable_log
-from kinrank.engines.base import Hits, LoggedFeatures
 from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts
+from kinrank.engines.responses import Hits, LoggedFeatures
 from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, JobError, ParameterError

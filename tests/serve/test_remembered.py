@@ -95,11 +95,11 @@ def test_the_filters_of_the_request_and_of_the_service_hold(choices_model: Path,
     assert [options.filter_clause for _, options in engine.fetched] == [shown, shown]
 
 
-@pytest.mark.parametrize("left", [0, 1])
-def test_at_most_the_number_of_the_settings(choices_model: Path, engine: Engine, left: int):
-    with service_of(choices_model, remembered=left) as service:
-        assert Searcher(service, engine).search("up", window=2).remembered == ["d1"][:left]
-    assert len(engine.fetched) == left
+@pytest.mark.parametrize(("most", "added"), [(0, []), (1, []), (2, ["d1"]), (3, ["d1", "d3"])])
+def test_only_the_best_remembered_documents_are_added(choices_model: Path, engine: Engine, most: int, added: list[str]):
+    with service_of(choices_model, remembered=most) as service:  # the best one is found
+        assert Searcher(service, engine).search("up", window=2).remembered == added
+    assert len(engine.fetched) == bool(added)
 
 
 def test_a_failing_fetch_is_named_and_the_search_answered(choices_model: Path, engine: Engine):
@@ -130,7 +130,7 @@ def test_an_engine_that_took_all_the_time_is_not_asked_again(choices_model: Path
     engine.search_features = slow  # type: ignore[method-assign]
     with service_of(choices_model, engine_seconds=0.01) as service:
         result = Searcher(service, engine).search("up", window=2)
-    assert result.problem == "the search left no time to fetch remembered documents"
+    assert result.problem == "the search took all of the 0.01 s: increase timeout"
     assert (len(result.ranking.ids), engine.fetched) == (2, [])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ def engine_checks() -> list[EngineCheck]:
         check_apply_request_keeps_totals_and_facets,
         check_absent_documents_are_reported,
         check_fetch_by_id_within_filter,
+        check_search_adds_documents,
         check_apply_orders_by_weighted_features,
         check_apply_ranks_what_search_finds,
         check_apply_within_window,
@@ -117,6 +119,33 @@ def check_fetch_by_id_within_filter(engine: Engine) -> None:
     require(bool(np.allclose(X, features, atol=1e-6, equal_nan=True)), "features differ from those of features()")
     votes = {doc_id: document["votes"] for doc_id, document in sample_documents()}
     require(list(hits.fields) == [{"votes": votes[doc_id]} for doc_id in expected], f"the fields are {hits.fields}")
+
+
+def check_search_adds_documents(engine: Engine) -> None:
+    """Documents are added to those that a search finds, and change nothing about these."""
+    votes = {doc_id: document["votes"] for doc_id, document in sample_documents()}
+    for clause in (None, {"ids": {"values": IDS[::2]}}):
+        options = SearchOptions(clause, ["votes"], {"votes": {"stats": {"field": "votes"}}})
+        asked: dict[str, Any] = {"size": 5, "vector": VECTOR, "options": options, "timeout": 60.0}
+        hits, X = engine.search_features(QUERY, **asked)
+        first = hits.doc_id.tolist()
+        matching = engine.search(QUERY, size=len(IDS), vector=VECTOR, options=options).doc_id.tolist()
+        unmatched = [doc_id for doc_id in IDS if doc_id not in matching]
+        wanted = [unmatched[0], first[3], matching[-1], "no such document", *unmatched[1:4], first[0]]
+        expected = [doc_id for doc_id in wanted if doc_id in (IDS if clause is None else IDS[::2])]
+        expected = [*first, *(doc_id for doc_id in expected if doc_id not in first)]
+        found = engine.search_adding(QUERY, wanted, **asked)
+        ids = found.hits.doc_id.tolist()
+        require((ids, found.n_found, found.problem) == (expected, 5, None), f"found {ids}, expected {expected}")
+        require(bool(np.allclose(found.hits.score[:5], hits.score)), "added documents change scores")
+        require(bool(np.allclose(found.features[:5], X, atol=1e-5, equal_nan=True)), "added documents change features")
+        features = engine.features(QUERY, ids, vector=VECTOR)
+        require(bool(np.allclose(found.features, features, atol=1e-5, equal_nan=True)), "features differ when added")
+        require(list(found.hits.fields) == [{"votes": votes[doc_id]} for doc_id in ids], "fields are missing")
+        require(found.hits.total == hits.total, f"{hits.total} match, the total is {found.hits.total}")
+        require(found.hits.facets == hits.facets, "facets count added documents")
+    nothing = engine.search_adding(QUERY, [], size=5, vector=VECTOR, timeout=60.0)
+    require(len(nothing.hits) == nothing.n_found == 5, "a search that adds nothing finds something else")
 
 
 def check_fields_totals_and_facets(engine: Engine) -> None:

@@ -9,22 +9,24 @@ if TYPE_CHECKING:
     from kinrank.engines.address import ENGINES as ENGINES
     from kinrank.engines.address import connect as connect
     from kinrank.engines.base import Engine as Engine
-    from kinrank.engines.base import Health as Health
-    from kinrank.engines.base import Hits as Hits
-    from kinrank.engines.base import LoggedFeatures as LoggedFeatures
     from kinrank.engines.feature_set import FeatureSet as FeatureSet
+    from kinrank.engines.responses import FoundDocuments as FoundDocuments
+    from kinrank.engines.responses import Health as Health
+    from kinrank.engines.responses import Hits as Hits
+    from kinrank.engines.responses import LoggedFeatures as LoggedFeatures
 
 _MODULES = {
     "ENGINES": "address",
     "Engine": "base",
     "FeatureSet": "feature_set",
-    "Health": "base",
-    "Hits": "base",
-    "LoggedFeatures": "base",
+    "FoundDocuments": "responses",
+    "Health": "responses",
+    "Hits": "responses",
+    "LoggedFeatures": "responses",
     "connect": "address",
 }
 
-__all__ = ["ENGINES", "Engine", "FeatureSet", "Health", "Hits", "LoggedFeatures", "connect"]
+__all__ = ["ENGINES", "Engine", "FeatureSet", "FoundDocuments", "Health", "Hits", "LoggedFeatures", "connect"]
 
 
 def __getattr__(name: str) -> Any:

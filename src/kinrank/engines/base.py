@@ -9,72 +9,18 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
 from kinrank.engines.feature_set import FeatureSet
+from kinrank.engines.responses import Document, FoundDocuments, Health, Hits, LoggedFeatures, missing_ids
 from kinrank.engines.search_options import PLAIN, SearchOptions
-from kinrank.errors import EngineRefusedError, EngineTimeoutError
-
-Document = tuple[str, Mapping[str, Any]]
-"""A document id and its fields."""
-
-
-@dataclass(frozen=True, eq=False)
-class Hits:
-    """Documents found by an engine, best first.
-
-    Examples
-    --------
-    >>> hits = Hits(np.array(["d7", "d3"]), np.array([4.5, 1.0]))
-    >>> len(hits), hits.doc_id.tolist()
-    (2, ['d7', 'd3'])
-    """
-
-    doc_id: NDArray[np.str_]
-    """Document ids in the engine's order."""
-    score: NDArray[np.float64]
-    """The engine's scores. They are comparable within one response only."""
-    total: Mapping[str, Any] | None = None
-    """How many documents match: ``{"value": 10000, "relation": "gte"}`` means at least 10,000."""
-    fields: Sequence[Mapping[str, Any]] = ()
-    """The requested fields of each document; empty if none were requested."""
-    facets: Mapping[str, Any] = field(default_factory=dict)
-    """The results of the requested facets, as the engine returns them."""
-
-    def __len__(self) -> int:
-        return len(self.doc_id)
-
-
-@dataclass(frozen=True, eq=False)
-class LoggedFeatures:
-    """Features of documents, computed by an engine."""
-
-    values: Float32
-    """NaN if a feature defined with ``missing = "nan"`` is missing. A document that is not in the index has a row of
-    NaN; shape (documents, features).
-    """
-    found: NDArray[np.bool_]
-    """Whether each document is in the index; shape (documents,)."""
-
-
-@dataclass(frozen=True)
-class Health:
-    """Health of an engine and an index."""
-
-    engine: str
-    """Name and version: "elasticsearch 8.12.2"."""
-    status: str
-    """Green: all shards are allocated; yellow: some replicas are not; red: some primary shards are not."""
-    nodes: int
-    """Number of nodes."""
-    documents: int
-    """Number of documents in the index."""
+from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 
 
 class Engine(ABC):
@@ -248,10 +194,43 @@ class Engine(ABC):
         """Return candidates and their features, within `timeout` in total; in one request if the engine supports it."""
         start = time.monotonic()
         hits = self.search(query, size=size, vector=vector, options=options, timeout=timeout)
-        remaining = None if timeout is None else timeout - (time.monotonic() - start)
-        if remaining is not None and remaining <= 0:
-            raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")
-        return hits, self.features(query, hits.doc_id.tolist(), vector=vector, timeout=remaining)
+        left = remaining(timeout, start)
+        return hits, self.features(query, hits.doc_id.tolist(), vector=vector, timeout=left)
+
+    def search_adding(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> FoundDocuments:
+        """Return candidates, and documents by id that are not among them, with features; within `timeout` in total.
+
+        Documents that are not in the index, or do not match the filter of `options`, are left out. If the engine finds
+        candidates but cannot deliver the others, `FoundDocuments.problem` has the reason.
+
+        Parameters
+        ----------
+        doc_ids
+            The documents to add.
+        query, size, vector, options, timeout
+            See `search`. Added documents do not count towards `size`.
+        """
+        start = time.monotonic()
+        hits, features = self.search_features(query, size=size, vector=vector, options=options, timeout=timeout)
+        found = FoundDocuments(hits, features, len(hits))
+        missing = missing_ids(hits, doc_ids)
+        if not missing:
+            return found
+        try:
+            left = remaining(timeout, start)
+            more, rows = self.fetch(query, missing, vector=vector, options=options, timeout=left)
+        except EngineError as error:
+            return replace(found, problem=str(error))
+        return replace(found, hits=hits.followed_by(more), features=np.concatenate([features, rows]))
 
     def fetch(
         self,
@@ -280,3 +259,11 @@ class Engine(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def remaining(timeout: float | None, start: float) -> float | None:
+    """Return the seconds of a timeout that are left since `start`. Raise `EngineTimeoutError` if there are none."""
+    left = None if timeout is None else timeout - (time.monotonic() - start)
+    if left is not None and left <= 0:
+        raise EngineTimeoutError(f"the search took all of the {timeout:g} s: increase timeout")
+    return left

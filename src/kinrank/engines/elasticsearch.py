@@ -9,12 +9,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
-from kinrank.engines.base import Hits
+from kinrank.engines.added_documents import adding_search, without_added
 from kinrank.engines.features import Clause
 from kinrank.engines.hit_values import HitValues, feature_matrix
 from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine
 from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import response_error
+from kinrank.engines.responses import FoundDocuments, Hits
 from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.engines.trace_headers import TRACE_HEADERS
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
@@ -90,25 +91,42 @@ class ElasticsearchEngine(LuceneEngine):
         timeout: float | None = None,
     ) -> tuple[Hits, Float32]:
         """See `Engine.search_features`. Sends one request."""
+        found = self.search_adding(query, (), size=size, vector=vector, options=options, timeout=timeout)
+        return found.hits, found.features
+
+    def search_adding(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> FoundDocuments:
+        """See `Engine.search_adding`. Sends one request."""
         builder = self._builder(query, vector)
         self._check_fields(timeout)
         search_clause = builder.candidate_query()
         # The engine has scored its own query already: do not ask for its score again, as that of a feature.
         scored = [name for name, clause in builder.feature_clauses().items() if clause == search_clause]
-        body = {
-            "query": builder.candidate_query(options.filter_clause),
+        if doc_ids:
+            body = adding_search(builder, self._ids_filter(doc_ids), options)
+        else:
+            body = {"query": builder.candidate_query(options.filter_clause), **options.response_body()}
+        body |= {
             "rescore": _named_scores(_named_clauses(builder, scored)),
-            "size": size,
+            "size": size + len(doc_ids),
             "docvalue_fields": builder.docvalue_fields(),
-            **options.response_body(),
         }
         response = self._send("POST", self._path("/_search"), _WITH_NAMED_SCORES, body, timeout or self.timeout)
-        hits = self._by_id(response["hits"]["hits"]).values()
-        documents = [
+        documents = self._by_id(response["hits"]["hits"])
+        response, n_found = without_added(response, documents, doc_ids, size) if doc_ids else (response, len(documents))
+        values = [
             HitValues.from_hit(hit, {**hit.get("matched_queries", {}), **dict.fromkeys(scored, hit["_score"])})
-            for hit in hits
+            for hit in response["hits"]["hits"]
         ]
-        return self._parse_hits(response), feature_matrix(documents, builder)
+        return FoundDocuments(self._parse_hits(response), feature_matrix(values, builder), n_found)
 
     def _log_batch(
         self, builder: QueryBuilder, wanted: SearchOptions, n_documents: int, timeout: float

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
 from kinrank.engines.address import redact_passwords
-from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
+from kinrank.engines.base import Engine
 from kinrank.engines.feature_set import FeatureSet
 from kinrank.engines.features import Clause
 from kinrank.engines.fields import FieldCheck
 from kinrank.engines.hit_values import HitValues, feature_matrix
 from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
 from kinrank.engines.response_errors import check_complete
+from kinrank.engines.responses import Document, Health, Hits, LoggedFeatures
 from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import (
     EngineBusyError,

@@ -6,14 +6,19 @@ OpenSearch 2.5 returns the names of matching clauses, but not their scores.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from numpy.typing import ArrayLike
+
+from kinrank.engines.base import remaining
 from kinrank.engines.hit_values import HitValues
 from kinrank.engines.lucene import ADMIN_TIMEOUT, GLOBAL_STATISTICS, LuceneEngine
 from kinrank.engines.query_dsl import Dialect, QueryBuilder
 from kinrank.engines.response_errors import check_complete, response_error
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.responses import FoundDocuments, missing_ids
+from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.engines.trace_headers import TRACE_HEADERS
 from kinrank.errors import EngineError, EngineRefusedError, EngineTimeoutError
 from kinrank.registry import import_extra
@@ -76,6 +81,30 @@ class OpenSearchEngine(LuceneEngine):
         except self._library.OpenSearchException as error:
             raise self._engine_error(error, ADMIN_TIMEOUT) from error
         return int(count)
+
+    def search_adding(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> FoundDocuments:
+        """See `Engine.search_adding`. Added documents are in the request for the features of the others."""
+        start = time.monotonic()
+        hits = self.search(query, size=size, vector=vector, options=options, timeout=timeout)
+        ids, missing = hits.doc_id.tolist(), missing_ids(hits, doc_ids)
+        left = remaining(timeout, start)
+        if not missing:
+            return FoundDocuments(hits, self.features(query, ids, vector=vector, timeout=left), len(ids))
+        documents, rows = self.fetch(query, [*ids, *missing], vector=vector, options=options, timeout=left)
+        row_of = {doc_id: row for row, doc_id in enumerate(documents.doc_id.tolist())}
+        kept = [place for place, doc_id in enumerate(ids) if doc_id in row_of]  # unless deleted since
+        added = [row_of[doc_id] for doc_id in missing if doc_id in row_of]
+        order = [row_of[ids[place]] for place in kept] + added
+        return FoundDocuments(hits.take(kept).followed_by(documents.take(added)), rows[order], len(kept))
 
     def _log_batch(
         self, builder: QueryBuilder, wanted: SearchOptions, n_documents: int, timeout: float

@@ -12,7 +12,6 @@ import numpy as np
 from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.base import Prediction
-from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.exploring import DRAW, Draw
 from kinrank.serve.failures import failure_in, failure_of
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, to_query_set
@@ -84,7 +83,7 @@ class BatchRanker:
             try:
                 candidates = job.context.run(served.encoder, job.candidates, self.observer)
                 rows = candidates.align(served.ranker.feature_names_)
-                draw = job.context.get(DRAW) if takes_evidence(served.ranker) else None
+                draw = None if served.choices is None else job.context.get(DRAW)
             except Exception as error:  # one bad query must not fail the others
                 self._fail(served, job, error)
                 continue

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from kinrank.arrays import Float32
-from kinrank.engines import Engine, Hits
+from kinrank.engines import Engine, FoundDocuments, Hits
 from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, KinrankError, ParameterError
 from kinrank.serve.circuit import FAILURES, CircuitBreaker, RetryBudget
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
-from kinrank.serve.remembered import Found, Memory
+from kinrank.serve.remembered import remembered_ids
 from kinrank.serve.search_policy import SearchPolicy
 from kinrank.serve.service import Service
 
@@ -82,7 +82,6 @@ class Searcher:
         self._features = CircuitBreaker("computing features")
         self._searches = CircuitBreaker("search")
         self._second_requests = RetryBudget()
-        self._memory = Memory(service, engine)
 
     def search(
         self,
@@ -123,8 +122,12 @@ class Searcher:
         options = self.policy.restrict(options)
         expires = time.monotonic() + self.service.settings.engine_seconds
         self._second_requests.earn()
+        # Known before the search, so that one request can find and fetch.
+        pinned = self.service.rules.book.pinned(query)
+        remembered, problem = self._remembered(query, vector, columns, model)
+        wanted = list(dict.fromkeys([*pinned, *remembered]))
         try:
-            hits, candidates = self._candidates(query, window, vector, columns, options)
+            found, candidates = self._candidates(query, window, vector, columns, options, wanted)
         except (EngineError, ParameterError) as error:
             # Without features there may still be an order to show. If the engine is down, this raises.
             hits = self._without_features(error, query, window, vector, options, expires)
@@ -134,16 +137,15 @@ class Searcher:
             ranking = Ranking(ids, model=self.service.name_of(model), fallback=reason, detail=str(error))
             self.service.count(ranking)
             return SearchResult(self.service.rules.book.apply(ranking, query), hits)
-        found = self._memory.add(
-            Found(hits, candidates), query, vector, columns or {}, model=model, options=options, expires=expires
-        )
-        if found.candidates is None:
-            return SearchResult(Ranking([], model=self.service.name_of(model)), hits, problem=found.problem)
-        ranking = self.service.rank(found.candidates, model=model)
+        problem = problem or found.problem
+        if candidates is None:
+            return SearchResult(Ranking([], model=self.service.name_of(model)), found.hits, problem=problem)
+        ranking = self.service.rank(candidates, model=model)
         ranking = self.service.rules.book.apply(ranking, query)
         scored = ranking.fallback is None or ranking.fallback is Fallback.NOVEL
-        explanation = self._explanation(found.candidates, model) if explain and scored else None
-        return SearchResult(ranking, found.hits, explanation, found.remembered, found.problem)
+        explanation = self._explanation(candidates, model) if explain and scored else None
+        added = [doc_id for doc_id in candidates.ids[found.n_found :] if doc_id not in pinned]
+        return SearchResult(ranking, found.hits, explanation, added, problem)
 
     def weights(
         self,
@@ -221,17 +223,28 @@ class Searcher:
         vector: Float32 | None,
         columns: Mapping[str, float] | None,
         options: SearchOptions = PLAIN,
-    ) -> tuple[Hits, CandidateSet | None]:
-        """Find candidates, and their features if there are any; in one request if the engine can."""
+        wanted: Sequence[str] = (),
+    ) -> tuple[FoundDocuments, CandidateSet | None]:
+        """Find candidates, add wanted documents, and compute their features; in one request if the engine can."""
         seconds = self.service.settings.engine_seconds
         with self.service.observer.measure("engine"):
-            hits, rows = self._features.call(
-                lambda: self.engine.search_features(query, size=window, vector=vector, options=options, timeout=seconds)
+            found = self._features.call(
+                lambda: self.engine.search_adding(
+                    query, wanted, size=window, vector=vector, options=options, timeout=seconds
+                )
             )
-        if not len(hits):
-            return hits, None
-        ids, names = hits.doc_id.tolist(), self.engine.feature_names
-        return hits, CandidateSet(ids, rows, names, vector, columns or {}, query)
+        ids, names = found.hits.doc_id.tolist(), self.engine.feature_names
+        return found, CandidateSet(ids, found.features, names, vector, columns or {}, query) if ids else None
+
+    def _remembered(
+        self, query: str, vector: Float32 | None, columns: Mapping[str, float] | None, model: str | None
+    ) -> tuple[list[str], str | None]:
+        """Return documents that people chose for a query, or why they are not known."""
+        names = self.engine.feature_names
+        try:
+            return remembered_ids(self.service, names, query, vector, columns or {}, model=model), None
+        except KinrankError as error:
+            return [], str(error)
 
     def _without_features(
         self,

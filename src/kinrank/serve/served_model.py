@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from kinrank.rankers import RANKERS
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.capabilities import can_adapt
+from kinrank.rankers.capabilities import can_adapt, takes_evidence
 from kinrank.serve.encoding import QueryEncoder
 from kinrank.store import Examples
 
@@ -50,6 +52,11 @@ class ServedModel:
         if self.revision is None:
             return self.fitted
         return f"{self.fitted}+{self.revision}" + (f".{self.mark}" if self.mark else "")
+
+    @cached_property
+    def choices(self) -> Any | None:
+        """The ranker if it takes what people chose, which takes too long to find out for each query; else None."""
+        return self.ranker if takes_evidence(self.ranker) else None
 
     @property
     def ranker_name(self) -> str:

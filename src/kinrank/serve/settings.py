@@ -61,7 +61,7 @@ class Settings:
     log_shown: int = 0
     """Documents of each list to keep as shown, so that clients need only send clicks; 0 keeps none."""
     remembered: int = 10
-    """Documents that a search adds at most: those that people chose for the query and the engine did not find."""
+    """How many documents of the highest rate of choices a search adds for its query, unless the engine finds them."""
     explore: float = 0.0
     """Share of the lists whose order is a draw from what people may choose, so that all documents get a chance."""
     unexplored: tuple[str, ...] = ()

@@ -58,9 +58,9 @@ class RuleBook:
         alike = sorted((-similarity, -place) for place, similarity in self._texts.like(text).items())
         return [*reversed(own), *(self._wide[-place] for _, place in alike)]
 
-    def pinned(self, text: str | None, *, besides: Sequence[str]) -> list[str]:
-        """Return the documents that are pinned for a query and not among some, those of the highest places first."""
-        rules = [rule for rule in self.rules_for(text) if rule.action is Action.PIN and rule.document not in besides]
+    def pinned(self, text: str | None) -> list[str]:
+        """Return the documents that are pinned for a query, those of the highest places first."""
+        rules = [rule for rule in self.rules_for(text) if rule.action is Action.PIN]
         return [rule.document for rule in sorted(rules, key=lambda rule: rule.places)[:_FETCHED]]
 
     def apply(self, ranking: Ranking, text: str | None) -> Ranking:

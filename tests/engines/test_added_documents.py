@@ -1,0 +1,34 @@
+"""The response of a search that adds documents, without a server; `kinrank.checks` has the whole with one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kinrank.engines.added_documents import without_added
+
+
+def hits_of(scores: dict[str, float]) -> dict[str, dict[str, float]]:
+    return {doc_id: {"_score": score} for doc_id, score in scores.items()}
+
+
+def test_added_documents_that_are_found_keep_their_place_and_score():
+    single = float(np.float32(0.1) * np.float32(2.0**60))
+    documents = hits_of({"b": 3.0 * 2**60, "x": single, "y": 2.0**20, "a": 5.0, "c": 2.0, "d": 1.0})
+    response = {
+        "hits": {"total": {"value": 6, "relation": "eq"}},
+        "aggregations": {"matching": {"doc_count": 5, "f": 1}},
+    }
+    found, n_found = without_added(response, documents, ["y", "b", "gone", "x"], size=3)
+    assert n_found == 3
+    scores = [hit["_score"] for hit in found["hits"]["hits"]]
+    assert scores == [5.0, 3.0, 2.0, None, pytest.approx(0.1)]  # a, b, c, then y and x in the order of the request
+    assert found["hits"]["total"] == {"value": 5, "relation": "eq"}  # y does not match
+    assert found["aggregations"] == {"f": 1}
+
+
+def test_totals_that_are_bounds_and_ties_stay():
+    documents = hits_of({"b": 2.0 * 2**60, "a": 2.0})
+    total = {"value": 10000, "relation": "gte"}
+    found, n_found = without_added({"hits": {"total": total}}, documents, ["b"], size=1)
+    assert (n_found, found["hits"]["total"], found["hits"]["hits"][0]) == (1, total, {"_score": 2.0})
