@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from rich.progress import Progress
+from rich.table import Table
 
 from kinrank.cli import console
 from kinrank.progress import Parts, report_progress
@@ -114,3 +115,11 @@ def test_parts_of_a_study_have_names_and_a_time_left(
     assert done.startswith("measuring: fold 1 of 2: LightGBM, in all 5 of 20, about ")
     assert inside.startswith("measuring: fold 1 of 2: kin: tree models 3 of 8, in all 5 of 20, about ")
     assert last.startswith("measuring: fold 1 of 2: kin, in all 10 of 20, about 1:40 left")
+
+
+def test_lines_of_a_table_in_a_pipe_end_without_spaces(capsys: pytest.CaptureFixture[str]):
+    table = Table("name", "note", box=None, pad_edge=False)
+    table.add_row("a", "")
+    table.add_row("b", "a long note")
+    console.print_result(table)
+    assert capsys.readouterr().out == "name  note\na\nb     a long note\n"

@@ -40,9 +40,14 @@ def error(text: str) -> None:
 
 
 def print_result(result: RenderableType) -> None:
-    """Print a result on stdout."""
-    width = None if sys.stdout.isatty() else _UNLIMITED
-    Console(width=width, markup=False, highlight=False).print(result)
+    """Print a result on stdout. In a file or a pipe, lines are not wrapped and end without spaces."""
+    if sys.stdout.isatty():
+        Console(markup=False, highlight=False).print(result)
+        return
+    console = Console(width=_UNLIMITED, markup=False, highlight=False)
+    with console.capture() as capture:
+        console.print(result)
+    sys.stdout.write("\n".join(line.rstrip(" ") for line in capture.get().split("\n")))
 
 
 @contextmanager

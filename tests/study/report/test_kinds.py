@@ -69,6 +69,11 @@ def test_unknown_column_raises(camps: QuerySet):
         groups_by_column(camps, "intent")
 
 
+def test_numbers_are_named_with_their_column(camps: QuerySet):
+    values = np.arange(len(camps)) % 2
+    assert list(groups_by_column(camps.replace(query_columns={"movie": values}), "movie")) == ["movie 0", "movie 1"]
+
+
 def test_rare_values_are_other(camps: QuerySet):
     values = np.array([f"v{min(query, 9)}" for query in range(len(camps))])
     groups = groups_by_column(camps.replace(query_columns={"v": values}), "v")

@@ -36,7 +36,8 @@ class Elements(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, {name: value or "" for name, value in attrs}))
-        self._open.append(tag)
+        if tag != "wbr":  # a place for a break: no element with text
+            self._open.append(tag)
 
     def handle_data(self, data):
         self.texts.append((self._open[-1] if self._open else "", data))
@@ -53,8 +54,8 @@ def elements(page: str) -> Elements:
 def test_headline_is_the_first_heading(page: str, elements: Elements, report: Report):
     difference = report.difference.paired.mean_difference
     assert headline(report) == f"knn(n_neighbors=60) gains {difference:+.4f} NDCG@10 over single(learner='rankrls')"
-    headings = [text for tag, text in elements.texts if tag in ("h1", "h2")]
-    assert headings[0] == headline(report)
+    assert "".join(text for tag, text in elements.texts if tag == "h1").strip() == headline(report)
+    assert next(tag for tag, _ in elements.texts if tag in ("h1", "h2")) == "h1"
     assert f"measured on {len(report.names)} test queries" in page
 
 

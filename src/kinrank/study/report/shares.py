@@ -118,6 +118,8 @@ _OTHER = "other"
 def groups_by_column(queries: QuerySet, column: str) -> dict[str, NDArray[np.int64]]:
     """Return the positions of the queries by value of a column, the largest group first; rare values are "other".
 
+    Numbers are named with the column: "movie 39".
+
     Parameters
     ----------
     queries
@@ -136,7 +138,8 @@ def groups_by_column(queries: QuerySet, column: str) -> dict[str, NDArray[np.int
     if values is None or values.ndim != 1:
         known = ", ".join(repr(name) for name, each in queries.query_columns.items() if each.ndim == 1) or "none"
         raise ParameterError(f"no query column {column!r} to group queries by; query columns: {known}")
-    texts = [str(value) or "none" for value in values.tolist()]
+    prefix = f"{column} " if values.dtype.kind in "iuf" else ""
+    texts = [f"{prefix}{value}" or "none" for value in values.tolist()]
     common = [value for value, _ in Counter(texts).most_common()]
     if len(common) > len(LETTERS):
         kept = set(common[: len(LETTERS) - 1])

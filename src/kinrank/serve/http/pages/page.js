@@ -101,6 +101,13 @@ function number(value) {
   return (value < 0 ? "−" : "+") + (size < 0.001 || size >= 10000 ? size.toExponential(1) : size.toPrecision(2));
 }
 
+// The name of a feature in a cell, which may break after an underscore.
+function featureCell(name) {
+  const cell = element("td", "name");
+  cell.append(...name.split(/(?<=_)/).flatMap((part) => [part, element("wbr")]));
+  return cell;
+}
+
 // One scale for all features: weight times spread among the candidates.
 function weights(why) {
   if (!why.local_weights) return $("weights").replaceChildren();
@@ -117,7 +124,7 @@ function weights(why) {
     mark.style.left = "calc(" + (50 + 48 * global / scale) + "% - 1px)";
     bar.append(fill, mark);
     cell.append(bar);
-    row.append(element("td", "name", name), cell, element("td", "number", number(own)));
+    row.append(featureCell(name), cell, element("td", "number", number(own)));
     row.title = name + ": weight " + why.local_weights[name] + " for this query, " + why.global_weights[name] + " in the global model";
     return row;
   }));
