@@ -1,4 +1,4 @@
-"""The drills of ``python -m benchmarks drills`` are tests that exist, and docs/operations.md lists them."""
+"""The drills of ``python -m benchmarks drills`` are tests that exist, and docs/project/operations.md lists them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from benchmarks.drills import DRILLS
 
 HERE = Path(__file__).parent
-OPERATIONS = HERE.parents[1] / "docs" / "operations.md"
+OPERATIONS = HERE.parents[1] / "docs" / "project" / "operations.md"
 
 
 @pytest.mark.parametrize("name", DRILLS)
