@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kinrank.data.arrow_columns import decoded, is_number, is_text
 from kinrank.data.queryset import QuerySet
 from kinrank.data.suspect_names import plain_name, suspect_names
-from kinrank.data.tables import INFO_PREFIX, QUERY_PREFIX, WEIGHT, ColumnNames
+from kinrank.data.tables import INFO_PREFIX, QUERY_PREFIX, TITLE, WEIGHT, ColumnNames
 from kinrank.errors import DataError
 from kinrank.study.added_rows import find_added_rows
 from kinrank.study.giveaways import find_giveaway
@@ -23,6 +23,7 @@ _QUERY_IDS = "qid query_id queryid q_id search_id srch_id request_id"
 _TEXTS = "text query_text query search search_query search_term search_terms keyword keywords q"
 _GRADES = "y grade label relevance judgment rel relevance_label relevance_grade rating gain target"
 _DOCUMENTS = "doc_id docid docno document_id document doc product_id product item_id item sku asin url id"
+_TITLES = f"{TITLE} title document_title product_title item_title product_name item_name name"
 _WEIGHTS = "weight weights importance sample_weights"
 _ROW_NUMBERS = "index row row_number rownum row_id unnamed:_0"
 _EXAMPLES = 3
@@ -67,11 +68,15 @@ class TableCheck:
         """Return the commands to type next, quoted for a shell; none if a problem must be solved first."""
         if not self.ready or self.queries is None:
             return []
-        words = _column_options(self.columns)
+        title = self.columns.get("title", TITLE)
+        untitled = [] if title == TITLE else ["--drop", title]
+        titled, words = _column_options(self.columns), [*_column_options(self.columns), *untitled]
         if not self.queries.n_features:
             engine = ["--engine", "elasticsearch+http://localhost:9200/INDEX", "--features", "features.toml"]
             return [shlex.join(["kinrank", "log", *engine, "--judgments", path, "--out", "logged.parquet", *words])]
-        study, training = ["kinrank", "headroom", path, *words], ["kinrank", "train", path, "--model", "model", *words]
+        study, training = ["kinrank", "headroom", path, *words], ["kinrank", "train", path, "--model", "model", *titled]
+        if untitled:
+            training += ["--title", title]
         if self.group is not None:
             study += ["--group", self.group]
             training += ["--set", f"group_column={self.group}"]
@@ -131,6 +136,10 @@ def _named_columns(check: TableCheck, columns: dict[str, pa.ChunkedArray], given
         check.add("note", "documents", "no document ids: rankings cannot be written, and duplicates cannot be found")
     if text is not None:
         named["text"] = text
+    title = _guess([name for name in texts if name not in (qid, doc_id, text, *given.get("drop", ()))], _TITLES)
+    if qid in columns and title is not None and _differs_within(columns[qid], columns[title]):
+        named["title"] = title
+        check.add("ok", "documents", f"{title!r} has their titles, by which explanations name them")
     if qid is not None and qid == text:
         check.add("ok", "query ids", f"the text of a query, {qid!r}, is its id")
     for name in (qid, doc_id):
@@ -142,7 +151,7 @@ def _named_columns(check: TableCheck, columns: dict[str, pa.ChunkedArray], given
 
 def _check_other_columns(check: TableCheck, columns: dict[str, pa.ChunkedArray]) -> None:
     """Find columns that must not be features, or that cannot be read."""
-    named = {check.columns.get(option) for option in ("qid", "y", "doc_id", "text")}
+    named = {check.columns.get(option) for option in ("qid", "y", "doc_id", "text", "title")}
     known = {*named, *check.columns["drop"], *check.columns["query"], WEIGHT}
     others = {
         name: column for name, column in columns.items() if name not in known and not name.startswith(INFO_PREFIX)
@@ -171,7 +180,7 @@ def _reason_to_drop(name: str, column: pa.ChunkedArray, qid: pa.ChunkedArray, su
     if name in suspects and not name.startswith(QUERY_PREFIX):
         return f"looks like {suspects[name]}"
     if is_text(column.type):
-        if _distinct_pairs(qid, column) > len(pc.unique(qid)):
+        if _differs_within(qid, column):
             return "is text that differs within a query (if it holds numbers, write them with a decimal point)"
         return None
     if not is_number(column.type):
@@ -296,6 +305,10 @@ def _guess(names: Iterable[str], vocabulary: str) -> str | None:
 
 def _distinct_pairs(qid: pa.ChunkedArray, column: pa.ChunkedArray) -> int:
     return len(pa.table({"qid": qid, "value": column}).group_by(["qid", "value"]).aggregate([]))
+
+
+def _differs_within(qid: pa.ChunkedArray, column: pa.ChunkedArray) -> bool:
+    return _distinct_pairs(qid, column) > len(pc.unique(qid))
 
 
 def _is_whole(column: pa.ChunkedArray) -> bool:
