@@ -7,8 +7,10 @@ The model is KinRanker, as in ``serve_load``; the request has 100 candidates wit
 - *overload*: requests are sent at random times at 2 and at 5 times the rate of saturation, whatever the responses are.
 
 A request is answered in time if it is ranked (no fallback) and the response is there within the deadline after it was
-sent. Loads take turns, and the ratios are medians over the rounds. The client needs a core of its own at 5 times
-saturation; how much of the machine each side used is reported.
+sent. Loads take turns, and the ratios are medians over the rounds. With ``--cores apart`` the server has the first core
+and the client the second, as one process per core with its clients elsewhere. With ``--cores shared`` the scheduler
+decides: at saturation a part of the second core then helps the server, and at 5 times the client takes it back. How much
+of the machine each side used is reported.
 
 With ``--front haproxy`` the client sends to HAProxy with deploy/haproxy.cfg, and the service has 10 ms less, which the
 proxy may let a request wait. *Two models* adds requests to a second model of the same service, a thirtieth of those to
@@ -24,7 +26,7 @@ import statistics
 import subprocess
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -44,6 +46,7 @@ OPTIONS = {
     "rounds": ("3", "1"),
     "seconds": ("5", "3", "10"),
     "front": ("none", "haproxy"),
+    "cores": ("apart", "shared"),
 }
 
 
@@ -56,20 +59,36 @@ backend model-second
 """
 
 
-def run(deadline: str, rounds: str, seconds: str, front: str) -> dict[str, object]:
+def run(deadline: str, rounds: str, seconds: str, front: str, cores: str) -> dict[str, object]:
     """Measure the throughput in time at saturation and at overload."""
     place = CHECKOUT / "benchmarks" / "results" / "serve_load"
     write_bodies(place)
     fit_once("kin", place / "kin")
     service_deadline = int(deadline) - (10 if front == "haproxy" else 0)
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    both = {first, last}
     with (
+        on_cores({first} if cores == "apart" else both),  # what is started below stays there
         serving(place, "kin", f"second={place / 'kin'}", "--deadline", str(service_deadline)) as server,
         serving(place, "kin", "--deadline", "5000") as patient,
+        on_cores({last} if cores == "apart" else both),
         in_front(front, server.port, place) as port,
     ):
         body = (place / "msgpack.body").read_bytes()
         clients = Client(port, body), Client(port, body, model="second"), Client(patient.port, body)
-        return uvloop.run(measure(*clients, server.pid, float(deadline) / 1000, int(rounds), int(seconds)))
+        pids = server.pid, patient.pid
+        return uvloop.run(measure(clients, pids, float(deadline) / 1000, int(rounds), int(seconds)))
+
+
+@contextmanager
+def on_cores(cores: set[int]) -> Iterator[None]:
+    """Run this thread, and what it starts, on some cores only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextmanager
@@ -91,20 +110,29 @@ def in_front(name: str, port: int, place: Path) -> Iterator[int]:
             process.terminate()
 
 
+async def timed(load: Awaitable[Outcome], pid: int, seconds: float) -> Outcome:
+    """Return the outcome of a load, with the cores that the server and the client used."""
+    before = cpu_seconds(pid), time.process_time()
+    outcome = await load
+    outcome.cores = (cpu_seconds(pid) - before[0]) / seconds, (time.process_time() - before[1]) / seconds
+    return outcome
+
+
 async def measure(
-    client: Client, second: Client, patient: Client, pid: int, deadline: float, rounds: int, seconds: int
+    clients: tuple[Client, Client, Client], pids: tuple[int, int], deadline: float, rounds: int, seconds: int
 ) -> dict[str, object]:
     """Measure all loads in turns."""
-    for each in (client, second, patient):
+    client, second, patient = clients
+    pid, patient_pid = pids
+    for each in clients:
         await each.saturate(2, deadline)  # warm up
     results: list[dict[str, Outcome]] = []
     for _ in range(rounds):
-        outcomes = {"saturation": await patient.saturate(seconds, deadline)}
+        outcomes = {"saturation": await timed(patient.saturate(seconds, deadline), patient_pid, seconds)}
         rate = outcomes["saturation"].answered / seconds
         for times in (2, 5):
-            before = cpu_seconds(pid), time.process_time()
-            outcome = outcomes[f"{times} times"] = await client.overload(times * rate, seconds, deadline)
-            outcome.cores = (cpu_seconds(pid) - before[0]) / seconds, (time.process_time() - before[1]) / seconds
+            overload = client.overload(times * rate, seconds, deadline)
+            outcomes[f"{times} times"] = await timed(overload, pid, seconds)
         _, outcomes["second model"] = await asyncio.gather(
             client.overload(2 * rate, seconds, deadline), second.overload(2 * rate / SMALL, seconds, deadline)
         )
