@@ -9,8 +9,8 @@ The model is KinRanker, as in ``serve_load``; the request has 100 candidates wit
 A request is answered in time if it is ranked (no fallback) and the response is there within the deadline after it was
 sent. Loads take turns, and the ratios are medians over the rounds. With ``--cores apart`` the server has the first core
 and the client the second, as one process per core with its clients elsewhere. With ``--cores shared`` the scheduler
-decides: at saturation a part of the second core then helps the server, and at 5 times the client takes it back. How much
-of the machine each side used is reported.
+decides: at saturation a part of the second core then helps the server, and at 5 times the client takes it back. How
+much of the machine each side used is reported.
 
 With ``--front haproxy`` the client sends to HAProxy with deploy/haproxy.cfg, and the service has 10 ms less, which the
 proxy may let a request wait. *Two models* adds requests to a second model of the same service, a thirtieth of those to
