@@ -27,8 +27,8 @@ from kinrank.data.texts import TEXT
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers import RANKERS
 from kinrank.rankers.choices.calibration import Calibration
-from kinrank.rankers.choices.kin import KinEvidence
 from kinrank.rankers.choices.posterior import LaterClicks, Posterior
+from kinrank.rankers.local.kin_evidence import KinEvidence
 
 OPTIONS = {
     "collection": ["msrd", "msrd by movie", "nfcorpus", "mwmbl", "acordar2"],

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kinrank.rankers.kin.ranker import KinRanker as KinRanker
     from kinrank.rankers.knn.ranker import KnnRanker as KnnRanker
     from kinrank.rankers.local.choose import choose_neighbors as choose_neighbors
+    from kinrank.rankers.precedents.ranker import PrecedentRanker as PrecedentRanker
     from kinrank.rankers.query_class import QueryClassRanker as QueryClassRanker
     from kinrank.rankers.single import SingleRanker as SingleRanker
 

@@ -15,6 +15,7 @@ RANKERS = Registry(
         "knn": "kinrank.rankers.knn.ranker:KnnRanker",
         "cells": "kinrank.rankers.cells.ranker:CellRanker",
         "choices": "kinrank.rankers.choices.ranker:ChoiceRanker",
+        "precedents": "kinrank.rankers.precedents.ranker:PrecedentRanker",
         "query-class": "kinrank.rankers.query_class:QueryClassRanker",
     },
 )

@@ -21,8 +21,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import PairedComparison, compare_paired
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.choices.kin import KinEvidence
 from kinrank.rankers.choices.ranker import ChoiceRanker
+from kinrank.rankers.local.kin_evidence import KinEvidence
 from kinrank.study.answer import Claim, TrafficAnswer, TrafficPart
 
 Recurrence = Literal["recurring", "similar", "new"]

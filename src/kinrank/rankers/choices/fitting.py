@@ -16,8 +16,8 @@ from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.choices.calibration import Calibration
-from kinrank.rankers.choices.kin import KinEvidence
 from kinrank.rankers.choices.posterior import LaterClicks, Posterior, choose_posterior, surely_better
+from kinrank.rankers.local.kin_evidence import KinEvidence
 from kinrank.store import nest, unnest
 
 _LATE = 0.8  # share of the days after which clicks are held out

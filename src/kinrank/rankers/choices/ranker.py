@@ -32,7 +32,7 @@ from kinrank.rankers.choices.similar import SimilarQueries
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.names import Names
-from kinrank.rankers.registry import RANKERS
+from kinrank.rankers.wrapped import check_stored, storable, unfitted
 from kinrank.store import ModelRecord, nest, unnest
 
 
@@ -130,27 +130,24 @@ class ChoiceRanker(Ranker):
     @property
     def capabilities(self) -> Capabilities:
         """What this ranker can do: explain and learn judgments by itself, the rest if the wrapped ranker can."""
-        wrapped = capabilities_of(self._unfitted())
+        wrapped = capabilities_of(unfitted(self.ranker))
         kept = {name: getattr(wrapped, name) for name in ("novelty", "vectors", "text", "missing")}
         return replace(self._capabilities, **kept)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        wrapped = self._unfitted()
+        wrapped = unfitted(self.ranker)
         tags.input_tags.allow_nan = isinstance(wrapped, Ranker) and wrapped.__sklearn_tags__().input_tags.allow_nan
         return tags
 
-    def _unfitted(self) -> Any:
-        return RANKERS.make(self.ranker) if isinstance(self.ranker, str) else self.ranker
-
     def _new(self) -> Ranker:
-        return clone(self._unfitted())  # type: ignore[no-any-return]
+        return clone(unfitted(self.ranker))  # type: ignore[no-any-return]
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
     def _fit(self, queries: QuerySet) -> None:
         check_settings(self.n_folds, self.judgment_looks)
-        check_wrapped(self.ranker, self._unfitted(), prefit=self.prefit)
+        check_wrapped(self.ranker, unfitted(self.ranker), prefit=self.prefit)
         self.evidence_, self.recent_ = opened(self.evidence), None
         self.ranker_ = self.ranker if self.prefit else self._new().fit(queries)
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
@@ -306,8 +303,7 @@ class ChoiceRanker(Ranker):
     def storable_params(self) -> dict[str, Any]:
         """Return the parameters as a model folder can hold them; evidence in memory is among the arrays."""
         params = super().storable_params()
-        if isinstance(self.ranker, str) and self.ranker not in RANKERS:  # with settings, so that loading checks them
-            params["ranker"] = self._unfitted()
+        params["ranker"] = storable(self.ranker)
         evidence = params["evidence"]
         params["evidence"] = None if evidence is None or isinstance(evidence, Evidence) else os.fspath(evidence)
         return params
@@ -315,9 +311,7 @@ class ChoiceRanker(Ranker):
     @classmethod
     def from_record(cls, record: ModelRecord, **changed: Any) -> Self:
         """Return the fitted ranker that `save` wrote, with some parameters changed."""
-        wrapped = record.params["ranker"]
-        if isinstance(wrapped, str) and wrapped not in RANKERS:
-            raise StoreError(f"the model wraps {wrapped!r}, which is not the name of a ranker: write the model again")
+        check_stored(record)
         return super().from_record(record, **changed)
 
     def get_state(self) -> State:

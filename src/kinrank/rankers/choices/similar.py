@@ -12,7 +12,7 @@ from kinrank.data.evidence import keys_of
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
-from kinrank.rankers.choices.kin import KinCells, KinEvidence
+from kinrank.rankers.local.kin_evidence import KinCells, KinEvidence
 from kinrank.store import nest, unnest
 
 _CELLS = ("document", "looks", "residuals", "choices")

@@ -72,6 +72,11 @@ class KinEvidence:
     A residual is the number of choices beyond those predicted, C - L p. Similar queries so add only what the features
     do not say already. The weight of a known query decreases with its distance.
 
+    Parameters
+    ----------
+    n_components
+        The dimensions to keep of longer descriptions.
+
     Attributes
     ----------
     names_ : array of str
@@ -84,6 +89,9 @@ class KinEvidence:
 
     encoder_: Encoder | None
 
+    def __init__(self, n_components: int = _COMPONENTS) -> None:
+        self.n_components = n_components
+
     def fit(self, queries: QuerySet) -> Self:
         """Describe known queries: by their vectors or texts if there are any, else by summaries of their candidates."""
         self.encoder_ = None
@@ -93,8 +101,8 @@ class KinEvidence:
         blocks = "text" if VECTORS in queries.query_columns else "summaries"
         self.describer_ = Describer(blocks).fit(queries)
         dim = self.describer_.transform(queries[:1]).shape[1]
-        if dim > _COMPONENTS and len(queries) > _COMPONENTS:
-            self.describer_ = Describer(blocks, n_components=_COMPONENTS).fit(queries)
+        if dim > self.n_components and len(queries) > self.n_components:
+            self.describer_ = Describer(blocks, n_components=self.n_components).fit(queries)
         points = self.describer_.transform(queries)
         self.index_: NeighborIndex = make_index("auto", *points.shape).fit(points)
         self.names_ = self.names_of(queries)
@@ -113,6 +121,11 @@ class KinEvidence:
         """Keep the looks and residuals of the queries of `fit`; see `KinCells.of`."""
         self._cells = KinCells.of(queries, seen, predicted)
         return self
+
+    @property
+    def cells(self) -> KinCells:
+        """What is known of the documents of each query."""
+        return self._cells
 
     def of_others(self, points: Float32, names: NDArray[Any], cells: KinCells) -> KinEvidence:
         """Return what is known of other queries, described in the same way."""

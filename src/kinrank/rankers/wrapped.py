@@ -1,0 +1,29 @@
+"""A ranker inside another one: given by its name or as an object, and saved so that loading can check it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kinrank.errors import StoreError
+from kinrank.rankers.registry import RANKERS
+from kinrank.store import ModelRecord
+
+
+def unfitted(ranker: Any) -> Any:
+    """Return the ranker of a name such as ``"kin"`` or ``"single(learner=lambdamart)"``; an object as it is."""
+    return RANKERS.make(ranker) if isinstance(ranker, str) else ranker
+
+
+def storable(ranker: Any) -> Any:
+    """Return what a model folder can hold: a plain name stays, one with settings becomes an object."""
+    return unfitted(ranker) if isinstance(ranker, str) and ranker not in RANKERS else ranker
+
+
+def check_stored(record: ModelRecord) -> None:
+    """Raise `StoreError` if a model folder names a wrapped ranker by more than a plain name.
+
+    Settings in a name would be read after the folder's settings were checked.
+    """
+    wrapped = record.params["ranker"]
+    if isinstance(wrapped, str) and wrapped not in RANKERS:
+        raise StoreError(f"the model wraps {wrapped!r}, which is not the name of a ranker: write the model again")

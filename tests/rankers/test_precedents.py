@@ -1,0 +1,130 @@
+"""`PrecedentRanker`: judgments of the same documents for similar queries, as features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import PrecedentRanker, QuerySet, SingleRanker, load
+from kinrank.data.texts import TEXT
+from kinrank.errors import DataError, ParameterError, StoreError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.measure import NDCG
+from kinrank.rankers.base import from_record
+from kinrank.rankers.precedents.columns import NAMES, Precedents
+from kinrank.store import read_model
+
+TOPICS = ("aardvark", "bicycle", "cucumber", "dolphin", "eggplant", "fountain", "giraffe", "harmonica")
+FEW = SingleRanker(LambdaMART(n_trees=30, min_rows_in_leaf=5))
+
+
+def shop(n_queries: int = 160, *, topical: bool = True, seed: int = 0) -> QuerySet:
+    """Return queries whose features say little. Which documents are relevant depends on their topic, or on nothing."""
+    rng = np.random.default_rng(seed)
+    topic = rng.integers(0, len(TOPICS), n_queries)
+    documents = np.stack([rng.permutation(40)[:12] for _ in range(n_queries)])
+    relevant = documents % len(TOPICS) == topic[:, None] if topical else rng.random(documents.shape) < 0.15
+    texts = [f"{TOPICS[each]} number {i}" for i, each in enumerate(topic.tolist())]
+    return QuerySet.from_arrays(
+        rng.standard_normal((documents.size, 2)) + 0.3 * relevant.reshape(-1, 1),
+        relevant.ravel().astype(int),
+        qid=np.repeat(np.arange(n_queries), 12),
+        doc_id=np.char.add("d", documents.ravel().astype(str)),
+        query_columns={TEXT: texts, "topic": topic},
+    )
+
+
+def ndcg(ranker: PrecedentRanker | SingleRanker, queries: QuerySet) -> float:
+    return float((NDCG @ 10).mean(ranker.predict(queries), queries.grades, queries.offsets))
+
+
+def test_columns_are_those_of_other_queries() -> None:
+    queries = shop(60)
+    precedents = Precedents().fit(queries)
+    found = dict(zip(NAMES, precedents.columns(queries).T, strict=True))
+    distances, places = precedents.known_.neighbors(queries)
+    assert queries.doc_id is not None
+    for row in range(0, queries.n_rows, 7):
+        own = queries.query_of_row[row]
+        others = np.flatnonzero((queries.doc_id == queries.doc_id[row]) & (queries.query_of_row != own))
+        assert found["precedents"][row] == len(others)
+        mean = (queries.grades[others].sum() + precedents.rate_) / (len(others) + 1)
+        assert found["precedent_grade"][row] == pytest.approx(mean)
+        similarity = dict(zip(places[own].tolist(), (1 / (1 + distances[own] ** 2)).tolist(), strict=True))
+        near = [(similarity.get(int(queries.query_of_row[other]), 0.0), queries.grades[other]) for other in others]
+        assert found["similar_precedents"][row] == sum(weight > 0 for weight, _ in near)
+        assert found["nearby_precedents"][row] == pytest.approx(sum(weight for weight, _ in near))
+        assert found["nearest_good_precedent"][row] == pytest.approx(max([w for w, g in near if g > 0], default=0.0))
+        assert found["nearest_bad_precedent"][row] == pytest.approx(max([w for w, g in near if g == 0], default=0.0))
+
+
+def test_own_judgments_do_not_count() -> None:
+    queries = shop(60)
+    columns = Precedents().fit(queries).columns(queries)
+    row = np.flatnonzero(queries.query_of_row == 5)
+    changed = queries.grades.copy()
+    changed[row] = 1 - changed[row]
+    again = Precedents().fit(queries.replace(y=changed.astype(np.float32)))
+    again.rate_ = float(queries.grades.mean())
+    np.testing.assert_allclose(again.columns(queries)[row], columns[row])
+
+
+def test_a_group_lends_nothing_to_itself() -> None:
+    queries = shop(60)
+    columns = dict(
+        zip(NAMES, Precedents().fit(queries, queries.query_columns["topic"]).columns(queries).T, strict=True)
+    )
+    assert not columns["nearest_good_precedent"].any()  # a document is relevant to one topic alone
+
+
+def test_gains_where_documents_are_shared() -> None:
+    train, test = shop(), shop(seed=1)
+    ranker = PrecedentRanker(FEW).fit(train)
+    assert ranker.gain_ is not None
+    assert ranker.gain_ > 0.1
+    assert ndcg(ranker, test) > ndcg(FEW.fit(train), test) + 0.1
+    assert "raised NDCG@10" in ranker.remarks()[-1]
+
+
+@pytest.mark.parametrize("part", ["ids", "texts", "help"])
+def test_without_help_it_is_the_wrapped_ranker(part: str) -> None:
+    train, test = shop(topical=part != "help"), shop(seed=1)
+    if part == "ids":
+        train = train.replace(doc_id=None)
+    if part == "texts":
+        train = train.replace(query_columns={})
+    ranker = PrecedentRanker(FEW).fit(train)
+    assert ranker.precedents_ is None
+    assert np.array_equal(ranker.predict(test), FEW.fit(train).predict(test))
+    assert "no precedents" in ranker.remarks()[-1]
+
+
+def test_saves_and_loads(tmp_path: Path) -> None:
+    train, test = shop(), shop(seed=1)
+    ranker = PrecedentRanker("single(learner=rankrls)", decide=False).fit(train)
+    ranker.save(tmp_path / "model")
+    assert np.array_equal(load(tmp_path / "model").predict(test), ranker.predict(test))
+    record = read_model(tmp_path / "model")
+    with pytest.raises(StoreError, match="not the name of a ranker"):
+        from_record(replace(record, params={**record.params, "ranker": "single(learner=rankrls)"}))
+
+
+def test_ranks_queries_without_a_text_by_all_others() -> None:
+    train, test = shop(), shop(seed=1)
+    ranker = PrecedentRanker(FEW, decide=False).fit(train)
+    columns = ranker.precedents_.columns(test.replace(query_columns={}))  # type: ignore[union-attr]
+    assert columns[:, 0].any()
+    assert not columns[:, 2].any()
+
+
+def test_says_what_is_missing() -> None:
+    train = shop()
+    with pytest.raises(ParameterError, match=r"group is 'movie'.*these are: text, topic"):
+        PrecedentRanker(FEW, group="movie").fit(train)
+    with pytest.raises(DataError, match="pass doc_id"):
+        PrecedentRanker(FEW, decide=False).fit(train).predict(train.replace(doc_id=None))
+    with pytest.raises(DataError, match="rename them"):
+        PrecedentRanker(FEW).fit(train.replace(feature_names=("bm25", "precedents")))
