@@ -1,11 +1,13 @@
-"""Judgments of similar queries as evidence, split at random by query: as columns of the trees, and in closed form.
+"""Judgments of similar queries as evidence, split at random by query: as features, and in closed form.
 
-Every training query lends the documents that it judged to similar queries. *Columns*: for each candidate, the judgments
-and the positive ones for similar queries, weighted by similarity at three widths, and their smoothed rate; those of a
-training query leave its own judgments out. *Closed form*: the posterior of `ChoiceRanker` with the settings whose
-likelihood on training queries, without their own judgments, is highest. NDCG@10 of LightGBM and KinRanker with and
-without, pooled over the folds that are measured. MSRD is also split by movie, where the relevant documents of a test
-query never occur in training. NFCorpus needs the features that ``python -m benchmarks confirmation`` logs.
+Every training query lends the documents that it judged to similar queries. *Precedents*: `PrecedentRanker` with its
+defaults, which hold out training queries to decide whether to use them. *All queries alike*: a control with how often
+and how well a document was judged for all training queries, similar or not, as features. *Closed form*: the posterior
+of `ChoiceRanker` with the settings whose likelihood on training queries, without their own judgments, is highest.
+NDCG@10 of LightGBM and KinRanker with and without, pooled over the folds that are measured; p of MSRD by movie. MSRD is
+also split by movie, where the relevant documents of a test query never occur in training; *no group* is the same for a
+user who does not tell the ranker so. NFCorpus and SciFact need the features that ``python -m benchmarks confirmation``
+logs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 
 from benchmarks.common import judged_text, log_progress, msrd
 from benchmarks.confirmation import logged, read_scores
-from kinrank import QuerySet
+from kinrank import PrecedentRanker, QuerySet
 from kinrank.arrays import Float64
 from kinrank.data.evidence import Evidence
 from kinrank.data.evidence_totals import Totals
@@ -29,17 +31,20 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.posterior import LaterClicks, Posterior
 from kinrank.rankers.local.kin_evidence import KinEvidence
+from kinrank.rankers.precedents.columns import Precedents
 
 OPTIONS = {
-    "collection": ["msrd", "msrd by movie", "nfcorpus", "mwmbl", "acordar2"],
+    "collection": ["msrd", "msrd by movie", "nfcorpus", "scifact", "mwmbl", "acordar2"],
     "around": ["LightGBM", "KinRanker"],
-    "queries": ["8000", "800", "all"],
-    "folds": ["2", "1", "4"],
+    "queries": ["all", "8000", "800"],
+    "folds": ["4", "1", "2"],
+    "methods": ["all", "precedents"],
 }
 SPECS = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
 MEASURE = NDCG @ 10
 WIDTHS = (0.5, 1.0, 2.0)
-SMOOTHING = 0.5
+ALIKE = 2
+"""The first precedents are those for all queries."""
 N_FOLDS = 4
 
 
@@ -51,25 +56,15 @@ def read(collection: str, queries: str) -> QuerySet:
     elif collection == "mwmbl":
         found = judged_text("mwmbl")[0]
     else:
-        found = logged(collection) if collection == "nfcorpus" else read_scores(collection)
+        found = logged(collection) if collection in ("nfcorpus", "scifact") else read_scores(collection)
     if queries != "all" and int(queries) < len(found):
         found = found[np.sort(np.random.default_rng(0).permutation(len(found))[: int(queries)])]
     return found
 
 
-def kin_columns(kin: KinEvidence, queries: QuerySet, rate: float) -> Float64:
-    """Return what similar queries say about each candidate: judgments, positive ones and their rate, by width."""
-    neighbors = kin.neighbors(queries)
-    columns = []
-    for width in WIDTHS:
-        looks, choices, _ = kin.totals(queries, neighbors, width)
-        columns += [looks, choices, (choices + SMOOTHING * rate) / (looks + SMOOTHING)]
-    return np.column_stack(columns)
-
-
 def with_columns(queries: QuerySet, columns: Float64) -> QuerySet:
     """Return queries with further features."""
-    names = tuple(f"similar_{number}" for number in range(columns.shape[1]))
+    names = tuple(f"judged_{number}" for number in range(columns.shape[1]))
     joined = np.column_stack([queries.X, columns]).astype(np.float32)
     return queries.replace(X=joined, feature_names=(*queries.feature_names, *names))
 
@@ -96,7 +91,9 @@ def closed_form(kin: KinEvidence, train: QuerySet, test: QuerySet, out_of_fold: 
     return best.mean(calibration.predict(scores, test.offsets), nothing[1], lent)
 
 
-def measured(spec: str, train: QuerySet, test: QuerySet, *, closed: bool) -> Iterator[tuple[str, Float64]]:
+def measured(
+    spec: str, train: QuerySet, test: QuerySet, *, group: str | None, closed: bool, controls: bool
+) -> Iterator[tuple[str, Float64]]:
     """Yield the values of test queries with each method."""
 
     def fitted(part: QuerySet, asked: QuerySet) -> Float64:
@@ -105,15 +102,25 @@ def measured(spec: str, train: QuerySet, test: QuerySet, *, closed: bool) -> Ite
     def values(scores: Float64) -> Float64:
         return MEASURE.per_query(scores, test.grades, test.offsets)
 
+    def with_precedents(group: str | None) -> Float64:
+        ranker = PrecedentRanker(spec, group=group).fit(train)
+        log_progress(ranker.remarks()[-1])
+        return values(ranker.predict(test))
+
     scores = fitted(train, test)
     yield "alone", values(scores)
-    seen = Evidence.of_judgments(train, 1.0).totals(train)
-    kin = KinEvidence().fit(train).remember(train, seen, np.zeros(train.n_rows))
-    rate = float(seen.choices.sum() / seen.looks.sum())
-    columns = [kin_columns(kin, part, rate) for part in (train, test)]
-    yield "columns", values(fitted(with_columns(train, columns[0]), with_columns(test, columns[1])))
+    yield "precedents", with_precedents(group)
+    if not controls:
+        return
+    if group is not None:
+        yield "precedents, no group", with_precedents(None)
+    precedents = Precedents().fit(train)
+    train_alike, test_alike = (with_columns(part, precedents.columns(part)[:, :ALIKE]) for part in (train, test))
+    yield "all queries alike", values(fitted(train_alike, test_alike))
     if not closed:
         return
+    seen = Evidence.of_judgments(train, 1.0).totals(train)
+    kin = KinEvidence().fit(train).remember(train, seen, np.zeros(train.n_rows))
     out_of_fold = np.empty(train.n_rows)
     fold = fold_of_query(train, N_FOLDS, seed=1)
     for number in range(N_FOLDS):
@@ -122,7 +129,9 @@ def measured(spec: str, train: QuerySet, test: QuerySet, *, closed: bool) -> Ite
     yield "closed form", values(closed_form(kin, train, test, out_of_fold, scores))
 
 
-def run(collection: str = "msrd", around: str = "LightGBM", queries: str = "8000", folds: str = "2") -> dict[str, Any]:
+def run(
+    collection: str = "msrd", around: str = "LightGBM", queries: str = "all", folds: str = "4", methods: str = "all"
+) -> dict[str, Any]:
     """Measure all methods."""
     judged = read(collection, queries)
     if judged.doc_id is None:
@@ -134,13 +143,15 @@ def run(collection: str = "msrd", around: str = "LightGBM", queries: str = "8000
     for number in range(int(folds)):
         train, test = judged[fold != number], judged[fold == number]
         movies.append(test.query_columns.get("movie", test.qid))
-        for name, values in measured(SPECS[around], train, test, closed=around == "LightGBM"):
+        settings = {"group": group, "closed": around == "LightGBM", "controls": methods == "all"}
+        for name, values in measured(SPECS[around], train, test, **settings):
             pooled.setdefault(name, []).append(values)
             log_progress(f"fold {number}, {around}, {name}: {values.mean():.4f}")
     both = {name: np.concatenate(values) for name, values in pooled.items()}
-    gains = {
-        name: compare_paired(values, both["alone"], groups=np.concatenate(movies)) for name, values in both.items()
-    }
+    groups = np.concatenate(movies)
+    pairs = [(name, "alone") for name in both if name != "alone"]
+    pairs += [("precedents", name) for name in both if name == "all queries alike"]
+    gains = {f"{a} minus {b}": compare_paired(both[a], both[b], groups=groups) for a, b in pairs}
     return {
         "collection": collection,
         "around": around,
@@ -150,6 +161,5 @@ def run(collection: str = "msrd", around: str = "LightGBM", queries: str = "8000
         "gain": {
             name: {"difference": round(gain.mean_difference, 4), "p": float(f"{gain.p:.2g}")}
             for name, gain in gains.items()
-            if name != "alone"
         },
     }

@@ -74,10 +74,10 @@ def test_own_judgments_do_not_count() -> None:
 
 def test_a_group_lends_nothing_to_itself() -> None:
     queries = shop(60)
-    columns = dict(
-        zip(NAMES, Precedents().fit(queries, queries.query_columns["topic"]).columns(queries).T, strict=True)
-    )
-    assert not columns["nearest_good_precedent"].any()  # a document is relevant to one topic alone
+    found = Precedents().fit(queries, queries.query_columns["topic"]).columns(queries)
+    good = found[queries.grades > 0, NAMES.index("nearest_good_precedent")]
+    assert not good.any()  # a document is relevant to one topic alone
+    assert found[queries.grades > 0, NAMES.index("nearest_bad_precedent")].all()
 
 
 def test_gains_where_documents_are_shared() -> None:
