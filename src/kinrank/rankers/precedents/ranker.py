@@ -19,6 +19,7 @@ from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities
 from kinrank.rankers.intake import QueryArrays, takes_arrays
+from kinrank.rankers.local.explanation import named
 from kinrank.rankers.names import Names
 from kinrank.rankers.precedents.columns import NAMES, Precedents
 from kinrank.rankers.registry import RANKERS
@@ -170,7 +171,9 @@ class PrecedentRanker(Ranker):
     @takes_arrays
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Any:
         """Explain the ranking of each query as the wrapped ranker does; precedents are among the features."""
-        return self.ranker_.explain(self._with_precedents(self._queries(X, **arrays)))  # type: ignore[attr-defined]
+        queries = self._queries(X, **arrays)
+        explained = self.ranker_.explain(self._with_precedents(queries))  # type: ignore[attr-defined]
+        return named(explained, self.names_, queries)
 
     def _first_names(self) -> Names:
         return self.ranker_.names_
