@@ -172,7 +172,7 @@ class PrecedentRanker(Ranker):
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Any:
         """Explain the ranking of each query as the wrapped ranker does; precedents are among the features."""
         queries = self._queries(X, **arrays)
-        explained = self.ranker_.explain(self._with_precedents(queries))  # type: ignore[attr-defined]
+        explained = self.ranker_.explain(self._with_precedents(queries))
         return named(explained, self.names_, queries)
 
     def _first_names(self) -> Names:
