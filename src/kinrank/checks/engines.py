@@ -38,6 +38,7 @@ def engine_checks() -> list[EngineCheck]:
         check_search_adds_documents,
         check_apply_orders_by_weighted_features,
         check_apply_ranks_what_search_finds,
+        check_apply_adds_boosts,
         check_apply_within_window,
         check_request_is_plain_json,
         check_invalid_weights_raise,
@@ -212,6 +213,38 @@ def check_apply_ranks_what_search_finds(engine: Engine) -> None:
     weights = np.random.default_rng(2).normal(size=len(engine.feature_names))
     ranked = engine.apply(QUERY, weights, size=len(IDS), vector=VECTOR).doc_id.tolist()
     require(sorted(ranked) == sorted(found), "apply and search find different documents")
+
+
+def check_apply_adds_boosts(engine: Engine) -> None:
+    """Boosts of any sign are added to ``features @ weights``, also of documents that the search does not find."""
+    X = np.nan_to_num(engine.features(QUERY, IDS, vector=VECTOR)).astype(np.float64)
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=X.shape[1])
+    found = engine.search(QUERY, size=len(IDS), vector=VECTOR).doc_id.tolist()
+    missed = next(doc_id for doc_id in IDS if doc_id not in found)
+    spread = float(np.ptp(X @ weights))
+    for signs in (1.0, -1.0, None):
+        boosts = dict(
+            zip(IDS[::4], spread * (rng.normal(size=10) if signs is None else signs * rng.random(10)), strict=True)
+        )
+        boosts[missed] = 3 * spread
+        scores = X @ weights + np.array([boosts.get(doc_id, 0.0) for doc_id in IDS])
+        hits = engine.apply(QUERY, weights, size=len(IDS), vector=VECTOR, doc_ids=IDS, boosts=boosts)
+        _promise_order(scores, hits.doc_id.tolist(), "weights with boosts")
+        hits = engine.apply(
+            QUERY, weights, size=99, vector=VECTOR, doc_ids=IDS, boosts=boosts, options=SearchOptions(fields=["title"])
+        )
+        _promise_order(scores, hits.doc_id.tolist(), "weights with boosts and options")
+        hits = engine.apply(
+            QUERY,
+            weights,
+            size=99,
+            vector=VECTOR,
+            doc_ids=[*found[:3], missed],
+            boosts=boosts,
+            options=SearchOptions({"ids": {"values": found}}),
+        )
+        require(sorted(hits.doc_id.tolist()) == sorted(found), "a boosted document escapes the filter")
 
 
 def check_apply_within_window(engine: Engine) -> None:

@@ -85,6 +85,7 @@ class Engine(ABC):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
         options: SearchOptions | None = None,
+        boosts: Mapping[str, float] | None = None,
     ) -> dict[str, Any]:
         """Return the body of the request that `apply` sends, without sending it.
 
@@ -103,6 +104,7 @@ class Engine(ABC):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
         options: SearchOptions | None = None,
+        boosts: Mapping[str, float] | None = None,
         timeout: float | None = None,
     ) -> Hits:
         """Search with per-query weights in the request: the engine ranks by ``features @ weights``.
@@ -121,6 +123,9 @@ class Engine(ABC):
         options
             What documents must match, and what is returned with them. Documents that are not in `doc_ids` are then
             returned as well, after those that are.
+        boosts
+            What is added to ``features @ weights`` by document. With `options`, those of `doc_ids` that the search does
+            not find are returned and counted as well.
 
         Returns
         -------

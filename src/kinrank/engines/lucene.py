@@ -186,11 +186,13 @@ class LuceneEngine(Engine):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
         options: SearchOptions | None = None,
+        boosts: Mapping[str, float] | None = None,
     ) -> dict[str, Any]:
         """See `Engine.apply_request`."""
         documents = None if doc_ids is None else self._ids_filter(doc_ids)
+        added = [(self._ids_filter([doc_id]), boost) for doc_id, boost in (boosts or {}).items()]
         builder = self._builder(query, vector)
-        return builder.weighted_search(weights, documents, size=size, window=window, options=options)
+        return builder.weighted_search(weights, documents, size=size, window=window, options=options, boosts=added)
 
     def apply(
         self,
@@ -202,11 +204,12 @@ class LuceneEngine(Engine):
         doc_ids: Sequence[str] | None = None,
         window: int | None = None,
         options: SearchOptions | None = None,
+        boosts: Mapping[str, float] | None = None,
         timeout: float | None = None,
     ) -> Hits:
         """See `Engine.apply`."""
         body = self.apply_request(
-            query, weights, size=size, vector=vector, doc_ids=doc_ids, window=window, options=options
+            query, weights, size=size, vector=vector, doc_ids=doc_ids, window=window, options=options, boosts=boosts
         )
         self._check_fields(timeout)
         return self._search(body, timeout)
@@ -225,11 +228,8 @@ class LuceneEngine(Engine):
         self._send("DELETE", self._path(""), {"ignore_unavailable": "true"}, None, ADMIN_TIMEOUT)
 
     def scan(self, query: Mapping[str, Any], sort: str) -> Iterator[list[dict[str, Any]]]:
-        """See `Engine.scan`. Reads from a scroll.
-
-        Paging by ``search_after`` would have to break ties by ``_id`` in OpenSearch 2, which loads the ids of all
-        documents into its memory.
-        """
+        """See `Engine.scan`. Reads from a scroll."""
+        # Not by search_after: it would break ties by _id, and OpenSearch 2 loads all of these into its memory.
         body = {"query": dict(query), "size": DOCUMENTS_PER_PAGE, "sort": [{sort: "asc"}]}
         params = {"scroll": _KEEP_ALIVE, "allow_partial_search_results": "false"}
         response = self._send("POST", self._path("/_search"), params, body, ADMIN_TIMEOUT)

@@ -37,6 +37,10 @@ from kinrank.errors import ParameterError
 _TO_POSITIVE = "x *= 1e12; return x >= 0 ? x + 1 : 1 / (1 - x);"
 
 
+Boosts = Sequence[tuple[Clause, float]]
+"""Clauses that match documents, each at most one of them, and what is added to the score of these documents."""
+
+
 @dataclass(frozen=True)
 class Dialect:
     """Differences between the query languages of the two engines."""
@@ -119,10 +123,12 @@ class QueryBuilder:
         """Return the fields whose values are features."""
         return sorted({feature.field for feature in self.features.features if isinstance(feature, FieldValue)})
 
-    def weighted_query(self, weights: ArrayLike, candidates: Clause, *, positive: bool = False) -> Clause:
+    def weighted_query(
+        self, weights: ArrayLike, candidates: Clause, *, positive: bool = False, boosts: Boosts = ()
+    ) -> Clause:
         """Return a query that orders the documents matching `candidates` by the weighted sum of their features.
 
-        Scores are not negative, and above 0 with `positive`.
+        Scores are not negative, and above 0 with `positive`. A boost is added to the sum of documents that match it.
         """
         numbers = np.asarray(weights, dtype=np.float64)
         features = self.features.features
@@ -138,6 +144,9 @@ class QueryBuilder:
         if negative:
             boosted = [_boosted(feature.clause(self.query), weight) for feature, weight in negative]
             should.append(self._subtracted_from(bound, boosted))
+        lowest = min([0.0, *(boost for _, boost in boosts)])
+        should += _boosting(boosts, lowest)
+        bound -= lowest
         summed: Clause = {"bool": {"filter": [candidates], "should": should}}
         values = [(feature, weight) for feature, weight in pairs if isinstance(feature, ValueFeature)]
         if not positive and not any(weight for _, weight in values):
@@ -154,20 +163,23 @@ class QueryBuilder:
         size: int,
         window: int | None,
         options: SearchOptions | None,
+        boosts: Boosts = (),
     ) -> dict[str, Any]:
         """Return the body of `kinrank.engines.Engine.apply_request`; `documents` matches those to rank."""
         wanted = options or PLAIN
         response = {"size": size, **wanted.response_body()}
         if documents is not None and options is not None:
             # Everything that matches is counted. Scores are positive, so that documents without one come last.
-            ranked = self.weighted_query(weights, documents, positive=True)
+            ranked = self.weighted_query(weights, documents, positive=True, boosts=boosts)
             matching = self.candidate_query(options.filter_clause)
+            if boosts:  # the query may not find all of these documents
+                matching = {"bool": {"should": [matching, options.also_matching(documents).filter_clause]}}
             return {"query": {"bool": {"filter": [matching], "should": [ranked]}}, **response}
         candidates = documents or self.candidate_query(wanted.filter_clause)
         if window is None:
-            return {"query": self.weighted_query(weights, candidates), **response}
+            return {"query": self.weighted_query(weights, candidates, boosts=boosts), **response}
         rescore_query = {
-            "rescore_query": self.weighted_query(weights, {"match_all": {}}),
+            "rescore_query": self.weighted_query(weights, {"match_all": {}}, boosts=boosts),
             "query_weight": 0.0,
             "rescore_query_weight": 1.0,
         }
@@ -220,3 +232,12 @@ def score_offset(feature: VectorSimilarity) -> float:
 
 def _boosted(clause: Clause, weight: float) -> Clause:
     return {"bool": {"must": [clause], "boost": weight}}
+
+
+def _boosting(boosts: Boosts, lowest: float) -> list[Clause]:
+    """Return clauses that add the boosts minus the lowest, which is not positive, to all documents."""
+    adding = [{"constant_score": {"filter": clause, "boost": boost - lowest}} for clause, boost in boosts]
+    if lowest < 0:
+        others = {"bool": {"must_not": [clause for clause, _ in boosts]}}
+        adding.append({"constant_score": {"filter": others, "boost": -lowest}})
+    return adding

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from kinrank.arrays import Float32, Float64
+from kinrank.data.queryset import QuerySet
 from kinrank.errors import UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
+from kinrank.rankers.choices.boosts import BoostedWeights, boosted_weights
 from kinrank.rankers.local.explanation import candidate_moments
 from kinrank.serve.failures import Failure, failure_in, failure_of
 from kinrank.serve.messages import (
@@ -47,8 +50,9 @@ def weights_of(
         The model has no weights because its learner is not linear.
     """
     ranker, names = served.ranker, served.ranker.feature_names_
-    if not has_weights(ranker):
-        raise UnsupportedByModelError(f"{type(ranker).__name__} has no weights: its model is not linear")
+    linear = ranker if served.choices is None else served.choices.ranker_
+    if not has_weights(linear):
+        raise UnsupportedByModelError(f"{type(linear).__name__} has no weights: its model is not linear")
 
     def fall_back(failure: Failure) -> QueryWeights:
         return QueryWeights(model=name, fallback=failure.reason, detail=failure.detail)
@@ -63,19 +67,34 @@ def weights_of(
         unused = failure_in(predicted.scores, novelty, settings.max_novelty)
         if unused is not None:
             return fall_back(unused)
-        found = ranker.weights_with_fidelity(queries)
+        found = _boosted(served, linear, queries, predicted.scores)
     except Exception as error:
         failure = failure_of(error, rows)
         if failure.where is not None:
             observer.error(failure.where, error)
         return fall_back(failure)
-    fidelity = None if found.fidelity is None else float(found.fidelity[0])
+    fidelity = found.fidelity
     if fidelity is not None and fidelity < settings.min_fidelity:
         detail = f"weights reproduce the model's ranking with fidelity {fidelity:.2f}, below {settings.min_fidelity:g}"
         return QueryWeights(None, name, served.version, Fallback.UNFAITHFUL, detail, fidelity=fidelity)
+    boosts = zip(candidates.ids, found.boosts.tolist(), strict=True)
     return QueryWeights(
-        _by_name(names, found.weights[0]), name, served.version, normalization=ranker.normalization, fidelity=fidelity
+        _by_name(names, found.weights),
+        name,
+        served.version,
+        normalization=linear.normalization,
+        fidelity=fidelity,
+        boosts={doc_id: boost for doc_id, boost in boosts if boost} or None,
     )
+
+
+def _boosted(served: ServedModel, linear: Any, queries: QuerySet, scores: Float64) -> BoostedWeights:
+    """Return the weights of a query, and boosts if the model knows what people chose."""
+    if served.choices is not None:
+        return boosted_weights(served.choices, queries, scores)
+    found = linear.weights_with_fidelity(queries)
+    fidelity = None if found.fidelity is None else float(found.fidelity[0])
+    return BoostedWeights(found.weights[0], np.zeros(queries.n_rows), fidelity)
 
 
 def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, observer: Observer) -> QueryExplanation:

@@ -197,6 +197,8 @@ class QueryWeights:
         so that both are equal.
     request, params : dict, or None
         Body and URL parameters of the request to the attached engine that ranks with the weights.
+    boosts : dict of str to float, or None
+        What people chose: what to add to the weighted sum of a document, by id; None if nothing is known of them.
     """
 
     weights: dict[str, float] | None = None
@@ -208,6 +210,7 @@ class QueryWeights:
     fidelity: float | None = None
     request: dict[str, Any] | None = None
     params: dict[str, Any] | None = None
+    boosts: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

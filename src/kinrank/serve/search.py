@@ -160,12 +160,14 @@ class Searcher:
     ) -> QueryWeights:
         """Return linear weights of the query, and the engine request that ranks with them.
 
-        The response to this request has the total, the fields and the facets of a search with these options.
+        The response to this request has the total, the fields and the facets of a search with these options. If the
+        model knows what people chose, it also finds and counts remembered documents, and has boosts.
         """
         options.check()
         options = self.policy.restrict(options)
         filtered = SearchOptions(options.filter_clause)
-        _, candidates = self._candidates(query, window, vector, columns, filtered)
+        remembered, _ = self._remembered(query, vector, columns, model)
+        _, candidates = self._candidates(query, window, vector, columns, filtered, remembered)
         if candidates is None:
             detail = "the engine found no candidates for this query"
             return QueryWeights(model=self.service.name_of(model), fallback=Fallback.MODEL_ERROR, detail=detail)
@@ -175,8 +177,10 @@ class Searcher:
             return found
         weights = np.array([found.weights.get(name, 0.0) for name in self.engine.feature_names])
         # Name the documents instead of a window: engines count a window per shard.
-        ids = candidates.ids
-        body = self.engine.apply_request(query, weights, size=size, vector=vector, doc_ids=ids, options=options)
+        ids, boosts = candidates.ids, found.boosts
+        body = self.engine.apply_request(
+            query, weights, size=size, vector=vector, doc_ids=ids, options=options, boosts=boosts
+        )
         return replace(found, request=body, params=dict(self.engine.apply_params))
 
     def judged(

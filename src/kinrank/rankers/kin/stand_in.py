@@ -11,13 +11,13 @@ pairs of candidates. w0 are the weights of the query's local model, and α scale
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.statistics import PairStatistics
+from kinrank.rankers.kendall import kendall_tau
 
 RIDGE = 0.1  # λ. Less is closer to the scores of these candidates, more to the local model, which knows other documents
 
@@ -69,18 +69,3 @@ def fit_stand_ins(
         weights[query] = one.solve(RIDGE, stretch * prior[query], signs)[0] * factor
         fidelity[query] = kendall_tau(X[rows] @ weights[query], scores[rows])
     return weights, fidelity
-
-
-@numba.njit(cache=True, nogil=True)
-def kendall_tau(first, second):  # type: ignore[no-untyped-def]
-    """Return Kendall's τ-b between two lists of scores: 1 if the second has only ties, because any order is right."""
-    agreement, in_first, in_second = 0.0, 0.0, 0.0
-    for i in range(len(first)):
-        for j in range(i):
-            a, b = np.sign(first[i] - first[j]), np.sign(second[i] - second[j])
-            agreement += a * b
-            in_first += a * a
-            in_second += b * b
-    if in_second == 0.0:
-        return 1.0
-    return agreement / np.sqrt(in_first * in_second) if in_first > 0.0 else 0.0

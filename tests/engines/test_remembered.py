@@ -1,0 +1,67 @@
+"""Searches of a running engine with documents that people chose: in the service, and in the engine's own request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
+from kinrank.data.evidence import Evidence
+from kinrank.engines.lucene import LuceneEngine
+from kinrank.engines.search_options import SearchOptions
+from kinrank.serve import Service, Settings
+from kinrank.serve.search import Searcher
+from tests.engines.conftest import OpenEngine, index_body
+
+pytestmark = pytest.mark.engine
+QUERIES = [QUERY, "blue house", "old boat", "fast tree"]
+MISSED = ["m0", "m1"]
+DOCUMENTS = [*sample_documents(), *((name, {"title": "quiet lake", "body": "calm", "votes": 3}) for name in MISSED)]
+
+
+def choice_model(engine: LuceneEngine, chosen: list[str], ignored: str) -> ChoiceRanker:
+    """Return a linear model, and the choices of 40 people: of some documents, and not of another."""
+    ids = [doc_id for doc_id, _ in DOCUMENTS]
+    X = np.concatenate([engine.features(text, ids, vector=VECTOR) for text in QUERIES])
+    queries = QuerySet.from_arrays(
+        X,
+        np.random.default_rng(0).integers(0, 3, len(X)),
+        qid=np.repeat(range(len(QUERIES)), len(ids)),
+        doc_id=ids * len(QUERIES),
+        query_columns={"text": QUERIES},
+        feature_names=engine.feature_names,
+    )
+    choices = [39.0 - 2 * place for place in range(len(chosen))] + [0.0]
+    evidence = Evidence.from_cells([QUERY] * len(choices), [*chosen, ignored], [40.0] * len(choices), choices)
+    return ChoiceRanker(SingleRanker("rankrls", missing="zero").fit(queries), evidence, prefit=True).fit(queries)
+
+
+def test_remembered_documents_are_found_and_ranked_alike_in_both_ways(
+    engine_name: str, open_engine: OpenEngine, tmp_path: Path
+):
+    engine = open_engine(engine_name)
+    engine.index(DOCUMENTS, settings=index_body(engine_name))
+    every = engine.search(QUERY, size=40, vector=VECTOR).doc_id.tolist()
+    first = every[:5]
+    choice_model(engine, [MISSED[0], first[4], MISSED[1], "gone"], first[0]).save(tmp_path / "model")
+    vector = np.array(VECTOR, dtype=np.float32)
+    patient = Settings(deadline=60.0, engine_seconds=60.0, max_novelty=1e9)
+    with Service({"default": tmp_path / "model"}, settings=patient) as service:
+        searcher = Searcher(service, engine)
+        result = searcher.search(QUERY, window=5, vector=vector)
+        assert (result.remembered, result.engine_ids) == (MISSED, [*first, *MISSED])
+        assert result.ranking.ids[0] == MISSED[0]
+        assert result.hits.total == {"value": len(every), "relation": "eq"}
+        allowed = SearchOptions({"ids": {"values": [*first, MISSED[1]]}})
+        assert searcher.search(QUERY, window=5, vector=vector, options=allowed).remembered == [MISSED[1]]
+
+        # The engine's own request has the same documents in the same order.
+        found = searcher.weights(QUERY, size=7, window=5, vector=vector)
+        assert (found.boosts or {}).keys() == {MISSED[0], first[4], MISSED[1], first[0]}
+        response = engine._send("POST", f"/{engine.index_name}/_search", found.params or {}, found.request, 60.0)
+        assert [hit["_id"] for hit in response["hits"]["hits"]] == result.ranking.ids
+        assert response["hits"]["total"]["value"] == len(every) + 2
+        assert searcher.weights("old boat", size=7, vector=vector).boosts is None
