@@ -164,6 +164,11 @@ def test_query_log_teaches_the_encoder(kinrank, camps: QuerySet, workdir: Path):
     assert done.exit_code == 0, done.stderr
     assert "log.txt: 2 queries" in done.stderr
     assert library.load("m").encoder_.encode(["blade"]).any()
+    done = kinrank(
+        "train", "texts", "--model", "c", "--ranker", "choices", "--set", "ranker=knn", "--query-log", "log.txt"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert library.load("c").ranker_.encoder_.encode(["blade"]).any()
     done = kinrank("train", "texts", "--model", "s", "--ranker", "single", "--query-log", "log.txt")
     assert "which ranker 'single' does not use" in done.stderr
     done = kinrank("train", "texts", "--model", "m", "--query-log", "missing.txt")

@@ -164,12 +164,16 @@ def train(
 
 
 def _with_query_log(ranker: Ranker, name: str, path: str) -> Ranker:
-    """Let the n-gram encoder of a ranker learn from the texts of a query log."""
+    """Let the n-gram encoder of a ranker, or of the one that it wraps, learn from the texts of a query log."""
     from kinrank.describe.encoders.base import Encoder
     from kinrank.describe.encoders.ngrams import NgramEncoder
     from kinrank.rankers.capabilities import capabilities_of
     from kinrank.rankers.local.texts import unfitted_encoder
+    from kinrank.rankers.wrapped import unfitted
 
+    wrapped = ranker.get_params(deep=False).get("ranker")
+    if wrapped is not None:
+        return ranker.set_params(ranker=_with_query_log(unfitted(wrapped), name, path))  # type: ignore[no-any-return]
     encoder: Encoder | None = unfitted_encoder(ranker) if capabilities_of(ranker).text else None
     if not isinstance(encoder, NgramEncoder):
         raise ParameterError(f"--query-log teaches the n-gram encoder, which ranker {name!r} does not use: omit it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kinrank.errors import StoreError
+from kinrank.rankers.base import Ranker
 from kinrank.rankers.registry import RANKERS
 from kinrank.store import ModelRecord
 
@@ -15,8 +16,14 @@ def unfitted(ranker: Any) -> Any:
 
 
 def storable(ranker: Any) -> Any:
-    """Return what a model folder can hold: a plain name stays, one with settings becomes an object."""
-    return unfitted(ranker) if isinstance(ranker, str) and ranker not in RANKERS else ranker
+    """Return what a model folder can hold: a plain name stays, one with settings becomes an object.
+
+    An encoder of the ranker is named.
+    """
+    if isinstance(ranker, str) and ranker in RANKERS:
+        return ranker
+    wrapped = unfitted(ranker)
+    return type(wrapped)(**wrapped.storable_params()) if isinstance(wrapped, Ranker) else wrapped
 
 
 def check_stored(record: ModelRecord) -> None:
