@@ -31,7 +31,6 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.posterior import LaterClicks, Posterior
 from kinrank.rankers.local.kin_evidence import KinEvidence
-from kinrank.rankers.precedents.columns import Precedents
 
 OPTIONS = {
     "collection": ["msrd", "msrd by movie", "nfcorpus", "scifact", "mwmbl", "acordar2"],
@@ -43,8 +42,6 @@ OPTIONS = {
 SPECS = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
 MEASURE = NDCG @ 10
 WIDTHS = (0.5, 1.0, 2.0)
-ALIKE = 2
-"""The first precedents are those for all queries."""
 N_FOLDS = 4
 
 
@@ -60,6 +57,18 @@ def read(collection: str, queries: str) -> QuerySet:
     if queries != "all" and int(queries) < len(found):
         found = found[np.sort(np.random.default_rng(0).permutation(len(found))[: int(queries)])]
     return found
+
+
+def alike(train: QuerySet, queries: QuerySet) -> Float64:
+    """Return how often each candidate was judged for all other training queries, and its smoothed mean grade there."""
+    documents, of_row = np.unique(np.r_[train.doc_id, queries.doc_id].astype(np.str_), return_inverse=True)
+    best = train.grades.max()
+    of_train, asked = of_row[: train.n_rows], of_row[train.n_rows :]
+    counts = np.bincount(of_train, minlength=len(documents))[asked].astype(np.float64)
+    grades = np.bincount(of_train, train.grades / best, minlength=len(documents))[asked]
+    if queries is train:
+        counts, grades = counts - 1, grades - train.grades / best
+    return np.column_stack([counts, (grades + train.grades.mean() / best) / (counts + 1)])
 
 
 def with_columns(queries: QuerySet, columns: Float64) -> QuerySet:
@@ -114,9 +123,7 @@ def measured(
         return
     if group is not None:
         yield "precedents, no group", with_precedents(None)
-    precedents = Precedents().fit(train)
-    train_alike, test_alike = (with_columns(part, precedents.columns(part)[:, :ALIKE]) for part in (train, test))
-    yield "all queries alike", values(fitted(train_alike, test_alike))
+    yield "all queries alike", values(fitted(*(with_columns(part, alike(train, part)) for part in (train, test))))
     if not closed:
         return
     seen = Evidence.of_judgments(train, 1.0).totals(train)

@@ -50,12 +50,12 @@ def test_columns_are_those_of_other_queries() -> None:
     for row in range(0, queries.n_rows, 7):
         own = queries.query_of_row[row]
         others = np.flatnonzero((queries.doc_id == queries.doc_id[row]) & (queries.query_of_row != own))
-        assert found["precedents"][row] == len(others)
-        mean = (queries.grades[others].sum() + precedents.rate_) / (len(others) + 1)
-        assert found["precedent_grade"][row] == pytest.approx(mean)
         similarity = dict(zip(places[own].tolist(), (1 / (1 + distances[own] ** 2)).tolist(), strict=True))
         near = [(similarity.get(int(queries.query_of_row[other]), 0.0), queries.grades[other]) for other in others]
-        assert found["similar_precedents"][row] == sum(weight > 0 for weight, _ in near)
+        near = [(weight, grade) for weight, grade in near if weight > 0]
+        assert found["precedents"][row] == len(near)
+        mean = (sum(grade for _, grade in near) + precedents.rate_) / (len(near) + 1)
+        assert found["precedent_grade"][row] == pytest.approx(mean)
         assert found["nearby_precedents"][row] == pytest.approx(sum(weight for weight, _ in near))
         assert found["nearest_good_precedent"][row] == pytest.approx(max([w for w, g in near if g > 0], default=0.0))
         assert found["nearest_bad_precedent"][row] == pytest.approx(max([w for w, g in near if g == 0], default=0.0))
@@ -112,12 +112,10 @@ def test_saves_and_loads(tmp_path: Path) -> None:
         from_record(replace(record, params={**record.params, "ranker": "single(learner=rankrls)"}))
 
 
-def test_ranks_queries_without_a_text_by_all_others() -> None:
+def test_queries_without_a_text_have_no_precedents() -> None:
     train, test = shop(), shop(seed=1)
-    ranker = PrecedentRanker(FEW, decide=False).fit(train)
-    columns = ranker.precedents_.columns(test.replace(query_columns={}))  # type: ignore[union-attr]
-    assert columns[:, 0].any()
-    assert not columns[:, 2].any()
+    columns = Precedents().fit(train).columns(test.replace(query_columns={}))
+    assert not columns[:, NAMES.index("precedents")].any()
 
 
 def test_says_what_is_missing() -> None:

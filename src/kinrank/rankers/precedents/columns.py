@@ -1,4 +1,4 @@
-"""The precedents of a candidate: how the same document was judged for other queries, those most alike above all."""
+"""The precedents of a candidate: how the same document was judged for similar queries."""
 
 from __future__ import annotations
 
@@ -21,18 +21,15 @@ from kinrank.store import nest, unnest
 NAMES = (
     "precedents",
     "precedent_grade",
-    "similar_precedents",
-    "similar_precedent_grade",
     "nearby_precedents",
     "nearby_precedent_grade",
     "nearest_good_precedent",
     "nearest_bad_precedent",
 )
-"""How often a candidate was judged for other queries, and its mean grade there: for all of them, for the most similar
-ones, and for these with weights that decrease with distance. How similar the nearest query is for which it was
-relevant, and the nearest for which it was not."""
+"""How often a candidate was judged for the most similar queries, and its mean grade there; both with weights that
+decrease with distance. How similar the nearest query is for which it was relevant, and for which it was not."""
 _COMPONENTS = 256  # of the description of a query; with 64, precedents gain less
-_SMOOTHING = np.array([1.0, 1.0, 0.5])  # judgments of the mean grade that a mean starts from
+_SMOOTHING = np.array([1.0, 0.5])  # judgments of the mean grade that a mean starts from
 
 
 class Precedents:
@@ -60,30 +57,24 @@ class Precedents:
         return self._prepare()
 
     def _prepare(self) -> Self:
-        """Index what is known by query, by group and by document."""
-        cells = self.known_.cells
+        """Sort known queries by their texts."""
         keys = query_keys(self.known_.names_)
         self._by_key = np.argsort(keys, kind="stable")
         self._keys = keys[self._by_key]
-        self._by_kind = np.argsort(self._kind, kind="stable")
-        self._kinds = np.r_[0, np.cumsum(np.bincount(self._kind))]
-        self._documents, of_cell = np.unique(cells.document, return_inverse=True)
-        self._totals = np.array([np.bincount(of_cell, each) for each in (cells.looks, cells.choices)])
         return self
 
     def columns(self, queries: QuerySet) -> Float64:
         """Return the values of `NAMES` for each candidate."""
         if queries.doc_id is None:
             raise DataError("the ranker looks up how documents were judged, and these have no ids: pass doc_id")
-        kind = self._kind_of(queries)
-        distances, places = self._neighbors(queries, kind)
+        distances, places = self._neighbors(queries)
         similarity = 1 / (1 + distances**2)  # decreases slowly: trees compare, and far kin must not all be 0
-        found = np.zeros((queries.n_rows, 8))
+        found = np.zeros((queries.n_rows, len(NAMES)))
+        offsets, document, looks, _, grade = self.known_.cells
         _look_up(
-            *self.known_.cells[:3], self.known_.cells.choices, self._documents, self._totals,
-            self._by_kind, self._kinds, kind, places, similarity, queries.offsets, hash_texts(queries.doc_id), found,
-        )  # fmt: skip
-        found[:, 1:6:2] = (found[:, 1:6:2] + _SMOOTHING * self.rate_) / (found[:, 0:6:2] + _SMOOTHING)
+            offsets, document, looks, grade, places, similarity, queries.offsets, hash_texts(queries.doc_id), found
+        )
+        found[:, 1:4:2] = (found[:, 1:4:2] + _SMOOTHING * self.rate_) / (found[:, 0:4:2] + _SMOOTHING)
         return found
 
     def transform(self, queries: QuerySet) -> QuerySet:
@@ -99,11 +90,12 @@ class Precedents:
         place = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
         return np.where(self._keys[place] == keys, self._kind[self._by_key[place]], -1)
 
-    def _neighbors(self, queries: QuerySet, kind: Int64) -> tuple[Float64, Int64]:
+    def _neighbors(self, queries: QuerySet) -> tuple[Float64, Int64]:
+        """Return the distances and positions of similar queries; those of the same text or group are infinitely far."""
         if self.known_.encoder_ is not None and TEXT not in queries.query_columns:
             return np.empty((len(queries), 0)), np.empty((len(queries), 0), dtype=np.int64)
         distances, places = self.known_.neighbors(queries)
-        return np.where(self._kind[places] == kind[:, None], np.inf, distances), places
+        return np.where(self._kind[places] == self._kind_of(queries)[:, None], np.inf, distances), places
 
     def get_state(self) -> State:
         """Return everything learned."""
@@ -117,21 +109,9 @@ class Precedents:
 
 
 @numba.njit(cache=True, nogil=True)
-def _look_up(  # type: ignore[no-untyped-def]
-    offsets, document, looks, grade, documents, totals, by_kind, kinds, kind, places, similarity, rows, asked, found
-):
+def _look_up(offsets, document, looks, grade, places, similarity, rows, asked, found):  # type: ignore[no-untyped-def]
     for i in range(len(rows) - 1):
         for row in range(rows[i], rows[i + 1]):
-            cell = lower_bound(documents, asked[row], 0, len(documents))
-            if cell == len(documents) or documents[cell] != asked[row]:
-                continue
-            found[row, 0], found[row, 1] = totals[0, cell], totals[1, cell]
-            if kind[i] >= 0:  # without the judgments of the query itself and of its group
-                for own in by_kind[kinds[kind[i]] : kinds[kind[i] + 1]]:
-                    cell = lower_bound(document, asked[row], offsets[own], offsets[own + 1])
-                    if cell < offsets[own + 1] and document[cell] == asked[row]:
-                        found[row, 0] -= looks[cell]
-                        found[row, 1] -= grade[cell]
             for j in range(places.shape[1]):
                 weight = similarity[i, j]
                 if weight == 0.0:
@@ -140,9 +120,9 @@ def _look_up(  # type: ignore[no-untyped-def]
                 cell = lower_bound(document, asked[row], offsets[places[i, j]], stop)
                 if cell == stop or document[cell] != asked[row]:
                     continue
-                found[row, 2] += looks[cell]
-                found[row, 3] += grade[cell]
-                found[row, 4] += weight * looks[cell]
-                found[row, 5] += weight * grade[cell]
-                nearest = 6 if grade[cell] > 0 else 7
+                found[row, 0] += looks[cell]
+                found[row, 1] += grade[cell]
+                found[row, 2] += weight * looks[cell]
+                found[row, 3] += weight * grade[cell]
+                nearest = 4 if grade[cell] > 0 else 5
                 found[row, nearest] = max(found[row, nearest], weight)

@@ -27,17 +27,17 @@ from kinrank.rankers.wrapped import check_stored, storable, unfitted
 from kinrank.store import ModelRecord, nest, unnest
 
 _PROBE = "single(learner=lambdamart)"  # learns with and without precedents to decide whether they help
-_FOLDS = 4
+_FOLDS, _HELD_OUT = 4, 2  # of the queries, and how many of them are held out one after the other
 _CHANCE = 0.3  # two-sided p of a gain on held-out queries, from which on it is taken as chance
 
 
 class PrecedentRanker(Ranker):
-    """Ranks with the precedents of each candidate: how the same document was judged for other queries.
+    """Ranks with the precedents of each candidate: how the same document was judged for similar queries.
 
     A wrapped ranker gets further features: how often and how well a candidate was judged for the most similar queries,
-    for all queries, and how similar the nearest query is for which it was relevant, and for which it was not. This
-    helps where queries share documents, as in a shop or a help center, and where new queries are like judged ones. A
-    quarter of the queries is held out first, to see whether it helps; if not, the wrapped ranker learns alone.
+    and how similar the nearest query is for which it was relevant, and for which it was not. This helps where queries
+    share documents, as in a shop or a help center, and where new queries are like judged ones. Half of the queries is
+    held out first, a quarter at a time, to see whether it helps; if not, the wrapped ranker learns alone.
 
     Precedents need texts and document ids of queries. Without them the wrapped ranker learns alone, too.
 
@@ -130,17 +130,17 @@ class PrecedentRanker(Ranker):
         return queries.query_columns[self.group]
 
     def _held_out_gain(self, queries: QuerySet, group: NDArray[Any] | None) -> tuple[float, bool]:
-        """Return by how much precedents help a quarter of the queries, and whether that is more than chance."""
-        held_out = fold_of_query(queries, _FOLDS, group=self.group, seed=self.seed) == 0
-        train, test = queries[~held_out], queries[held_out]
-        precedents = Precedents().fit(train, None if group is None else group[~held_out])
-
-        def values(train: QuerySet, test: QuerySet) -> Float64:
-            scores = RANKERS.make(_PROBE).fit(train).predict(test)
-            return (NDCG @ 10).per_query(scores, test.grades, test.offsets)
-
-        alone, joined = values(train, test), values(precedents.transform(train), precedents.transform(test))
-        found = compare_paired(joined, alone, groups=None if group is None else group[held_out])
+        """Return by how much precedents help held-out queries, and whether that is more than chance."""
+        fold = fold_of_query(queries, _FOLDS, group=self.group, seed=self.seed)
+        alone, joined = np.full((2, len(queries)), np.nan)
+        for number in range(_HELD_OUT):
+            held_out = fold == number
+            train, test = queries[~held_out], queries[held_out]
+            precedents = Precedents().fit(train, None if group is None else group[~held_out])
+            alone[held_out] = _quality(train, test)
+            joined[held_out] = _quality(precedents.transform(train), precedents.transform(test))
+        tried = fold < _HELD_OUT
+        found = compare_paired(joined[tried], alone[tried], groups=None if group is None else group[tried])
         return found.mean_difference, found.mean_difference > 0 and found.p < _CHANCE
 
     def remarks(self) -> list[str]:
@@ -209,3 +209,9 @@ class PrecedentRanker(Ranker):
         self.ranker_.n_features_in_ = len(self.ranker_.feature_names_)
         self.ranker_.set_state(unnest(state, "ranker"))
         return self
+
+
+def _quality(train: QuerySet, test: QuerySet) -> Float64:
+    """Return the NDCG@10 of each test query with LambdaMART."""
+    scores = RANKERS.make(_PROBE).fit(train).predict(test)
+    return (NDCG @ 10).per_query(scores, test.grades, test.offsets)
