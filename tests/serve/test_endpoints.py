@@ -563,7 +563,7 @@ FIELDS = {
     "RulesResponse": "rules",
     "Preview": "queries share known",
     "AuditResponse": "entries",
-    "QueryWeights": "weights model version fallback detail normalization fidelity request params",
+    "QueryWeights": "weights model version fallback detail normalization fidelity request params boosts",
     "QueryExplanation": "neighbors n_neighbors unusual local_weights global_weights shares spread reasons titles "
     "choices",
     "ExamplesResponse": "feature_names examples",

@@ -134,6 +134,17 @@ def test_an_engine_that_took_all_the_time_is_not_asked_again(choices_model: Path
     assert (len(result.ranking.ids), engine.fetched) == (2, [])
 
 
+def test_weights_come_with_boosts_of_what_people_chose(choices_model: Path, engine: Engine):
+    with service_of(choices_model) as service:
+        client = Client(create_app(service, metrics=Metrics(), searcher=Searcher(service, engine)))
+        found = client.post("/v1/weights", {"query": "up", "size": 2}).json
+        plain = client.post("/v1/weights", {"query": "down", "size": 2}).json
+        client.runner.close()
+    assert found["boosts"]["d1"] > 0 > found["boosts"]["d4"]
+    assert found["request"]["boosts"] == found["boosts"]
+    assert (plain["boosts"], plain["request"]["boosts"]) == (None, None)
+
+
 def test_mutated_searches_get_a_documented_status(choices_model: Path, engine: Engine):
     rng = random.Random(0)
     asked = {"query": "up", "window": 2, "size": 2, "from": 1, "vector": [0.5]}
