@@ -200,6 +200,7 @@ class Evidence:
         half_life: float | None = None,
         days: tuple[int, int] | None = None,
         until: int | None = None,
+        hashes: tuple[IdHashes, IdHashes] | None = None,
     ) -> Totals:
         """Return the looks and choices of each candidate; 0 without evidence.
 
@@ -213,14 +214,16 @@ class Evidence:
             Count the evidence of these days only, from the first to the last, and none without a day.
         until
             The day from which on evidence ages; None: the last one.
+        hashes
+            What `hashes_of` returns for the queries, if it is known.
         """
+        known = hashes or hashes_of(queries)
+        if known is None or not self.n_cells:
+            return Totals.zeros(queries.n_rows)
         total = np.zeros((4, queries.n_rows))
-        keys = keys_of(queries)
-        if queries.doc_id is not None and keys is not None and self.n_cells:
-            first, weight = self._day_weights(half_life, days, until)
-            documents = hash_texts(queries.doc_id)
-            add_totals(*self._arrays, keys, queries.offsets, documents, first, weight, total)
-        return Totals(total[0], total[1], Totals(total[2], total[3]) if total[2].any() else None)
+        weights = self._day_weights(half_life, days, until)
+        few = add_totals(*self._arrays, known[0], queries.offsets, known[1], *weights, total)
+        return Totals(total[0], total[1], Totals(total[2], total[3]) if few else None)
 
     def of_query(self, key: np.uint64, **counted: Any) -> tuple[IdHashes, Totals]:
         """Return the documents of a query, given by its hash, and their looks and choices, as `totals` counts them."""
@@ -342,3 +345,9 @@ def keys_of(queries: QuerySet) -> IdHashes | None:
     """Return the hash of the text of each query; None without texts."""
     texts = queries.query_columns.get(TEXT)
     return None if texts is None else query_keys(texts)
+
+
+def hashes_of(queries: QuerySet) -> tuple[IdHashes, IdHashes] | None:
+    """Return the hashes of the texts of queries and of their documents; None without either."""
+    keys = None if queries.doc_id is None else keys_of(queries)
+    return None if keys is None or queries.doc_id is None else (keys, hash_texts(queries.doc_id))

@@ -110,10 +110,11 @@ def lower_bound(values, target, low, high):  # type: ignore[no-untyped-def]
 def add_totals(query, offsets, document, day, looks, choices, few, keys, rows, documents, first_day, weight, total):  # type: ignore[no-untyped-def]
     """Add the weighted looks and choices of the candidates of each query to the first two rows of `total`.
 
-    Those of too few clients are also added to the last two rows.
+    Those of too few clients are also added to the last two rows, and whether there are any is returned.
     The weight of a day is ``weight[day - first_day]``; days outside count 0, and the last weight is for cells without
     a day.
     """
+    any_few = False
     for i in range(len(keys)):
         place = lower_bound(query, keys[i], 0, len(query))
         if place == len(query) or query[place] != keys[i]:
@@ -129,9 +130,11 @@ def add_totals(query, offsets, document, day, looks, choices, few, keys, rows, d
                     total[0, row] += weight[number] * looks[cell]
                     total[1, row] += weight[number] * choices[cell]
                     if few[cell]:
+                        any_few = True
                         total[2, row] += weight[number] * looks[cell]
                         total[3, row] += weight[number] * choices[cell]
                 cell += 1
+    return any_few
 
 
 @numba.njit(cache=True, nogil=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
+import numba
 import numpy as np
 from scipy.optimize import minimize
 
@@ -21,11 +22,6 @@ class Curve(NamedTuple):
 
     knots: Float64
     heights: Float64
-
-    def __call__(self, values: Float64) -> Float64:
-        """Return the height at each value."""
-        height: Float64 = np.interp(values, self.knots, self.heights)
-        return height
 
 
 class Calibration:
@@ -77,8 +73,8 @@ class Calibration:
     def predict(self, scores: Float64, offsets: Int64) -> Float64:
         """Return the probability of a choice for each candidate."""
         by_score, by_standing = self.curves_
-        height = self.level_ + by_score(scores) + by_standing(standing(scores, offsets))
-        return np.exp(np.maximum(height, _LOWEST) + _LEAST_SLOPE * scores / self.spread_)
+        heights = _heights(scores, standing(scores, offsets), *by_score, *by_standing, self.level_, self.spread_)
+        return np.exp(heights)
 
     def get_state(self) -> State:
         """Return everything learned."""
@@ -100,10 +96,38 @@ def standing(scores: Float64, offsets: Int64) -> Float64:
         return scores
     sizes = np.diff(offsets)
     mean = np.add.reduceat(scores, offsets[:-1]) / sizes
-    centered = scores - np.repeat(mean, sizes)
+    several = len(sizes) > 1  # one mean is that of all
+    centered = scores - (np.repeat(mean, sizes) if several else mean)
     spread = np.sqrt(np.add.reduceat(centered**2, offsets[:-1]) / sizes)
-    scaled: Float64 = centered / np.repeat(np.where(spread > 0, spread, 1.0), sizes)
+    spread[spread == 0] = 1.0
+    scaled: Float64 = centered / (np.repeat(spread, sizes) if several else spread)
     return scaled
+
+
+@numba.njit(cache=True, nogil=True)
+def _heights(scores, standings, knots, heights, knots_of_standing, heights_of_standing, level, spread):  # type: ignore[no-untyped-def]
+    """Return the logarithm of the probability of each candidate."""
+    found = np.empty(len(scores))
+    for i in range(len(scores)):
+        height = level + _height_at(scores[i], knots, heights)
+        height += _height_at(standings[i], knots_of_standing, heights_of_standing)
+        found[i] = max(height, _LOWEST) + _LEAST_SLOPE * scores[i] / spread
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _height_at(value, knots, heights):  # type: ignore[no-untyped-def]
+    """Return the height of a `Curve` at a value, as `numpy.interp` does."""
+    last = len(knots) - 1
+    if value >= knots[last]:
+        return heights[last]
+    if value < knots[0]:
+        return heights[0]
+    place = 0
+    while knots[place + 1] <= value:
+        place += 1
+    slope = (heights[place + 1] - heights[place]) / (knots[place + 1] - knots[place])
+    return slope * (value - knots[place]) + heights[place]
 
 
 def _ramps(values: Float64, knots: Float64) -> Float64:

@@ -56,9 +56,12 @@ class Combination:
         """
         if rng is not None:
             return self.posterior.draw(self.calibration.predict(scores, queries.offsets), own, similar, rng)
-        touched = np.flatnonzero(own.looks if similar is None else own.looks + similar.looks)
-        if not len(touched):
+        looks = own.looks if similar is None else own.looks + similar.looks
+        if not looks.any():
             return scores
+        if len(queries) == 1:
+            return self.posterior.mean(self.calibration.predict(scores, queries.offsets), own, similar)
+        touched = np.flatnonzero(looks)
         known = np.zeros(len(queries), dtype=np.bool_)
         known[np.searchsorted(queries.offsets, touched, side="right") - 1] = True
         mean = self.posterior.mean(self.calibration.predict(scores, queries.offsets), own, similar)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64, State
-from kinrank.data.evidence import Evidence, keys_of
+from kinrank.data.evidence import Evidence, hashes_of, keys_of
 from kinrank.data.evidence_days import joined_days
 from kinrank.data.evidence_kernel import hash_texts
 from kinrank.data.evidence_totals import Totals
@@ -134,5 +134,7 @@ def evidence_parts(
 
 def total_evidence(queries: QuerySet, parts: Sequence[EvidencePart]) -> Totals:
     """Return the looks and choices of candidates."""
-    found = [part.evidence.totals(queries, **part.counted) for part in parts]
-    return Totals.sum(found) if found else Totals.zeros(queries.n_rows)
+    hashes = hashes_of(queries) if parts else None
+    if hashes is None:
+        return Totals.zeros(queries.n_rows)
+    return Totals.sum([part.evidence.totals(queries, **part.counted, hashes=hashes) for part in parts])
