@@ -28,8 +28,9 @@ from kinrank.clicks import LogOptions
 from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import open_clicks
-from kinrank.data.evidence import Evidence, keys_of
+from kinrank.data.evidence import Evidence
 from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.evidence_keys import keys_of
 from kinrank.datasets import load_movies
 from kinrank.parallel import use_threads
 

@@ -19,12 +19,12 @@ from kinrank.arrays import Float64, State
 from kinrank.data.evidence_days import first_and_last, joined_days
 from kinrank.data.evidence_ids import arrays_of, chosen_ids, table_in, write_ids
 from kinrank.data.evidence_kernel import add_totals, hash_texts, merge_cells
+from kinrank.data.evidence_keys import hashes_of, keys_of, query_keys
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.text_table import TextTable
 from kinrank.data.textfile import PathLike
-from kinrank.data.texts import TEXT, normalize_text
 from kinrank.errors import DataError, ParameterError
 
 KIND = "evidence"
@@ -334,20 +334,3 @@ def _in_memory(name: str, size: int) -> NDArray[Any]:
 def _merged_meta(one: Evidence, other: Evidence) -> dict[str, Any]:
     logs = [*one.meta.get("logs", []), *other.meta.get("logs", [])]
     return one.meta | other.meta | {"days": joined_days(one.days, other.days), "logs": logs}
-
-
-def query_keys(texts: NDArray[Any]) -> IdHashes:
-    """Return the hash of each query text, without regard to case, spaces and Unicode form."""
-    return hash_texts(np.array([normalize_text(str(text)) for text in texts.tolist()], dtype=np.str_))
-
-
-def keys_of(queries: QuerySet) -> IdHashes | None:
-    """Return the hash of the text of each query; None without texts."""
-    texts = queries.query_columns.get(TEXT)
-    return None if texts is None else query_keys(texts)
-
-
-def hashes_of(queries: QuerySet) -> tuple[IdHashes, IdHashes] | None:
-    """Return the hashes of the texts of queries and of their documents; None without either."""
-    keys = None if queries.doc_id is None else keys_of(queries)
-    return None if keys is None or queries.doc_id is None else (keys, hash_texts(queries.doc_id))

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Int64
-from kinrank.data.evidence import CELLS, JUDGED, Evidence, keys_of
+from kinrank.data.evidence import CELLS, JUDGED, Evidence
+from kinrank.data.evidence_keys import keys_of
 from kinrank.data.queryset import QuerySet
 
 

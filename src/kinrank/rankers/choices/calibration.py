@@ -94,7 +94,7 @@ def standing(scores: Float64, offsets: Int64) -> Float64:
     """Return each score in standard deviations from the mean of its query."""
     if not len(scores):
         return scores
-    sizes = np.diff(offsets)
+    sizes = offsets[1:] - offsets[:-1]
     mean = np.add.reduceat(scores, offsets[:-1]) / sizes
     several = len(sizes) > 1  # one mean is that of all
     centered = scores - (np.repeat(mean, sizes) if several else mean)

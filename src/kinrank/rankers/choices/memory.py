@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kinrank.data.evidence import keys_of
 from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.evidence_keys import keys_of
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet

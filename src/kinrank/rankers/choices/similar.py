@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, State
-from kinrank.data.evidence import keys_of
+from kinrank.data.evidence_keys import keys_of
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
