@@ -91,10 +91,13 @@ def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int,
 
 
 def _sum_of_clients(counts: Mapping[int, Sequence[float]]) -> Votes:
-    looked = {client: (looks / n, choices / n) for client, (n, looks, choices, _) in counts.items() if looks > 0}
-    return Votes(
-        sum(looks for looks, _ in looked.values()),
-        sum(choices for _, choices in looked.values()),
-        frozenset(looked),
-        frozenset(client for client in looked if counts[client][3] > 0),
-    )
+    looks, choices = 0.0, 0.0
+    clients, choosers = [], []
+    for client, (n, looked, chosen, clicked) in counts.items():
+        if looked > 0:
+            looks += looked / n
+            choices += chosen / n
+            clients.append(client)
+            if clicked > 0:
+                choosers.append(client)
+    return Votes(looks, choices, frozenset(clients), frozenset(choosers))

@@ -164,6 +164,8 @@ class Workers:
             try:
                 events.step({name: _curve_of(rollout) for name, rollout in self.rollouts.items()})
                 self.learn_soon()
+                # What arrives within half the interval is counted together, which leaves more time to rank.
+                self._stop.wait(self.settings.watch_interval / 2)
             except (NotStoredError, StoreUnavailableError):  # the learner reports it
                 continue
             except Exception as error:  # nothing may end the thread

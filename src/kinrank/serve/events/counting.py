@@ -41,7 +41,10 @@ class Recount:
         for some in parts(keys):
             votes = count_votes(self._lists(model, some), curve)
             pairs = [(cell[:2], found.clients, cell[2]) for cell, found in votes.items()]
-            queries = [((query, ""), clients, day) for (query, _), clients, day in pairs]
+            asked: dict[Key, frozenset[int]] = {}
+            for (query, _, day), found in votes.items():
+                asked[query, day] = asked.get((query, day), found.clients) | found.clients
+            queries = [((query, ""), clients, day) for (query, day), clients in asked.items()]
             crowds, _ = self._grown("kinrank_crowds", model, pairs + queries)
             chosen = [(cell[:2], found.choosers, cell[2]) for cell, found in votes.items() if found.choosers]
             _, lifted = self._grown("kinrank_choosers", model, chosen)
@@ -110,10 +113,13 @@ class Recount:
         complete = []
         for pair, clients, day in members:
             crowd = crowds.setdefault(pair, set())
-            added = sorted(clients - crowd)[: max(0, self.min_clients - len(crowd))]
+            lacking = self.min_clients - len(crowd)
+            if lacking <= 0:
+                continue
+            added = sorted(clients - crowd)[:lacking]
             crowd.update(added)
             new += [(model, *pair, client, day) for client in added]
-            if added and len(crowd) >= self.min_clients:
+            if len(added) == lacking:
                 complete.append(pair)
         insert(self.execute, table, new, "DO NOTHING")
         return {pair: len(crowd) for pair, crowd in crowds.items()}, complete
