@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.evidence import keys_of, query_keys
 from kinrank.data.evidence_kernel import hash_texts, lower_bound
+from kinrank.data.evidence_keys import keys_of, query_keys
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
