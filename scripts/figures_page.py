@@ -37,6 +37,12 @@ def quality(value: float, sign: str = "") -> str:
     return f"{value:{sign}.4f}".replace("0.", ".")
 
 
+def compared(gain: float, p: float | None, *than: str) -> str:
+    """Return a gain, what it is over, and its p if there is one."""
+    notes = ", ".join([*than, *([] if p is None else [f"p = {short(p)}"])])
+    return f"{quality(gain, '+')} ({notes})" if notes else quality(gain, "+")
+
+
 def table(heading: list[str], rows: list[list[str]]) -> str:
     """Return a Markdown table."""
     lines = [heading, ["---"] * len(heading), *rows]
@@ -56,8 +62,8 @@ def page(sources: dict[str, Any]) -> str:
             short(entry["judged queries"]),
             entry["setup"],
             ", ".join(f"{method} {quality(entry[method])}" for method in QUALITIES),
-            f"{quality(entry['over the best library'], '+')} ({entry['best library']}, p = {short(entry['p'])})",
-            f"{quality(entry['over the bag'], '+')} (p = {short(entry['p against the bag'])})",
+            compared(entry["over the best library"], entry["p"], entry["best library"]),
+            compared(entry["over the bag"], entry["p against the bag"]),
             *origin(entry),
         ]
         for name, entry in sources["table"].items()
@@ -68,12 +74,12 @@ def page(sources: dict[str, Any]) -> str:
     ]
     costs = [[entry["claim"], entry["setup"], ", ".join(entry["figures"]), *origin(entry)] for entry in sources["cost"]]
     source = ["command", "commit", "date"]
-    compared = ["data", "judged queries", "setup", "NDCG@10", "over the best library", "over the bag"]
+    columns = ["data", "judged queries", "setup", "NDCG@10", "over the best library", "over the bag"]
     return "\n".join(
         [
             INTRODUCTION,
             "## The table of results\n\np is after Holm's correction for the eighteen tests of `kin_quality`.\n",
-            table([*compared, *source], results),
+            table([*columns, *source], results),
             "\n## Figures in the text\n",
             table(["claim", "setup", "figures", *source], claims),
             "\n## What it costs\n",

@@ -51,7 +51,8 @@ def test_table_shows_the_measured_rows():
 def test_row_shows_what_was_measured(name: str):
     cells, measured = shown_rows()[name], SOURCES["table"][name]
     assert {heading: number(cell) for heading, cell in cells} == {heading: measured[heading] for heading in COLUMNS}
-    shown = [number(cell.split("p = ")[1]) for heading, cell in cells if heading.startswith("over")]
+    over = [cell.partition("p = ")[2] for heading, cell in cells if heading.startswith("over")]
+    shown = [number(p) if p else None for p in over]  # None: tested as if queries were independent, which they are not
     assert shown == [measured["p"], measured["p against the bag"]]
     assert f"({measured['best library']})" in dict(cells)["over the best library"]
 
@@ -87,7 +88,7 @@ def test_every_other_number_of_the_section_has_a_source():
 
 
 def test_no_source_is_left_over():
-    shown = {abs(float(match)) for match in NUMBER.findall(SECTION)}
+    shown = {abs(float(match)) for match in NUMBER.findall(FIRST + SECTION)}
     assert {abs(figure) for entry in SOURCES["text"] for figure in entry["figures"]} <= shown
 
 
