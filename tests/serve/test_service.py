@@ -144,6 +144,14 @@ def test_model_without_examples_is_flagged(models: Path, camps: QuerySet):
         assert ("single", "untested") not in observer.models
 
 
+def test_model_that_cannot_explore_is_flagged(models: Path):
+    for share, flagged in ((0.1, True), (0.0, False)):
+        observer = RecordingObserver()
+        with Service({"knn": models / "knn"}, settings=replace(PATIENT, explore=share), observer=observer) as service:
+            assert service.ready
+        assert (("knn", "not-exploring") in observer.models) == flagged
+
+
 def test_model_that_appears_later_is_loaded(tmp_path: Path, camps: QuerySet, up: CandidateSet):
     service = Service({"later": tmp_path / "later"}, settings=PATIENT)
     service.start(strict=False)

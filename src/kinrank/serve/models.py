@@ -102,6 +102,9 @@ class ModelSlot:
             if not served.tested:
                 detail = "the folder has no examples, so the model was not tested: save it with examples"
                 self.observer.model(self.name, served.fitted, "untested", detail)
+            if self.settings.explore and served.choices is None:  # not refused: going back to it must be possible
+                detail = "--explore has no effect: the model takes no choices; train it with --ranker choices"
+                self.observer.model(self.name, served.fitted, "not-exploring", detail)
             return True
 
     def replay(self) -> None:

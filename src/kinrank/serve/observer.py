@@ -51,9 +51,10 @@ class Observer:
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record that a model was ``loaded``, ``refused`` or ``missing``, or that judgments were ``learned`` or not.
 
-        A model without examples is ``untested``. The event is ``unreachable`` if the store of the model cannot be
-        read, and ``learn-failed`` if the judgments could not be learned. After an older copy of the judgments was
-        restored, they are ``relearned``.
+        A model without examples is ``untested``, and one whose lists cannot explore although they should is
+        ``not-exploring``. The event is ``unreachable`` if the store of the model cannot be read, and ``learn-failed``
+        if the judgments could not be learned. After an older copy of the judgments was restored, they are
+        ``relearned``.
         """
 
     def error(self, where: str, error: BaseException) -> None:
