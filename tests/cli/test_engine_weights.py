@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kinrank as library
+from kinrank.data.evidence import Evidence
 from kinrank.data.parquet import write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.engines.targets import TARGETS, value_ranges
@@ -147,3 +148,29 @@ def test_tree_model_is_an_error(kinrank, camps: QuerySet, workdir: Path):
     done = kinrank("explain", "--weights", "trees", "test")
     assert done.exit_code == 2
     assert "SingleRanker has no linear weights" in done.stderr
+
+
+def test_models_of_choices_add_boosts(kinrank, queries: QuerySet):
+    ranked = queries[0].doc_id[np.argsort(library.load("signed").predict(queries[0]))]
+    chosen, ignored = str(ranked[0]), str(ranked[-1])
+    evidence = Evidence.from_cells([str(queries.query_columns["text"][0])] * 2, [chosen, ignored], [30, 30], [29, 0])
+    library.ChoiceRanker(library.load("signed"), evidence, prefit=True).fit(queries).save("choices")
+    lines = kinrank("explain", "--weights", "choices", "queries.parquet", "--json").stdout.splitlines()
+    first, second, *_ = map(json.loads, lines)
+    assert first["boosts"].keys() == {chosen, ignored}
+    assert first["boosts"][chosen] > 0 > first["boosts"][ignored]
+    assert "boosts" not in second
+    done = kinrank(
+        "explain",
+        "choices",
+        "queries.parquet",
+        "--target",
+        "opensearch-hybrid",
+        "--clauses",
+        "clauses.json",
+        "--inverted",
+        "f2",
+        "--query",
+        str(queries.qid[0]),
+    )
+    assert "cannot boost single documents" in done.stderr

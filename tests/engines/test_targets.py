@@ -246,3 +246,20 @@ def test_rrf_uses_positions_only() -> None:
 def test_every_target_has_a_case_and_a_simulated_engine() -> None:
     assert set(CASES) == set(TARGETS)
     assert set(ENGINES) == set(SIMULATED)
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name != "elasticsearch-linear"])
+def test_boosts_raise_if_the_engine_does_not_support_them(name: str) -> None:
+    case = CASES[name]
+    with pytest.raises(DataError, match="cannot boost single documents in this request, and 1 have boosts: use"):
+        TARGETS.make(case.spec).request(case.weights, case.clauses, boosts={"d1": 2.0})
+
+
+def test_linear_retriever_lifts_documents_and_finds_them() -> None:
+    case = CASES["elasticsearch-linear"]
+    plain = TARGETS.make(case.spec).request(case.weights, case.clauses)
+    boosted = TARGETS.make(case.spec).request(case.weights, case.clauses, boosts={"d1": 2.0, "d2": -1.0})
+    *parts, last = boosted["retriever"]["linear"]["retrievers"]
+    assert parts == plain["retriever"]["linear"]["retrievers"]
+    (clause,) = last["retriever"]["standard"]["query"]["bool"]["should"]
+    assert (clause["constant_score"], last["weight"]) == ({"filter": {"ids": {"values": ["d1"]}}, "boost": 2.0}, 1.0)

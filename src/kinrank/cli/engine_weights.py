@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kinrank.engines.targets import Target
     from kinrank.rankers import Ranker
 
-    Row = tuple[QuerySet, dict[str, float], float | None]
+    Row = tuple[QuerySet, dict[str, float], float | None, dict[str, float]]
 
 QUERIES_AT_ONCE = 256
 
@@ -38,18 +38,19 @@ def print_engine_weights(
     inverted: list[str],
 ) -> None:
     """Print the weights of each query for a search engine, or the requests that apply them."""
-    from kinrank.rankers.capabilities import has_weights
+    from kinrank.rankers.capabilities import has_weights, takes_evidence
 
     wanted: Target | None = None if target is None else TARGETS.make(target)
     given = None if clauses is None else _read_clauses(clauses)
     queries = select_queries(_read(data, ranker), query, data)
-    if not has_weights(ranker):
-        raise ParameterError(f"{type(ranker).__name__} has no linear weights: kinrank train --list shows which have")
-    rows = _rows(ranker, queries)
+    linear: Any = ranker.ranker_ if takes_evidence(ranker) else ranker
+    if not has_weights(linear):
+        raise ParameterError(f"{type(linear).__name__} has no linear weights: kinrank train --list shows which have")
+    rows = _rows(ranker, queries) if linear is ranker else _boosted_rows(ranker, queries)
     if wanted is None:
         _print_weights(queries.feature_names, rows, as_json)
     else:
-        make = _Requests(wanted, given, inverted, ranker.normalization)
+        make = _Requests(wanted, given, inverted, linear.normalization)
         _print_requests(make, rows, single=bool(query) and len(queries) == 1)
 
 
@@ -86,23 +87,37 @@ def _rows(ranker: Any, queries: QuerySet) -> Iterator[Row]:
             linear = ranker.weights_with_fidelity(batch)
             fidelity = [None] * len(batch) if linear.fidelity is None else linear.fidelity.tolist()
             for query, row, tau in zip(batch, linear.weights.tolist(), fidelity, strict=True):
-                yield query, dict(zip(batch.feature_names, row, strict=True)), tau
+                yield query, dict(zip(batch.feature_names, row, strict=True)), tau, {}
             advance(len(batch))
+
+
+def _boosted_rows(ranker: Any, queries: QuerySet) -> Iterator[Row]:
+    """Yield each query with the weights of the wrapped ranker, and with what people chose as boosts of documents."""
+    from kinrank.rankers.choices.boosts import boosted_weights
+
+    with console.progress("computing weights", len(queries)) as advance:
+        for query in queries:
+            found = boosted_weights(ranker, query, ranker.predict(query))
+            ids = [] if query.doc_id is None else query.doc_id.tolist()
+            boosts = {str(doc_id): boost for doc_id, boost in zip(ids, found.boosts.tolist(), strict=False) if boost}
+            yield query, dict(zip(query.feature_names, found.weights.tolist(), strict=True)), found.fidelity, boosts
+            advance(1)
 
 
 def _print_weights(feature_names: tuple[str, ...], rows: Iterator[Row], as_json: bool) -> None:
     if as_json:
-        for query, row, fidelity in rows:
+        for query, row, fidelity, boosts in rows:
             how_faithful = {} if fidelity is None else {"fidelity": fidelity}
-            typer.echo(json.dumps({"qid": query.qid[0].item(), **how_faithful, "weights": row}))
+            chosen = {"boosts": boosts} if boosts else {}
+            typer.echo(json.dumps({"qid": query.qid[0].item(), **how_faithful, "weights": row, **chosen}))
         return
     lines = list(rows)
-    exact = all(fidelity is None for _, _, fidelity in lines)
+    exact = all(fidelity is None for _, _, fidelity, _ in lines)
     table = Table(box=None, pad_edge=False)
     table.add_column("query")
     for heading in (*feature_names, *(() if exact else ("fidelity",))):
         table.add_column(heading, justify="right")
-    for query, row, fidelity in lines:
+    for query, row, fidelity, _ in lines:
         cells = [f"{weight:.4g}" for weight in row.values()]
         table.add_row(str(query.qid[0].item()), *cells, *(() if exact else (f"{fidelity:.2f}",)))
     console.print_result(table)
@@ -117,13 +132,14 @@ class _Requests:
     inverted: list[str]
     normalization: Normalization | None
 
-    def __call__(self, query: QuerySet, weights: dict[str, float]) -> dict[str, Any]:
+    def __call__(self, query: QuerySet, weights: dict[str, float], boosts: dict[str, float]) -> dict[str, Any]:
         """Return the request of one query, with its columns filled into the clauses."""
         from kinrank.engines.placeholders import fill_placeholders
         from kinrank.engines.targets import value_ranges
 
         ranges = value_ranges(query.feature_names, query.X)
         settings: dict[str, Any] = {"inverted": self.inverted, "ranges": ranges, "normalization": self.normalization}
+        settings["boosts"] = boosts
         if self.clauses is None:
             return self.target.request(weights, **settings)
         columns = {name: values[0] for name, values in query.query_columns.items()}
@@ -141,9 +157,9 @@ def _print_requests(make: _Requests, rows: Iterator[Row], *, single: bool) -> No
         raise ParameterError(f"{version} stores one model for many queries: choose one query with --query QID")
     refused: list[DataError] = []
     answered = 0
-    for query, row, _ in rows:
+    for query, row, _, boosts in rows:
         try:
-            request = make(query, row)
+            request = make(query, row, boosts)
         except DataError as error:
             if single:
                 raise

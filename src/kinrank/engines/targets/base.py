@@ -71,6 +71,7 @@ class Target(ABC):
         ranges: Ranges | None = None,
         inverted: Collection[str] = (),
         normalization: Normalization | None = None,
+        boosts: Mapping[str, float] | None = None,
     ) -> dict[str, Any]:
         """Return the body of the request, or the part of it that holds the weights.
 
@@ -93,11 +94,13 @@ class Target(ABC):
         normalization
             What the weights are for: features as they are (None), or normalized within the query, as for a ranker with
             `Ranker.normalization`. Such weights need no `ranges`, and an engine that normalizes in the same way.
+        boosts
+            What to add to the weighted sum of single documents, by id, as a model of choices has it.
 
         Raises
         ------
         kinrank.errors.DataError
-            If the engine does not support the weights, or a clause is missing.
+            If the engine does not support the weights or boosts, or a clause is missing.
         """
         checked = _check_weights(weights, inverted)
         if normalization is not None:
@@ -109,11 +112,19 @@ class Target(ABC):
         given = {} if clauses is None else dict(clauses)
         if self.clause_kind:
             self._check_clauses(checked, given)
-        return self._request(checked, given)
+        request = self._request(checked, given)
+        return self._boosted(request, boosts) if boosts else request
 
     @abstractmethod
     def _request(self, weights: dict[str, float], clauses: dict[str, Any]) -> dict[str, Any]:
         """Return the request for valid weights and clauses."""
+
+    def _boosted(self, request: dict[str, Any], boosts: Mapping[str, float]) -> dict[str, Any]:  # noqa: ARG002
+        """Return the request with boosts of documents."""
+        raise DataError(
+            f"{self.version} cannot boost single documents in this request, and {len(boosts)} have boosts: use "
+            "elasticsearch-linear, or the request of POST /v1/weights; or rank with POST /v1/rank"
+        )
 
     def _check_normalization(self, normalization: Normalization) -> None:
         """Raise unless the engine normalizes as the weights expect. For ranks, no weights are exact."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +20,8 @@ class LinearRetriever(Target):
 
     Notes
     -----
-    Weights must not be negative. They are sent unchanged.
+    Weights must not be negative. They are sent unchanged. Boosts of documents are a further retriever, which also finds
+    these documents. It cannot lower a document: negative boosts are left out.
 
     Examples
     --------
@@ -64,6 +66,18 @@ class LinearRetriever(Target):
             "size": self.size,
             "retriever": {"linear": {"retrievers": retrievers, "rank_window_size": self.window}},
         }
+
+    def _boosted(self, request: dict[str, Any], boosts: Mapping[str, float]) -> dict[str, Any]:
+        documents = [
+            {"constant_score": {"filter": {"ids": {"values": [doc_id]}}, "boost": boost}}
+            for doc_id, boost in boosts.items()
+            if boost > 0
+        ]
+        if documents:
+            retriever = {"standard": {"query": {"bool": {"should": documents}}}}
+            part = {"retriever": retriever, "weight": 1.0, "normalizer": "none"}
+            request["retriever"]["linear"]["retrievers"].append(part)
+        return request
 
 
 @dataclass(frozen=True)
