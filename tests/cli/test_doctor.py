@@ -62,8 +62,10 @@ def test_column_of_titles_is_kept(kinrank, own_table: pa.Table) -> None:
 def test_judgments_without_features_lead_to_a_log(kinrank, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(engines, "connect", lambda *_, **__: ToyEngine())
-    Path("mine.csv").write_text("query,document,grade\nred car,d1,2\nred car,d7,0\nblue car,d3,1\nblue car,d2,0\n")
-    command = shlex.split(kinrank("doctor", "mine.csv").stdout.splitlines()[-1])
+    Path("mine.csv").write_text("query,document,grade\nred car,d1,1\nred car,d7,1\nblue car,d3,1\nblue car,d2,1\n")
+    done = kinrank("doctor", "mine.csv")
+    assert "2 of 2 queries have one grade only: hits of the engine without a grade count as 0" in done.stdout
+    command = shlex.split(done.stdout.splitlines()[-1])
     assert command[:2] == ["kinrank", "log"]
     done = kinrank(*command[1:])
     assert done.exit_code == 0, done.stderr

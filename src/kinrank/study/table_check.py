@@ -234,8 +234,11 @@ def _grade_findings(queries: QuerySet) -> Iterator[tuple[Level, str, str]]:
     highest = np.maximum.reduceat(queries.grades, queries.offsets[:-1])
     lowest = np.minimum.reduceat(queries.grades, queries.offsets[:-1])
     if (same := int((highest == lowest).sum())) > 0:
-        level: Level = "problem" if same == len(queries) else "note"
-        yield level, "grades", f"{same:,} of {len(queries):,} queries have one grade only: nothing is learned from them"
+        level: Level = "problem" if same == len(queries) and queries.n_features else "note"
+        effect = (
+            "nothing is learned from them" if queries.n_features else "hits of the engine without a grade count as 0"
+        )
+        yield level, "grades", f"{same:,} of {len(queries):,} queries have one grade only: {effect}"
 
 
 def _value_findings(queries: QuerySet) -> Iterator[tuple[Level, str, str]]:
