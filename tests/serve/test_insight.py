@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, expect
 
-from kinrank import KnnRanker
+from kinrank import ChoiceRanker, KnnRanker, PrecedentRanker
 from kinrank.datasets import make_two_camps
+from kinrank.rankers import Ranker
+from kinrank.rankers.precedents.columns import NAMES
 from kinrank.serve import Service
 from kinrank.serve.http import endpoints as answers
 from kinrank.serve.messages import CandidateSet, Fallback
@@ -151,3 +153,17 @@ def test_explanations_name_queries_and_documents_but_not_the_query_itself(tmp_pa
         assert "wish 0" not in near
         assert all(neighbor.text == f"wish {neighbor.qid}" for neighbor in why.neighbors)
         assert service.explain(up).titles is None
+
+
+@pytest.mark.parametrize("wrap", [lambda ranker: ranker, ChoiceRanker], ids=["alone", "in choices"])
+def test_a_model_with_precedents_ranks_and_explains(wrap: Callable[[Ranker], Ranker], tmp_path: Path):
+    camps = make_two_camps(n_queries=20, n_docs=3, seed=0)
+    named = camps.replace(query_columns={"text": np.array([f"wish {qid}" for qid in camps.qid])})
+    ranker = wrap(PrecedentRanker(KnnRanker(n_neighbors=5, encoder=None), decide=False)).fit(named)
+    ranker.save(tmp_path / "model", examples=named[:2])
+    with Service({"model": tmp_path / "model"}) as service:
+        asked = service.examples()[0].candidates
+        assert service.rank(asked).fallback is None
+        why = service.explain(asked)
+        assert why.local_weights is not None
+        assert set(why.local_weights) == {*camps.feature_names, *NAMES}

@@ -118,12 +118,13 @@ def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, ob
         neighbors=[Neighbor(str(qid), distance, text) for qid, distance, text in nearest],
         n_neighbors=len(explained.neighbors),
         unusual=explained.unusual,
-        local_weights=_by_name(names, explained.weights),
-        global_weights=_by_name(names, explained.global_weights),
+        local_weights=_by_name(explained.feature_names, explained.weights),
+        global_weights=_by_name(explained.feature_names, explained.global_weights),
         shares=explained.shares or None,
-        spread=_by_name(names, explained.spread),
+        spread=_by_name(explained.feature_names, explained.spread),
         titles={document: title for document, title in titles.items() if title} or None,
-        reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights),
+        # A model may know more features, after those of the request.
+        reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights[: len(names)]),
         choices={document: words for row, document in enumerate(candidates.ids) if (words := explained.chosen(row))}
         or None,
     )
