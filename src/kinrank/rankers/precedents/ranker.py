@@ -28,7 +28,7 @@ from kinrank.store import ModelRecord, nest, unnest
 
 _PROBE = "single(learner=lambdamart)"  # learns with and without precedents to decide whether they help
 _FOLDS, _HELD_OUT = 4, 2  # of the queries, and how many of them are held out one after the other
-_CHANCE = 0.3  # two-sided p of a gain on held-out queries, from which on it is taken as chance
+_CHANCE = 0.05  # p from which on a gain on held-out queries is taken as chance
 
 
 class PrecedentRanker(Ranker):
