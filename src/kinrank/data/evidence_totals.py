@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,17 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float64
 
 
-class Totals(NamedTuple):
-    """The looks and choices of each candidate."""
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """The looks and choices of each candidate; unpacks into these two."""
 
     looks: Float64
     choices: Float64
     few: Totals | None = None
     """The part of both that may lower a candidate but not lift it, because too few clients chose it; None: nothing."""
+
+    def __iter__(self) -> Iterator[Float64]:
+        return iter((self.looks, self.choices))
 
     @classmethod
     def zeros(cls, n: int) -> Totals:
@@ -31,14 +36,18 @@ class Totals(NamedTuple):
         Examples
         --------
         >>> one = Totals(np.array([3.0]), np.array([2.0]))
-        >>> Totals.sum([one, one._replace(few=one)])
+        >>> Totals.sum([one, one.held_back()])
         Totals(looks=array([6.]), choices=array([4.]), few=Totals(looks=array([3.]), choices=array([2.]), few=None))
         """
         if len(parts) == 1:
             return parts[0]
         few = [part.few for part in parts if part.few is not None]
-        looks, choices = np.sum([part[:2] for part in parts], axis=0)
+        looks, choices = np.sum([tuple(part) for part in parts], axis=0)
         return cls(looks, choices, cls.sum(few) if few else None)
+
+    def held_back(self) -> Totals:
+        """Return the same, all of it by too few clients."""
+        return replace(self, few=self)
 
     def take(self, rows: NDArray[Any]) -> Totals:
         """Return those of some candidates."""
@@ -51,7 +60,7 @@ class Totals(NamedTuple):
         Examples
         --------
         >>> own = Totals(np.array([10.0, 10.0]), np.array([4.0, 1.0]))
-        >>> own.surplus(np.array([0.2, 0.2])).tolist(), own._replace(few=own).surplus(np.array([0.2, 0.2])).tolist()
+        >>> own.surplus(np.array([0.2, 0.2])).tolist(), own.held_back().surplus(np.array([0.2, 0.2])).tolist()
         ([2.0, -1.0], [0.0, -1.0])
         """
         surplus: Float64 = self.choices - self.looks * p

@@ -45,13 +45,13 @@ def remembered_documents(
     if keys is None or query.doc_id is None:
         return []
     found = [part.evidence.of_query(keys[0], **part.counted) for part in parts]
-    own = [(documents, *totals[:2]) for documents, totals in found]
-    few = [(documents, *totals.few[:2]) for documents, totals in found if totals.few is not None]
+    own = [(documents, *totals) for documents, totals in found]
+    few = [(documents, *totals.few) for documents, totals in found if totals.few is not None]
     kin = [] if similar is None else similar.documents(query, posterior.width)
     documents = np.unique(np.concatenate([each[0] for each in [*own, *kin]])) if own or kin else np.empty(0, np.uint64)
     documents = np.setdiff1d(documents, hash_texts(query.doc_id))
     doubted, beyond = _sums(documents, few), _sums(documents, kin)
-    looked = _sums(documents, own)._replace(few=doubted)
+    looked = Totals(*_sums(documents, own), doubted)
     chosen = np.flatnonzero(looked.choices - doubted.choices + posterior.discount * beyond.choices > 0)
     mean = posterior.mean(np.full(len(documents), posterior.rate), looked, beyond)
     best = documents[chosen[np.argsort(-mean[chosen], kind="stable")]]
