@@ -242,7 +242,7 @@ class Evidence:
             looked, chosen = (np.bincount(cells, weights=weights * values[own]) for values in (looks, choices))
             return Totals(looked.astype(np.float64), chosen.astype(np.float64))
 
-        return documents, Totals(*sums(factor), sums(factor * few[own]) if few[own].any() else None)
+        return documents, sums(factor).held_back(sums(factor * few[own]) if few[own].any() else None)
 
     def _day_weights(
         self, half_life: float | None, days: tuple[int, int] | None, until: int | None

@@ -36,7 +36,7 @@ class Totals:
         Examples
         --------
         >>> one = Totals(np.array([3.0]), np.array([2.0]))
-        >>> Totals.sum([one, one.held_back()])
+        >>> Totals.sum([one, one.held_back(one)])
         Totals(looks=array([6.]), choices=array([4.]), few=Totals(looks=array([3.]), choices=array([2.]), few=None))
         """
         if len(parts) == 1:
@@ -45,9 +45,9 @@ class Totals:
         looks, choices = np.sum([tuple(part) for part in parts], axis=0)
         return cls(looks, choices, cls.sum(few) if few else None)
 
-    def held_back(self) -> Totals:
-        """Return the same, all of it by too few clients."""
-        return replace(self, few=self)
+    def held_back(self, few: Totals | None) -> Totals:
+        """Return the same, a part of which is by too few clients."""
+        return replace(self, few=few)
 
     def take(self, rows: NDArray[Any]) -> Totals:
         """Return those of some candidates."""
@@ -60,7 +60,7 @@ class Totals:
         Examples
         --------
         >>> own = Totals(np.array([10.0, 10.0]), np.array([4.0, 1.0]))
-        >>> own.surplus(np.array([0.2, 0.2])).tolist(), own.held_back().surplus(np.array([0.2, 0.2])).tolist()
+        >>> own.surplus(np.array([0.2, 0.2])).tolist(), own.held_back(own).surplus(np.array([0.2, 0.2])).tolist()
         ([2.0, -1.0], [0.0, -1.0])
         """
         surplus: Float64 = self.choices - self.looks * p

@@ -51,7 +51,7 @@ def remembered_documents(
     documents = np.unique(np.concatenate([each[0] for each in [*own, *kin]])) if own or kin else np.empty(0, np.uint64)
     documents = np.setdiff1d(documents, hash_texts(query.doc_id))
     doubted, beyond = _sums(documents, few), _sums(documents, kin)
-    looked = Totals(*_sums(documents, own), doubted)
+    looked = _sums(documents, own).held_back(doubted)
     chosen = np.flatnonzero(looked.choices - doubted.choices + posterior.discount * beyond.choices > 0)
     mean = posterior.mean(np.full(len(documents), posterior.rate), looked, beyond)
     best = documents[chosen[np.argsort(-mean[chosen], kind="stable")]]
