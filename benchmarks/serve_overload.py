@@ -46,7 +46,7 @@ OPTIONS = {
     "rounds": ("3", "1"),
     "seconds": ("5", "3", "10"),
     "front": ("none", "haproxy"),
-    "cores": ("apart", "shared"),
+    "cores": ("shared", "apart"),
 }
 
 
