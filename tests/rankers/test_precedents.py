@@ -102,11 +102,13 @@ def test_without_help_it_is_the_wrapped_ranker(part: str) -> None:
     assert "no precedents" in ranker.remarks()[-1]
 
 
-def test_saves_and_loads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("group", [None, "topic"])
+def test_saves_and_loads(group: str | None, tmp_path: Path) -> None:
     train, test = shop(), shop(seed=1)
-    ranker = PrecedentRanker("single(learner=rankrls)", decide=False).fit(train)
+    ranker = PrecedentRanker("single(learner=rankrls)", group=group, decide=False).fit(train)
     ranker.save(tmp_path / "model")
-    assert np.array_equal(load(tmp_path / "model").predict(test), ranker.predict(test))
+    for queries in (train, test):
+        assert np.array_equal(load(tmp_path / "model").predict(queries), ranker.predict(queries))
     record = read_model(tmp_path / "model")
     with pytest.raises(StoreError, match="not the name of a ranker"):
         from_record(replace(record, params={**record.params, "ranker": "single(learner=rankrls)"}))

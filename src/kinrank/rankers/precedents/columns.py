@@ -53,14 +53,15 @@ class Precedents:
         seen = Totals(np.ones(queries.n_rows), grade)
         self.known_ = KinEvidence(_COMPONENTS).fit(queries).remember(queries, seen, np.zeros(queries.n_rows))
         self.rate_ = float(grade.mean())
-        self._kind = np.unique(query_keys(self.known_.names_) if group is None else group, return_inverse=True)[1]
-        return self._prepare()
+        return self._group_by(None if group is None else np.unique(group, return_inverse=True)[1])
 
-    def _prepare(self) -> Self:
-        """Sort known queries by their texts."""
-        keys = query_keys(self.known_.names_)
-        self._by_key = np.argsort(keys, kind="stable")
-        self._keys = keys[self._by_key]
+    def _group_by(self, group: Int64 | None) -> Self:
+        """Keep the group of each known query, and sort known queries by their texts to look it up."""
+        self._group = group
+        if group is not None:
+            keys = query_keys(self.known_.names_)
+            self._by_key = np.argsort(keys, kind="stable")
+            self._keys = keys[self._by_key]
         return self
 
     def columns(self, queries: QuerySet) -> Float64:
@@ -82,30 +83,33 @@ class Precedents:
         joined = np.column_stack([queries.X, self.columns(queries).astype(np.float32)])
         return queries.replace(X=joined, feature_names=(*queries.feature_names, *NAMES))
 
-    def _kind_of(self, queries: QuerySet) -> Int64:
+    def _group_of(self, queries: QuerySet, group: Int64) -> Int64:
         """Return the group of each query that is known by its text; -1 for others."""
         keys = keys_of(queries)
         if keys is None:
             return np.full(len(queries), -1)
         place = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
-        return np.where(self._keys[place] == keys, self._kind[self._by_key[place]], -1)
+        return np.where(self._keys[place] == keys, group[self._by_key[place]], -1)
 
     def _neighbors(self, queries: QuerySet) -> tuple[Float64, Int64]:
         """Return the distances and positions of similar queries; those of the same text or group are infinitely far."""
         if self.known_.encoder_ is not None and TEXT not in queries.query_columns:
             return np.empty((len(queries), 0)), np.empty((len(queries), 0), dtype=np.int64)
-        distances, places = self.known_.neighbors(queries)
-        return np.where(self._kind[places] == self._kind_of(queries)[:, None], np.inf, distances), places
+        distances, places = self.known_.neighbors(queries)  # those of the same text are infinitely far already
+        if self._group is None:
+            return distances, places
+        return np.where(self._group[places] == self._group_of(queries, self._group)[:, None], np.inf, distances), places
 
     def get_state(self) -> State:
         """Return everything learned."""
-        return nest(known=self.known_.get_state()) | {"rate": np.array(self.rate_), "kind": self._kind}
+        group = {} if self._group is None else {"group": self._group}
+        return nest(known=self.known_.get_state()) | {"rate": np.array(self.rate_)} | group
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         self.known_ = KinEvidence().set_state(unnest(state, "known"))
-        self.rate_, self._kind = float(state["rate"]), np.asarray(state["kind"])
-        return self._prepare()
+        self.rate_ = float(state["rate"])
+        return self._group_by(np.asarray(state["group"]) if "group" in state else None)
 
 
 @numba.njit(cache=True, nogil=True)
