@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.base import clone
+
+from kinrank.arrays import State
 from kinrank.errors import StoreError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.registry import RANKERS
@@ -13,6 +16,18 @@ from kinrank.store import ModelRecord
 def unfitted(ranker: Any) -> Any:
     """Return the ranker of a name such as ``"kin"`` or ``"single(learner=lambdamart)"``; an object as it is."""
     return RANKERS.make(ranker) if isinstance(ranker, str) else ranker
+
+
+def new(ranker: Any) -> Ranker:
+    """Return an unfitted ranker by its name, or like a given one."""
+    return clone(unfitted(ranker))  # type: ignore[no-any-return]
+
+
+def restored(ranker: Any, feature_names: tuple[str, ...], state: State) -> Ranker:
+    """Return a fitted ranker by its name, or like a given one, with these features and this state."""
+    made = new(ranker)
+    made.feature_names_, made.n_features_in_ = feature_names, len(feature_names)
+    return made.set_state(state)
 
 
 def storable(ranker: Any) -> Any:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self, Unpack
 import numpy as np
 from numpy.random import Generator as Random
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,7 +31,7 @@ from kinrank.rankers.choices.similar import SimilarQueries
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.names import Names
-from kinrank.rankers.wrapped import check_stored, storable, unfitted
+from kinrank.rankers.wrapped import check_stored, new, restored, storable, unfitted
 from kinrank.store import ModelRecord, nest, unnest
 
 
@@ -140,20 +139,17 @@ class ChoiceRanker(Ranker):
         tags.input_tags.allow_nan = isinstance(wrapped, Ranker) and wrapped.__sklearn_tags__().input_tags.allow_nan
         return tags
 
-    def _new(self) -> Ranker:
-        return clone(unfitted(self.ranker))  # type: ignore[no-any-return]
-
     # --- fitting --------------------------------------------------------------------------------------------------
 
     def _fit(self, queries: QuerySet) -> None:
         check_settings(self.n_folds, self.judgment_looks)
         check_wrapped(self.ranker, unfitted(self.ranker), prefit=self.prefit)
         self.evidence_, self.recent_ = opened(self.evidence), None
-        self.ranker_ = self.ranker if self.prefit else self._new().fit(queries)
+        self.ranker_ = self.ranker if self.prefit else new(self.ranker).fit(queries)
         self.best_grade_ = max(float(queries.grades.max()), 1.0)
         self.judged_ = JudgedQueries(queries.qid)
         self.live_ = LiveJudgments.none(queries.qid)
-        folds = None if self.prefit else (lambda training: self._new().fit(training), self.n_folds, self.seed)
+        folds = None if self.prefit else (lambda training: new(self.ranker).fit(training), self.n_folds, self.seed)
         self.combined_ = combine(self.ranker_, queries, self.evidence_, folds, self.best_grade_, similar=self.similar)
         self.similar_ = SimilarQueries.of(self.combined_.kin, queries.qid)
 
@@ -332,9 +328,7 @@ class ChoiceRanker(Ranker):
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
-        self.ranker_ = self._new()
-        self.ranker_.feature_names_, self.ranker_.n_features_in_ = self.feature_names_, self.n_features_in_
-        self.ranker_.set_state(unnest(state, "ranker"))
+        self.ranker_ = restored(self.ranker, self.feature_names_, unnest(state, "ranker"))
         self.similar_ = SimilarQueries.from_state(unnest(state, "similar"))
         self.combined_ = Combination.from_state(state, None if self.similar_ is None else self.similar_.kin)
         self.best_grade_, self.judged_ = float(state["best_grade"]), JudgedQueries(state["fitted"])

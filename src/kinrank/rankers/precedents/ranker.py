@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils import Tags
 
 from kinrank.arrays import Float64, State
@@ -23,7 +22,7 @@ from kinrank.rankers.local.explanation import named
 from kinrank.rankers.names import Names
 from kinrank.rankers.precedents.columns import NAMES, Precedents
 from kinrank.rankers.registry import RANKERS
-from kinrank.rankers.wrapped import check_stored, storable, unfitted
+from kinrank.rankers.wrapped import check_stored, new, restored, storable, unfitted
 from kinrank.store import ModelRecord, nest, unnest
 
 _PROBE = "single(learner=lambdamart)"  # learns with and without precedents to decide whether they help
@@ -103,9 +102,6 @@ class PrecedentRanker(Ranker):
         tags.input_tags.allow_nan = unfitted(self.ranker).__sklearn_tags__().input_tags.allow_nan
         return tags
 
-    def _new(self) -> Ranker:
-        return clone(unfitted(self.ranker))  # type: ignore[no-any-return]
-
     # --- fitting --------------------------------------------------------------------------------------------------
 
     def _fit(self, queries: QuerySet) -> None:
@@ -119,7 +115,7 @@ class PrecedentRanker(Ranker):
                 self.gain_, helps = self._held_out_gain(queries, group)
             if not self.decide or helps:
                 self.precedents_ = Precedents().fit(queries, group)
-        self.ranker_ = self._new().fit(self._with_precedents(queries))
+        self.ranker_ = new(self.ranker).fit(self._with_precedents(queries))
 
     def _group(self, queries: QuerySet) -> NDArray[Any] | None:
         if self.group is None:
@@ -204,10 +200,8 @@ class PrecedentRanker(Ranker):
         precedents = unnest(state, "precedents")
         self.precedents_ = Precedents().set_state(precedents) if precedents else None
         self.gain_ = float(state["gain"]) if "gain" in state else None
-        self.ranker_ = self._new()
-        self.ranker_.feature_names_ = (*self.feature_names_, *(NAMES if precedents else ()))
-        self.ranker_.n_features_in_ = len(self.ranker_.feature_names_)
-        self.ranker_.set_state(unnest(state, "ranker"))
+        names = (*self.feature_names_, *(NAMES if precedents else ()))
+        self.ranker_ = restored(self.ranker, names, unnest(state, "ranker"))
         return self
 
 
