@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kinrank import PrecedentRanker, QuerySet, SingleRanker, load
+from kinrank import ChoiceRanker, PrecedentRanker, QuerySet, SingleRanker, load
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError, ParameterError, StoreError
 from kinrank.learn.lambdamart import LambdaMART
@@ -118,6 +118,58 @@ def test_queries_without_a_text_have_no_precedents() -> None:
     train, test = shop(), shop(seed=1)
     columns = Precedents().fit(train).columns(test.replace(query_columns={}))
     assert not columns[:, NAMES.index("precedents")].any()
+
+
+def test_explains_by_the_texts_of_similar_queries(tmp_path: Path) -> None:
+    queries = shop()
+    unjudged = np.flatnonzero(queries.query_of_row == 0)
+    grades = np.where(np.isin(np.arange(queries.n_rows), unjudged), np.nan, 3.0 * queries.grades)
+    train = queries.replace(y=grades.astype(np.float32))
+    ranker = PrecedentRanker(FEW, decide=False).fit(train)
+    query = shop(seed=1)[3]
+    [explained] = ranker.explain(query)
+    assert query.doc_id is not None
+    texts = train.query_columns[TEXT].tolist()
+    for document, found in zip(query.doc_id.tolist(), explained.precedents, strict=True):
+        similar = [each.similarity for each in found]
+        assert similar == sorted(similar, reverse=True)
+        for each in found:
+            own = train[texts.index(each.query)]
+            assert own.doc_id is not None
+            grade = own.grades[own.doc_id == document]
+            assert grade == (0 if each.grade is None else each.grade)
+            assert (each.grade is None) == (each.query == texts[0])
+    told = dict.fromkeys((0, 3), False)
+    for row, found in enumerate(explained.precedents):
+        nearest = next(each for each in found if each.grade is not None)
+        words = f"judged {nearest.grade:g} of 3 for *{nearest.query}* (similarity {nearest.similarity:.2f})"
+        assert explained.judged(row).startswith(words)
+        told[nearest.grade] = True
+    assert all(told.values())
+    moved = explained.rank != explained.rank_without
+    assert moved.any()
+    assert str(explained).count("; without precedents it would be") == sum(moved[explained.rank <= 10])
+    ranker.save(tmp_path / "model")
+    assert str(load(tmp_path / "model").explain(query)[0]) == str(explained)
+
+
+def test_explains_what_has_no_precedents() -> None:
+    train, query = shop(), shop(seed=1)[0]
+    unused = PrecedentRanker(FEW).fit(train.replace(doc_id=None))
+    assert str(unused.explain(query)[0]) == (
+        f"*{query.query_columns[TEXT][0]}*: no judgments for similar queries, so other features alone rank it"
+    )
+    nobody = train.replace(y=np.where(train.query_of_row == 0, train.grades, np.nan).astype(np.float32))
+    [explained] = PrecedentRanker(FEW, decide=False).fit(nobody).explain(query)
+    assert any(explained.judged(row).startswith("not judged, but a hit for *") for row in range(query.n_rows))
+
+
+def test_explains_choices_and_precedents_of_a_document() -> None:
+    train, query = shop(), shop(seed=1)[0]
+    ranker = ChoiceRanker(PrecedentRanker(FEW, decide=False)).fit(train)
+    [explained] = ranker.explain(query)
+    assert explained.judged(0).startswith("judged ")
+    assert explained.judged(0) in str(explained)
 
 
 def test_says_what_is_missing() -> None:

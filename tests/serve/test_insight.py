@@ -158,7 +158,8 @@ def test_explanations_name_queries_and_documents_but_not_the_query_itself(tmp_pa
 @pytest.mark.parametrize("wrap", [lambda ranker: ranker, ChoiceRanker], ids=["alone", "in choices"])
 def test_a_model_with_precedents_ranks_and_explains(wrap: Callable[[Ranker], Ranker], tmp_path: Path):
     camps = make_two_camps(n_queries=20, n_docs=3, seed=0)
-    named = camps.replace(query_columns={"text": np.array([f"wish {qid}" for qid in camps.qid])})
+    texts = np.array([f"wish {qid}" for qid in camps.qid])
+    named = camps.replace(doc_id=np.tile(["a", "b", "c"], 20), query_columns={"text": texts})
     ranker = wrap(PrecedentRanker(KnnRanker(n_neighbors=5, encoder=None), decide=False)).fit(named)
     ranker.save(tmp_path / "model", examples=named[:2])
     with Service({"model": tmp_path / "model"}) as service:
@@ -167,3 +168,5 @@ def test_a_model_with_precedents_ranks_and_explains(wrap: Callable[[Ranker], Ran
         why = service.explain(asked)
         assert why.local_weights is not None
         assert set(why.local_weights) == {*camps.feature_names, *NAMES}
+        assert why.precedents is not None
+        assert all("for *wish " in words for words in why.precedents.values())

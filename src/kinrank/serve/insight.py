@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,9 +126,14 @@ def explanation_of(served: ServedModel, candidates: CandidateSet, limit: int, ob
         titles={document: title for document, title in titles.items() if title} or None,
         # A model may know more features, after those of the request.
         reasons=None if weights is None else _reasons(candidates.ids, names, rows, weights[: len(names)]),
-        choices={document: words for row, document in enumerate(candidates.ids) if (words := explained.chosen(row))}
-        or None,
+        choices=_in_words(candidates.ids, explained.chosen),
+        precedents=_in_words(candidates.ids, explained.judged),
     )
+
+
+def _in_words(ids: list[str], words_of: Callable[[int], str]) -> dict[str, str] | None:
+    """Return what is known of each document, by id; None if nothing is."""
+    return {document: words for row, document in enumerate(ids) if (words := words_of(row))} or None
 
 
 def _by_name(names: tuple[str, ...], values: Float64 | None) -> dict[str, float] | None:

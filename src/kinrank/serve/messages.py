@@ -258,6 +258,9 @@ class QueryExplanation:
         The titles of the candidates whose titles the model has kept.
     choices : dict of str to str, or None
         For each document that people looked at, in words: how often they chose it, and its rank without that.
+    precedents : dict of str to str, or None
+        For each document that was a candidate of similar judged queries, in words: how it was judged for them, and its
+        rank without that.
     """
 
     neighbors: list[Neighbor]
@@ -270,6 +273,7 @@ class QueryExplanation:
     reasons: dict[str, dict[str, float]] | None = None
     titles: dict[str, str] | None = None
     choices: dict[str, str] | None = None
+    precedents: dict[str, str] | None = None
 
 
 def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[str, ...]) -> QuerySet:

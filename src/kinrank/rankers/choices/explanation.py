@@ -3,61 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from kinrank.arrays import Float64, Int64
+from kinrank.arrays import Float64
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.queryset import QuerySet
 from kinrank.rankers.local.explanation import Explanation, named
 from kinrank.rankers.names import Names
-
-_SHOWN = 10
+from kinrank.rankers.wrapped_explanation import EvidenceExplanation, fields_around
 
 
 @dataclass(frozen=True, eq=False)
-class ChoiceExplanation(Explanation):
+class ChoiceExplanation(EvidenceExplanation):
     """What people chose for a query, and what the wrapped ranker would do without it."""
 
     looks: Float64
     choices: Float64
     """How often people looked at each document for this query, and how often they chose it; shape (documents,)."""
-    rank: Int64
-    rank_without: Int64
-    """The rank of each document, from 1, and that without evidence; shape (documents,)."""
     similar: list[dict[str, tuple[float, float]]]
     """For each document, the looks and choices for similar queries by their names."""
-    wrapped: Explanation | None
-    """The explanation of the wrapped ranker, if it has one."""
 
-    @property
-    def shares(self) -> dict[str, float]:
-        """The share of each ingredient of the wrapped ranker in its scores."""
-        return {} if self.wrapped is None else self.wrapped.shares
-
-    def __str__(self) -> str:
-        order = np.argsort(self.rank)[:_SHOWN]
-        lines = [line for row in order.tolist() if (line := self._line(row))]
-        known = [f"{self.heading}: what people chose", *lines] if lines else []
-        first = f"{self.heading}: no evidence of what people chose, so the wrapped ranker's order"
-        return "\n".join([*(known or [first]), *([] if self.wrapped is None else [str(self.wrapped)])])
+    known: ClassVar[str] = "what people chose"
+    unknown: ClassVar[str] = "no evidence of what people chose, so the wrapped ranker's order"
 
     def chosen(self, row: int) -> str:
         """Return in words how often people chose a document, and its rank without that; empty if nobody looked."""
+        return self._told(row)
+
+    def judged(self, row: int) -> str:
+        """Return in words how a document was judged for similar queries, if the wrapped ranker knows it."""
+        return "" if self.wrapped is None else self.wrapped.judged(row)
+
+    def _evidence(self, row: int) -> str:
         counts = {"for this query": (self.looks[row], self.choices[row])}
         counts |= {f"for *{name}*": both for name, both in self.similar[row].items()}
         found = [words for where, both in counts.items() if (words := _counted(*both, where))]
-        if not found:
-            return ""
-        moved = self.rank_without[row] != self.rank[row]
-        without = f"; without that it would be {_ordinal(self.rank_without[row])}" if moved else ""
-        return f"chosen {', '.join(found)}{without}"
-
-    def _line(self, row: int) -> str:
-        chosen = self.chosen(row)
-        return chosen and f"  {_ordinal(self.rank[row])}: {self.document_name(row)}, {chosen}"
+        return f"chosen {', '.join(found)}" if found else ""
 
 
 def _counted(looks: float, choices: float, where: str) -> str:
@@ -71,19 +53,6 @@ def _counted(looks: float, choices: float, where: str) -> str:
     )
 
 
-def _ordinal(number: int) -> str:
-    """Return a rank in words.
-
-    Examples
-    --------
-    >>> [_ordinal(number) for number in (1, 2, 3, 4, 11, 21, 112)]
-    ['1st', '2nd', '3rd', '4th', '11th', '21st', '112th']
-    """
-    if number % 100 in (11, 12, 13) or number % 10 not in (1, 2, 3):
-        return f"{number}th"
-    return f"{number}{('1st', '2nd', '3rd')[number % 10 - 1][1:]}"
-
-
 def explain_choices(
     queries: QuerySet,
     without: Float64,
@@ -94,45 +63,15 @@ def explain_choices(
     names: Names,
 ) -> list[ChoiceExplanation]:
     """Explain queries, given their scores without and with evidence and the explanations of the wrapped ranker."""
-    by_wrapped = [None] * len(queries) if wrapped is None else named(wrapped, names, queries)
     explained = []
-    for position, inner in enumerate(by_wrapped):
+    for position, known in enumerate(fields_around(queries, without, scores, wrapped, names)):
         rows = slice(queries.offsets[position], queries.offsets[position + 1])
-        known = _nothing_known(queries.qid[position].item(), queries.feature_names)
-        if inner is not None:
-            known = {each.name: getattr(inner, each.name) for each in fields(Explanation)}
         explained.append(
             ChoiceExplanation(
                 **known,
                 looks=own.looks[rows],
                 choices=own.choices[rows],
-                rank=_ranks(scores[rows]),
-                rank_without=_ranks(without[rows]),
                 similar=list(similar[position]) or [{} for _ in range(rows.stop - rows.start)],
-                wrapped=inner,
             )
         )
     return named(explained, names, queries)
-
-
-def _ranks(scores: Float64) -> Int64:
-    """Return the rank of each document, from 1; ties stay in order."""
-    ranks = np.empty(len(scores), dtype=np.int64)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks
-
-
-def _nothing_known(qid: Any, feature_names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of `Explanation` for a query whose ranker does not explain."""
-    none = np.empty(0)
-    return {
-        "qid": qid,
-        "neighbors": np.empty(0, dtype=np.str_),
-        "distances": none,
-        "counts": none,
-        "unusual": 0.0,
-        "feature_names": feature_names,
-        "weights": None,
-        "global_weights": None,
-        "spread": np.zeros(len(feature_names)),
-    }

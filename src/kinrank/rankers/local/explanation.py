@@ -67,6 +67,10 @@ class Explanation:
         """Return in words how often people chose a document; empty if that is not known."""
         return ""
 
+    def judged(self, row: int) -> str:  # noqa: ARG002
+        """Return in words how a document was judged for similar queries; empty if that is not known."""
+        return ""
+
     @property
     def neighbor_names(self) -> list[str]:
         """The text of each neighbor, or its id if the ranker does not know the text."""

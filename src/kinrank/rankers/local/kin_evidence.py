@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, NamedTuple, Self
 
@@ -174,22 +175,27 @@ class KinEvidence:
         weight = np.repeat(weights[near], [len(own) for own in owned])
         return document[rows], weight * looks[rows], weight * residuals[rows]
 
+    def found_cells(self, query: QuerySet, weights: Float64, places: Int64) -> Iterator[tuple[int, int, int]]:
+        """Yield a candidate of one query, a known query that has a weight, by its number, and the cell of both."""
+        if query.doc_id is None:
+            return
+        offsets, document = self._cells[:2]
+        documents = hash_texts(query.doc_id)
+        for near in np.flatnonzero(weights > 0).tolist():
+            own = slice(offsets[places[near]], offsets[places[near] + 1])
+            for row in np.flatnonzero(np.isin(documents, document[own])).tolist():
+                yield row, near, own.start + int(np.searchsorted(document[own], documents[row]))
+
     def named(self, query: QuerySet, width: float, most: int = 2) -> list[dict[str, tuple[float, float]]]:
         """Return the looks and choices of each candidate of one query for the most similar queries, by their names."""
         distances, places = self.neighbors(query)
         found: list[dict[str, tuple[float, float]]] = [{} for _ in range(query.n_rows)]
-        if query.doc_id is None:
-            return found
-        offsets, document, looks, _, choices = self._cells
-        documents = hash_texts(query.doc_id)
-        for distance, place in zip(distances[0].tolist(), places[0].tolist(), strict=True):
-            if np.exp(-0.5 * (distance / width) ** 2) < _LEAST_WEIGHT:
-                continue
-            own = slice(offsets[place], offsets[place + 1])
-            for row in np.flatnonzero(np.isin(documents, document[own])).tolist():
-                cell = own.start + int(np.searchsorted(document[own], documents[row]))
-                if len(found[row]) < most:
-                    found[row][str(self.names_[place])] = float(looks[cell]), float(choices[cell])
+        weights = np.exp(-0.5 * (distances[0] / width) ** 2)
+        weights[weights < _LEAST_WEIGHT] = 0.0
+        for row, near, cell in self.found_cells(query, weights, places[0]):
+            if len(found[row]) < most:
+                seen = float(self._cells.looks[cell]), float(self._cells.choices[cell])
+                found[row][str(self.names_[places[0, near]])] = seen
         return found
 
     def get_state(self) -> State:

@@ -15,7 +15,8 @@ from kinrank.data.evidence_totals import Totals
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
-from kinrank.rankers.local.kin_evidence import KinEvidence
+from kinrank.rankers.local.kin_evidence import KinCells, KinEvidence
+from kinrank.rankers.precedents.explanation import Precedent
 from kinrank.store import nest, unnest
 
 NAMES = (
@@ -45,14 +46,19 @@ class Precedents:
         The known queries, found by their descriptions, and their judgments.
     rate_ : float
         The mean grade, as a share of the best.
+    best_grade_ : float
+        The best grade.
     """
 
     def fit(self, queries: QuerySet, group: NDArray[Any] | None = None) -> Self:
         """Keep the judgments of queries with texts and document ids; `group` has a value for each query."""
-        grade = np.clip(queries.grades / max(float(queries.grades.max()), 1.0), 0.0, 1.0)  # 0 if it is not judged
-        seen = Totals(np.ones(queries.n_rows), grade)
-        self.known_ = KinEvidence(_COMPONENTS).fit(queries).remember(queries, seen, np.zeros(queries.n_rows))
+        self.best_grade_ = max(float(queries.grades.max()), 1.0)
+        grade = np.clip(queries.grades / self.best_grade_, 0.0, 1.0)  # 0 if it is not judged
+        once, never = np.ones(queries.n_rows), np.zeros(queries.n_rows)
+        self.known_ = KinEvidence(_COMPONENTS).fit(queries).remember(queries, Totals(once, grade), never)
         self.rate_ = float(grade.mean())
+        # Explanations tell grade 0 from a candidate that is not judged.
+        self._judged = KinCells.of(queries, Totals(once, queries.judged.astype(np.float64)), never).choices > 0
         return self._group_by(None if group is None else np.unique(group, return_inverse=True)[1])
 
     def _group_by(self, group: Int64 | None) -> Self:
@@ -68,20 +74,35 @@ class Precedents:
         """Return the values of `NAMES` for each candidate."""
         if queries.doc_id is None:
             raise DataError("the ranker looks up how documents were judged, and these have no ids: pass doc_id")
-        distances, places = self._neighbors(queries)
-        similarity = 1 / (1 + distances**2)  # decreases slowly: trees compare, and far kin must not all be 0
+        similarity, places = self._neighbors(queries)
         found = np.zeros((queries.n_rows, len(NAMES)))
         offsets, document, looks, _, grade = self.known_.cells
         _look_up(
             offsets, document, looks, grade, places, similarity, queries.offsets, hash_texts(queries.doc_id), found
         )
+        return self._with_means(found)
+
+    def _with_means(self, found: Float64) -> Float64:
         found[:, 1:4:2] = (found[:, 1:4:2] + _SMOOTHING * self.rate_) / (found[:, 0:4:2] + _SMOOTHING)
         return found
 
     def transform(self, queries: QuerySet) -> QuerySet:
         """Return queries with the precedents of their candidates as further features."""
-        joined = np.column_stack([queries.X, self.columns(queries).astype(np.float32)])
-        return queries.replace(X=joined, feature_names=(*queries.feature_names, *NAMES))
+        return _joined(queries, self.columns(queries))
+
+    def transform_without(self, queries: QuerySet) -> QuerySet:
+        """Return queries with the features of candidates that have no precedents."""
+        return _joined(queries, self._with_means(np.zeros((queries.n_rows, len(NAMES)))))
+
+    def named(self, query: QuerySet) -> list[list[Precedent]]:
+        """Return the precedents of each candidate of one query, most similar query first."""
+        similarity, places = self._neighbors(query)
+        found: list[list[Precedent]] = [[] for _ in range(query.n_rows)]
+        for row, near, cell in self.known_.found_cells(query, similarity[0], places[0]):
+            grade = float(self.known_.cells.choices[cell]) * self.best_grade_ if self._judged[cell] else None
+            text = str(self.known_.names_[places[0, near]])
+            found[row].append(Precedent(text, float(similarity[0, near]), grade))
+        return found
 
     def _group_of(self, queries: QuerySet, group: Int64) -> Int64:
         """Return the group of each query that is known by its text; -1 for others."""
@@ -92,24 +113,32 @@ class Precedents:
         return np.where(self._keys[place] == keys, group[self._by_key[place]], -1)
 
     def _neighbors(self, queries: QuerySet) -> tuple[Float64, Int64]:
-        """Return the distances and positions of similar queries; those of the same text or group are infinitely far."""
+        """Return similarities and positions of similar queries; those of the same text or group have similarity 0."""
         if self.known_.encoder_ is not None and TEXT not in queries.query_columns:
             return np.empty((len(queries), 0)), np.empty((len(queries), 0), dtype=np.int64)
         distances, places = self.known_.neighbors(queries)  # those of the same text are infinitely far already
-        if self._group is None:
-            return distances, places
-        return np.where(self._group[places] == self._group_of(queries, self._group)[:, None], np.inf, distances), places
+        similarity = 1 / (1 + distances**2)  # decreases slowly: trees compare, and far kin must not all be 0
+        if self._group is not None:
+            similarity[self._group[places] == self._group_of(queries, self._group)[:, None]] = 0.0
+        return similarity, places
 
     def get_state(self) -> State:
         """Return everything learned."""
         group = {} if self._group is None else {"group": self._group}
-        return nest(known=self.known_.get_state()) | {"rate": np.array(self.rate_)} | group
+        numbers = {"rate": np.array(self.rate_), "best_grade": np.array(self.best_grade_), "judged": self._judged}
+        return nest(known=self.known_.get_state()) | numbers | group
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         self.known_ = KinEvidence().set_state(unnest(state, "known"))
-        self.rate_ = float(state["rate"])
+        self.rate_, self.best_grade_ = float(state["rate"]), float(state["best_grade"])
+        self._judged = np.asarray(state["judged"])
         return self._group_by(np.asarray(state["group"]) if "group" in state else None)
+
+
+def _joined(queries: QuerySet, columns: Float64) -> QuerySet:
+    joined = np.column_stack([queries.X, columns.astype(np.float32)])
+    return queries.replace(X=joined, feature_names=(*queries.feature_names, *NAMES))
 
 
 @numba.njit(cache=True, nogil=True)

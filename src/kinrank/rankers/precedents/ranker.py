@@ -16,13 +16,15 @@ from kinrank.data.texts import TEXT
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers.base import Prediction, Ranker
-from kinrank.rankers.capabilities import Capabilities
+from kinrank.rankers.capabilities import Capabilities, can_explain
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.local.explanation import named
 from kinrank.rankers.names import Names
 from kinrank.rankers.precedents.columns import NAMES, Precedents
+from kinrank.rankers.precedents.explanation import PrecedentExplanation
 from kinrank.rankers.registry import RANKERS
 from kinrank.rankers.wrapped import check_stored, new, restored, storable, unfitted
+from kinrank.rankers.wrapped_explanation import fields_around
 from kinrank.store import ModelRecord, nest, unnest
 
 _PROBE = "single(learner=lambdamart)"  # learns with and without precedents to decide whether they help
@@ -73,7 +75,7 @@ class PrecedentRanker(Ranker):
     np.int64(1)
     """
 
-    _capabilities: ClassVar[Capabilities] = Capabilities()
+    _capabilities: ClassVar[Capabilities] = Capabilities(explains=True)
     precedents_: Precedents | None
     gain_: float | None
 
@@ -92,9 +94,9 @@ class PrecedentRanker(Ranker):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this ranker can do: some of what the wrapped ranker can."""
+        """What this ranker can do: explain by itself, and some of what the wrapped ranker can."""
         wrapped = unfitted(self.ranker).capabilities
-        kept = {name: getattr(wrapped, name) for name in ("explains", "novelty", "vectors", "text", "missing")}
+        kept = {name: getattr(wrapped, name) for name in ("novelty", "vectors", "text", "missing")}
         return replace(self._capabilities, **kept)
 
     def __sklearn_tags__(self) -> Tags:
@@ -165,10 +167,21 @@ class PrecedentRanker(Ranker):
         return self.ranker_.predict_with_novelty(self._with_precedents(queries))
 
     @takes_arrays
-    def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Any:
-        """Explain the ranking of each query as the wrapped ranker does; precedents are among the features."""
+    def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[PrecedentExplanation]:
+        """Explain the ranking of each query: how documents were judged for similar ones, and the order without that."""
         queries = self._queries(X, **arrays)
-        explained = self.ranker_.explain(self._with_precedents(queries))
+        known, joined = self.precedents_, self._with_precedents(queries)
+        scores = self.ranker_.predict(joined)
+        without = scores if known is None else self.ranker_.predict(known.transform_without(queries))
+        inner = self.ranker_.explain(joined) if can_explain(self.ranker_) else None
+        explained = [
+            PrecedentExplanation(
+                **around,
+                precedents=[[] for _ in range(query.n_rows)] if known is None else known.named(query),
+                best_grade=1.0 if known is None else known.best_grade_,
+            )
+            for query, around in zip(queries, fields_around(joined, without, scores, inner, self.names_), strict=True)
+        ]
         return named(explained, self.names_, queries)
 
     def _first_names(self) -> Names:

@@ -1,0 +1,116 @@
+"""Why a ranker that adds evidence to a wrapped one ranks documents as it does."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from kinrank.arrays import Float64, Int64
+from kinrank.data.queryset import QuerySet
+from kinrank.rankers.local.explanation import Explanation, named
+from kinrank.rankers.names import Names
+
+_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceExplanation(Explanation):
+    """What is known of the documents of a query, and what the wrapped ranker would do without it."""
+
+    rank: Int64
+    rank_without: Int64
+    """The rank of each document, from 1, and that without evidence; shape (documents,)."""
+    wrapped: Explanation | None
+    """The explanation of the wrapped ranker, if it has one."""
+
+    known: ClassVar[str]
+    unknown: ClassVar[str]
+    """The first line if something is known of a document, and if nothing is."""
+    without: ClassVar[str] = "that"
+    """The evidence in a word."""
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each ingredient of the wrapped ranker in its scores."""
+        return {} if self.wrapped is None else self.wrapped.shares
+
+    @abstractmethod
+    def _evidence(self, row: int) -> str:
+        """Return in words what is known of a document; empty if nothing is."""
+
+    def _told(self, row: int) -> str:
+        """Return in words what is known of a document, and its rank without that; empty if nothing is known."""
+        evidence, without = self._evidence(row), self.rank_without[row]
+        moved = evidence and without != self.rank[row]
+        return f"{evidence}; without {self.without} it would be {_ordinal(without)}" if moved else evidence
+
+    def __str__(self) -> str:
+        told = [(row, self._told(row)) for row in np.argsort(self.rank)[:_SHOWN].tolist()]
+        lines = [f"  {_ordinal(self.rank[row])}: {self.document_name(row)}, {words}" for row, words in told if words]
+        first = f"{self.heading}: {self.known if lines else self.unknown}"
+        return "\n".join([first, *lines, *([] if self.wrapped is None else [str(self.wrapped)])])
+
+
+def _ordinal(number: int) -> str:
+    """Return a rank in words.
+
+    Examples
+    --------
+    >>> [_ordinal(number) for number in (1, 2, 3, 4, 11, 21, 112)]
+    ['1st', '2nd', '3rd', '4th', '11th', '21st', '112th']
+    """
+    if number % 100 in (11, 12, 13) or number % 10 not in (1, 2, 3):
+        return f"{number}th"
+    return f"{number}{('1st', '2nd', '3rd')[number % 10 - 1][1:]}"
+
+
+def fields_around(
+    queries: QuerySet, without: Float64, scores: Float64, wrapped: Sequence[Explanation] | None, names: Names
+) -> Iterator[dict[str, Any]]:
+    """Yield the fields of `EvidenceExplanation` for each query.
+
+    Parameters
+    ----------
+    queries
+        The queries.
+    without, scores
+        The scores without and with evidence.
+    wrapped
+        The explanations of the wrapped ranker, if it has any.
+    names
+        The names of queries and documents.
+    """
+    by_wrapped = [None] * len(queries) if wrapped is None else named(wrapped, names, queries)
+    for position, inner in enumerate(by_wrapped):
+        rows = slice(queries.offsets[position], queries.offsets[position + 1])
+        known = _nothing_known(queries.qid[position].item(), queries.feature_names)
+        if inner is not None:
+            known = {each.name: getattr(inner, each.name) for each in fields(Explanation)}
+        yield known | {"rank": _ranks(scores[rows]), "rank_without": _ranks(without[rows]), "wrapped": inner}
+
+
+def _ranks(scores: Float64) -> Int64:
+    """Return the rank of each document, from 1; ties stay in order."""
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return ranks
+
+
+def _nothing_known(qid: Any, feature_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of `Explanation` for a query whose ranker does not explain."""
+    none = np.empty(0)
+    return {
+        "qid": qid,
+        "neighbors": np.empty(0, dtype=np.str_),
+        "distances": none,
+        "counts": none,
+        "unusual": 0.0,
+        "feature_names": feature_names,
+        "weights": None,
+        "global_weights": None,
+        "spread": np.zeros(len(feature_names)),
+    }
