@@ -95,14 +95,31 @@ def standing(scores: Float64, offsets: Int64) -> Float64:
     """Return each score in standard deviations from the mean of its query."""
     if not len(scores):
         return scores
-    sizes = offsets[1:] - offsets[:-1]
-    mean = np.add.reduceat(scores, offsets[:-1]) / sizes
-    several = len(sizes) > 1  # one mean is that of all
-    centered = scores - (np.repeat(mean, sizes) if several else mean)
-    spread = np.sqrt(np.add.reduceat(centered**2, offsets[:-1]) / sizes)
-    spread[spread == 0] = 1.0
-    scaled: Float64 = centered / (np.repeat(spread, sizes) if several else spread)
+    starts = offsets[:-1]
+    centered = _centered(scores, offsets, np.add.reduceat(scores, starts))
+    scaled: Float64 = _scaled(centered, offsets, np.add.reduceat(centered * centered, starts))
     return scaled
+
+
+@numba.njit(cache=True, nogil=True)
+def _centered(scores, offsets, sums):  # type: ignore[no-untyped-def]
+    """Return each score minus the mean of its query."""
+    found = np.empty(len(scores))
+    for i in range(len(sums)):
+        start, stop = offsets[i], offsets[i + 1]
+        found[start:stop] = scores[start:stop] - sums[i] / (stop - start)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _scaled(centered, offsets, squares):  # type: ignore[no-untyped-def]
+    """Return each centered score in standard deviations of its query, in place."""
+    for i in range(len(squares)):
+        start, stop = offsets[i], offsets[i + 1]
+        spread = np.sqrt(squares[i] / (stop - start))
+        if spread != 0:
+            centered[start:stop] /= spread
+    return centered
 
 
 @numba.njit(cache=True, nogil=True)

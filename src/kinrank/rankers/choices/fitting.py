@@ -59,13 +59,11 @@ class Combination:
         looks = own.looks if similar is None else own.looks + similar.looks
         if not looks.any():
             return scores
-        if len(queries) == 1:
-            return self.posterior.mean(self.calibration.predict(scores, queries.offsets), own, similar)
-        touched = np.flatnonzero(looks)
-        known = np.zeros(len(queries), dtype=np.bool_)
-        known[np.searchsorted(queries.offsets, touched, side="right") - 1] = True
         mean = self.posterior.mean(self.calibration.predict(scores, queries.offsets), own, similar)
-        return mean if known.all() else np.where(np.repeat(known, queries.sizes), mean, scores)
+        if len(queries) == 1:
+            return mean
+        known = np.logical_or.reduceat(looks != 0, queries.offsets[:-1])
+        return np.where(np.repeat(known, queries.sizes), mean, scores)
 
     def get_state(self) -> State:
         """Return the calibration and the settings."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+import numba
 import numpy as np
 
 from kinrank.arrays import Float64, Int64
@@ -18,6 +19,7 @@ _LEAST_CHOICES = 100.0  # of later days, below which nothing is chosen on them
 _SURE = 2.0  # standard errors by which a setting must be better to replace a simpler one
 _TINY = 1e-9
 _EDGE = 1e-4  # a rate of choices is that far from 0 and 1
+_NOBODY = Totals.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -51,24 +53,22 @@ class Posterior:
         kin
             Looks N of similar queries, and in place of choices the residuals R: choices beyond those predicted.
         """
-        surplus, total = self._surplus(p, own, kin)
-        mean: Float64 = p + surplus / total
-        return mean
+        return self._mean_and_looks(p, own, kin)[0]
 
     def draw(self, p: Float64, own: Totals, kin: Totals | None, rng: np.random.Generator) -> Float64:
         """Return rates of choices drawn from what they may be: Beta with the mean and the total of looks of `mean`."""
-        surplus, total = self._surplus(p, own, kin)
-        mean = np.clip(p + surplus / total, _EDGE, 1 - _EDGE)
-        drawn: Float64 = rng.beta(mean * total, (1 - mean) * total)
+        mean, looks = self._mean_and_looks(p, own, kin)
+        mean = np.clip(mean, _EDGE, 1 - _EDGE)
+        drawn: Float64 = rng.beta(mean * looks, (1 - mean) * looks)
         return drawn
 
-    def _surplus(self, p: Float64, own: Totals, kin: Totals | None) -> tuple[Float64, Float64]:
-        """Return C - L p + g R and κ + L + g N."""
-        strength = self.strength * (self.rate / np.maximum(p, _TINY)) ** self.exponent
-        surplus, looks = own.surplus(p), own.looks
-        if kin is not None and self.discount:
-            surplus, looks = surplus + self.discount * kin.choices, looks + self.discount * kin.looks
-        return surplus, strength + looks
+    def _mean_and_looks(self, p: Float64, own: Totals, kin: Totals | None) -> tuple[Float64, Float64]:
+        """Return the mean, and κ + L + g N."""
+        few, kin = own.few or _NOBODY, kin if kin is not None and self.discount else _NOBODY
+        found: tuple[Float64, Float64] = _combine(
+            p, *own, *few, *kin, self.strength, self.exponent, self.rate, self.discount
+        )
+        return found
 
     def to_array(self) -> Float64:
         """Return the numbers as an array; NaN stands for None."""
@@ -143,3 +143,21 @@ def _strengths(posterior: Posterior) -> list[Posterior]:
     return [
         replace(posterior, strength=strength, exponent=exponent) for exponent in _EXPONENTS for strength in _STRENGTHS
     ]
+
+
+@numba.njit(cache=True, nogil=True)
+def _combine(p, looks, choices, few_looks, few_choices, kin_looks, kin_residuals, strength, exponent, rate, discount):  # type: ignore[no-untyped-def]
+    """Return the mean of `Posterior.mean` and its divisor; arrays of `few` and `kin` are empty if there are none."""
+    mean, total = np.empty(len(p)), np.empty(len(p))
+    for i in range(len(p)):
+        ratio = rate / max(p[i], _TINY)
+        surplus = choices[i] - looks[i] * p[i]
+        total[i] = looks[i]
+        if len(few_looks):
+            surplus -= max(few_choices[i] - few_looks[i] * p[i], 0.0)
+        if len(kin_looks):
+            surplus += discount * kin_residuals[i]
+            total[i] += discount * kin_looks[i]
+        total[i] += strength * (np.sqrt(ratio) if exponent == 0.5 else ratio**exponent)  # as NumPy rounds powers
+        mean[i] = p[i] + surplus / total[i]
+    return mean, total
