@@ -27,7 +27,7 @@ def hash_texts(texts: NDArray[Any]) -> IdHashes:
     width = texts.dtype.itemsize // 4
     if not width or not len(texts):
         return np.full(len(texts), _finished(_OFFSET), dtype=np.uint64)
-    hashes: IdHashes = _hash_rows(np.ascontiguousarray(texts).view(np.uint32).reshape(len(texts), width))
+    hashes: IdHashes = _hash_rows(np.ascontiguousarray(texts).view(np.uint32), width)
     return hashes
 
 
@@ -58,16 +58,15 @@ def _finished(value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _hash_rows(letters):  # type: ignore[no-untyped-def]
-    n, width = letters.shape
-    found = np.empty(n, dtype=np.uint64)
-    for i in range(n):
-        length = width
-        while length > 0 and letters[i, length - 1] == 0:  # NumPy pads with zeros
-            length -= 1
+def _hash_rows(letters, width):  # type: ignore[no-untyped-def]
+    found = np.empty(len(letters) // width, dtype=np.uint64)
+    for i in range(len(found)):
+        start, stop = i * width, (i + 1) * width
+        while stop > start and letters[stop - 1] == 0:  # NumPy pads with zeros
+            stop -= 1
         value = _OFFSET
-        for j in range(length):
-            value = (value ^ np.uint64(letters[i, j])) * _PRIME
+        for letter in letters[start:stop]:
+            value = (value ^ np.uint64(letter)) * _PRIME
         found[i] = _finished(value)
     return found
 

@@ -73,9 +73,7 @@ class Calibration:
     def predict(self, scores: Float64, offsets: Int64) -> Float64:
         """Return the probability of a choice for each candidate."""
         by_score, by_standing = self.curves_
-        placed = standing(scores, offsets)
-        heights: Float64 = _heights(scores, placed, *by_score, *by_standing, self.level_, self.spread_)
-        return np.exp(heights)
+        return np.exp(_heights(scores, offsets, *by_score, *by_standing, self.level_, self.spread_))
 
     def get_state(self) -> State:
         """Return everything learned."""
@@ -91,41 +89,43 @@ class Calibration:
         return self
 
 
-def standing(scores: Float64, offsets: Int64) -> Float64:
-    """Return each score in standard deviations from the mean of its query."""
-    if not len(scores):
-        return scores
-    starts = offsets[:-1]
-    centered = _centered(scores, offsets, np.add.reduceat(scores, starts))
-    scaled: Float64 = _scaled(centered, offsets, np.add.reduceat(centered * centered, starts))
-    return scaled
-
-
 @numba.njit(cache=True, nogil=True)
-def _centered(scores, offsets, sums):  # type: ignore[no-untyped-def]
-    """Return each score minus the mean of its query."""
+def standing(scores, offsets):  # type: ignore[no-untyped-def]
+    """Return each score in standard deviations from the mean of its query."""
     found = np.empty(len(scores))
-    for i in range(len(sums)):
-        start, stop = offsets[i], offsets[i + 1]
-        found[start:stop] = scores[start:stop] - sums[i] / (stop - start)
+    for i in range(len(offsets) - 1):
+        own = scores[offsets[i] : offsets[i + 1]]
+        centered = own - _total(own) / len(own)
+        spread = np.sqrt(_total(centered * centered) / len(own))
+        found[offsets[i] : offsets[i + 1]] = centered / spread if spread > 0 else centered
     return found
 
 
 @numba.njit(cache=True, nogil=True)
-def _scaled(centered, offsets, squares):  # type: ignore[no-untyped-def]
-    """Return each centered score in standard deviations of its query, in place."""
-    for i in range(len(squares)):
-        start, stop = offsets[i], offsets[i + 1]
-        spread = np.sqrt(squares[i] / (stop - start))
-        if spread != 0:
-            centered[start:stop] /= spread
-    return centered
+def _total(values):  # type: ignore[no-untyped-def]
+    """Return the sum of at least one value, rounded as that of `numpy.add.reduceat`."""
+    return values[0] + _pairwise(values[1:])
 
 
 @numba.njit(cache=True, nogil=True)
-def _heights(scores, standings, knots, heights, knots_of_standing, heights_of_standing, level, spread):  # type: ignore[no-untyped-def]
+def _pairwise(values):  # type: ignore[no-untyped-def]
+    if len(values) > 128:
+        half = len(values) // 16 * 8
+        return _pairwise(values[:half]) + _pairwise(values[half:])
+    whole = len(values) // 8 * 8
+    sums = np.zeros(8)
+    for i in range(whole):
+        sums[i % 8] += values[i]
+    total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
+    for i in range(whole, len(values)):
+        total += values[i]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _heights(scores, offsets, knots, heights, knots_of_standing, heights_of_standing, level, spread):  # type: ignore[no-untyped-def]
     """Return the logarithm of the probability of each candidate."""
-    found = np.empty(len(scores))
+    found, standings = np.empty(len(scores)), standing(scores, offsets)
     for i in range(len(scores)):
         height = level + _height_at(scores[i], knots, heights)
         height += _height_at(standings[i], knots_of_standing, heights_of_standing)
