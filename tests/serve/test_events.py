@@ -15,17 +15,24 @@ from typer.testing import CliRunner
 
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.cli.app import app
+from kinrank.data.evidence_kernel import add_totals
+from kinrank.data.evidence_keys import query_keys
 from kinrank.data.evidence_votes import RankCurve
 from kinrank.errors import NotStoredError
 from kinrank.rankers.base import load
+from kinrank.rankers.choices.calibration import _heights
+from kinrank.rankers.choices.posterior import _combine
 from kinrank.serve import Service, Settings
 from kinrank.serve.database import open_database
 from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.events.counting import Recount
+from kinrank.serve.events.feed import _to_evidence
 from kinrank.serve.events.log import Click, EventLog, Shown
+from kinrank.serve.events.store import CellRow
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
+from kinrank.serve.selftest import warm_up
 from kinrank.serve.served_model import ServedModel
 from tests.processes import wait_until
 from tests.serve.asgi import Client
@@ -356,3 +363,17 @@ def test_counting_looks_up_what_it_needs_in_an_index(tmp_path: Path):
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}") if "kinrank_" in row[3]]
         assert all("query=?" in step or "client=?" in step for step in plan), (statement, plan)
     log.close()
+
+
+def test_what_ranks_by_evidence_is_compiled_before_any_arrives(model: Path):
+    ranker, functions = load(model), (_heights, _combine, add_totals)
+    warm_up(ranker, None)
+    compiled = [list(function.signatures) for function in functions]
+    assert all(compiled)
+    asked = QuerySet.from_arrays([[1.0], [2.0]], doc_id=["a", "b"], query_columns={"text": ["alien"]}, qid=[1, 1])
+    evidence = _to_evidence(
+        [CellRow(int(query_keys(np.array(["alien"]))[0].view(np.int64)), "a", 20_000, 5.0, 3.0, few=False)]
+    )
+    moved = ranker.with_recent(evidence).predict_with_novelty(asked).scores
+    assert not np.array_equal(moved, ranker.predict(asked))
+    assert [list(function.signatures) for function in functions] == compiled

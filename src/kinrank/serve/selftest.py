@@ -5,16 +5,18 @@ from __future__ import annotations
 import statistics
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kinrank.data.evidence import Evidence
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import KinrankError, RejectedModelError
 from kinrank.rankers.base import Ranker
-from kinrank.rankers.capabilities import can_explain, has_weights
+from kinrank.rankers.capabilities import can_explain, has_weights, takes_evidence
 from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.messages import CandidateSet, to_query_set
 from kinrank.serve.observer import Observer
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from kinrank.engines import FeatureSet
 
 _TOLERANCE = 1e-3  # in standard deviations of the scores: float32 sums differ that little between machines
+_LATE = 100_000  # a day after those of any evidence
 
 
 def self_test(ranker: Ranker, examples: Examples | None, deadline: float) -> bool:
@@ -93,19 +96,27 @@ def warm_up(ranker: Ranker, examples: Examples | None) -> None:
     """Rank, weigh and explain a query as requests pass it, so that the first request finds all code compiled.
 
     Compiled code differs for arrays that can be written to, as JSON gives them, and those that cannot, as MessagePack
-    does. A model that needs more than the examples have, such as a vector, is left as it is.
+    does, and for evidence that was read and evidence that grew. A model that needs more than the examples have, such as
+    a vector, is left as it is.
     """
     names = ranker.feature_names_
     if examples is None:
         query = CandidateSet(["0", "1"], np.zeros((2, len(names)), dtype=np.float32), names)
     else:
         query = example_candidates(examples[0], 0)
+    rankers = [ranker]
+    if takes_evidence(ranker):
+        text, seen = query.text or "query", np.ones(len(query.ids))
+        query = replace(query, text=text)
+        evidence = Evidence.from_cells([text] * len(query.ids), query.ids, seen, seen, _LATE)
+        rankers.append(ranker.with_recent(evidence))
     rows = query.features
     frozen = np.frombuffer(rows.tobytes(), dtype=np.float32).reshape(rows.shape)
     for features in (rows, frozen):
         queries = to_query_set([query], [features], names)
         with suppress(KinrankError):
-            ranker.predict_with_novelty(queries)
+            for each in rankers:
+                each.predict_with_novelty(queries)
             if has_weights(ranker):
                 ranker.weights_with_fidelity(queries)
             if can_explain(ranker):

@@ -73,7 +73,8 @@ class Calibration:
     def predict(self, scores: Float64, offsets: Int64) -> Float64:
         """Return the probability of a choice for each candidate."""
         by_score, by_standing = self.curves_
-        return np.exp(_heights(scores, offsets, *by_score, *by_standing, self.level_, self.spread_))
+        heights: Float64 = _heights(scores, offsets, *by_score, *by_standing, self.level_, self.spread_)
+        return np.exp(heights)
 
     def get_state(self) -> State:
         """Return everything learned."""
