@@ -35,7 +35,9 @@ def reproduce(
     paper: Annotated[
         str,
         typer.Argument(
-            metavar="PAPER", autocompletion=_choices, help=f"Paper to reproduce: {', '.join(CHOICES[:-1])}, or all."
+            metavar="PAPER",
+            autocompletion=_choices,
+            help=f"Paper to reproduce: {', '.join(CHOICES[:-1])}, or all; or the name of one experiment.",
         ),
     ] = "all",
     data: Annotated[
@@ -116,6 +118,8 @@ def _theses(results: Results) -> Table:
     for heading in ("paper", "thesis", *(f"on {data} data" for data in DATA)):
         table.add_column(heading)
     for paper, verdicts in results.verdicts().items():
+        if paper not in results.papers:
+            continue
         words = (thesis_verdict(paper, verdicts, data).replace("*", "") for data in DATA)
         table.add_row(PAPERS[paper].partition(",")[0], expectations(paper).thesis, *words)
     return table

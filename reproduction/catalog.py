@@ -69,18 +69,21 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
-def experiments_of(paper: str) -> list[Experiment]:
-    """Return the experiments of a paper, or of all papers for ``"all"``.
+def experiments_of(name: str) -> list[Experiment]:
+    """Return the experiments of a paper, the experiment of that name, or all for ``"all"``.
 
     Examples
     --------
     >>> [experiment.name for experiment in experiments_of("sser")]
     ['ensemble', 'ensemble-time', 'ensemble-tuned', 'map-ensemble']
+    >>> [experiment.name for experiment in experiments_of("ensemble")]
+    ['ensemble']
     >>> experiments_of("knn")
     Traceback (most recent call last):
     ...
-    kinrank.errors.ParameterError: unknown paper 'knn': choose one of 'geng', 'local-models', 'atvt', 'sser', 'all'
+    kinrank.errors.ParameterError: unknown paper 'knn': choose one of 'geng', ... or an experiment: 'query-map', ...
     """
-    if paper not in (*PAPERS, "all"):
-        raise ParameterError(f"unknown paper {paper!r}: choose one of {', '.join(map(repr, (*PAPERS, 'all')))}")
-    return [experiment for experiment in EXPERIMENTS.values() if paper in (experiment.paper, "all")]
+    if name not in (*PAPERS, *EXPERIMENTS, "all"):
+        papers, experiments = (", ".join(map(repr, names)) for names in ((*PAPERS, "all"), EXPERIMENTS))
+        raise ParameterError(f"unknown paper {name!r}: choose one of {papers} or an experiment: {experiments}")
+    return [each for each in EXPERIMENTS.values() if name in (each.name, each.paper, "all")]

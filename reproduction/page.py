@@ -35,7 +35,8 @@ papers claim. To run everything yourself, from a checkout of the repository:
 $ python -m reproduction all --data FOLDER
 ```
 
-It reads the [judged collections](benchmarks.md#the-data) from `FOLDER` or `KINRANK_DATA`. Finished work is stored, so
+Name a paper or an experiment in place of `all` to measure only that. The [judged
+collections](benchmarks.md#the-data) are read from `FOLDER` or `KINRANK_DATA`. Finished work is stored, so
 that an interrupted run resumes. The exit code is 3 if a verdict is not the expected one. The claims, the range in which
 each holds and the reasons are in `reproduction/expected/*.toml`. The pages are generated from the output, and tests
 compare both."""
@@ -56,8 +57,10 @@ _VERDICTS = ("reproduced", "partly", "not reproduced")
 
 
 def render(measured: Results) -> dict[str, str]:
-    """Return the text of each page by file name: the summary, and one page per measured paper."""
-    every = measured.verdicts()
+    """Return the text of each page by file name: the summary, and one page per paper that was measured as a whole."""
+    every = {paper: verdicts for paper, verdicts in measured.verdicts().items() if paper in measured.papers}
+    if not every:
+        return {}
     pages = {SUMMARY: _summary(measured, every)}
     pages |= {FILES[paper]: _paper(paper, verdicts, measured.figures) for paper, verdicts in every.items()}
     return {file: "\n\n".join(blocks) + "\n" for file, blocks in pages.items()}

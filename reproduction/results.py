@@ -75,8 +75,11 @@ class Results:
         return [paper for paper in PAPERS if all(each.name in self.figures for each in experiments_of(paper))]
 
     def verdicts(self) -> dict[str, list[Verdict]]:
-        """Judge every claim of every measured paper."""
-        return {paper: judge(expectations(paper).claims, self.figures) for paper in self.papers}
+        """Judge every claim whose experiment was measured, by paper."""
+        claims = {
+            paper: [each for each in expectations(paper).claims if each.experiment in self.figures] for paper in PAPERS
+        }
+        return {paper: judge(some, self.figures) for paper, some in claims.items() if some}
 
     def cpu_minutes(self, paper: str) -> float:
         """Return the CPU time of the experiments of a paper."""

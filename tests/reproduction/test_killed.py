@@ -22,7 +22,7 @@ DOCS = ROOT / "docs"
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tmp_path: Path):
-    command = [sys.executable, "-m", "reproduction", "sser", "--data", data_dir, "--out", tmp_path, "--jobs", "2"]
+    command = [sys.executable, "-m", "reproduction", "ensemble", "--data", data_dir, "--out", tmp_path, "--jobs", "2"]
 
     def cached() -> dict[Path, int]:
         return {file: file.stat().st_mtime_ns for file in tmp_path.glob("tasks/*/[!.]*/manifest.json")}
@@ -35,7 +35,7 @@ def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tm
         os.kill(running.pid, signal.SIGKILL)
     assert running.wait() == -signal.SIGKILL
     finished = cached()
-    n_tasks = sum(len(experiment.tasks) for experiment in experiments_of("sser"))
+    n_tasks = sum(len(experiment.tasks) for experiment in experiments_of("ensemble"))
     assert 0 < len(finished) < n_tasks
     assert len(workers) >= 2
     wait_until(lambda: not any(map(is_alive, workers)), 30.0)
@@ -50,5 +50,4 @@ def test_killed_run_resumes_and_gives_the_documented_verdicts(data_dir: Path, tm
     for verdict in verdicts:
         assert shown[verdict.claim.source, verdict.claim.statement] == str(verdict)
     assert f"{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} claims reproduced" in done.stdout
-    assert (tmp_path / "reproduction.md").exists()
     assert (tmp_path / "figures" / "reproduction-ensemble.svg").exists()

@@ -114,6 +114,14 @@ def test_page_of_a_single_paper(stored: Results):
     assert pages[page.FILES["sser"]].startswith(f"# {PAPERS['sser']}\n")
 
 
+def test_one_experiment_is_judged_but_has_no_page(stored: Results):
+    alone = Results({"ensemble": stored.figures["ensemble"]}, stored.seconds)
+    [(paper, verdicts)] = alone.verdicts().items()
+    assert paper == "sser"
+    assert 0 < len(verdicts) < len(stored.verdicts()["sser"])
+    assert page.render(alone) == {}
+
+
 @pytest.mark.slow
 def test_plots_match_the_stored_output(stored: Results, tmp_path: Path):
     drawn = plots.draw(stored.figures, tmp_path)
