@@ -380,3 +380,12 @@ def test_a_fitted_ranker_is_calibrated_on_queries_that_it_has_not_seen(queries: 
     both = ChoiceRanker(ranker, evidence, prefit=True, similar=False).fit(queries[:80])
     unseen = ChoiceRanker(ranker, evidence, prefit=True, similar=False).fit(queries[40:80])
     assert np.array_equal(both.predict(queries), unseen.predict(queries))
+
+
+def test_a_fitted_ranker_is_calibrated_on_its_own_queries_if_people_chose_for_no_other(
+    queries: QuerySet, evidence: Evidence
+):
+    ranker = SingleRanker().fit(queries[:80])
+    choices = ChoiceRanker(ranker, evidence, prefit=True, similar=False).fit(queries)  # of the first 80 alone
+    assert np.isfinite(choices.predict(queries)).all()
+    assert choices.score(queries[:80]) > ranker.score(queries[:80])

@@ -145,6 +145,8 @@ def combine(
     else:
         fit, n_folds, seed = folds
         places, unseen = held_out_scores(fit, queries, scores, n_folds, seed)
+    if evidence.totals(queries[places]).choices.sum() <= 0:  # people chose for queries that the ranker has seen only
+        places, unseen = np.arange(len(queries)), scores
     return from_evidence(evidence, queries, scores, places, unseen, similar=similar)
 
 
