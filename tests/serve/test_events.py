@@ -259,6 +259,9 @@ def test_one_clicker_lifts_nothing_and_three_do(log: EventLog, model: Path, cloc
         found = cast(ChoiceRanker, feed.update(served).ranker)
         return found.predict(asked)[1], found.remembered(asked.take_rows([0]), 5)
 
+    def why() -> str:
+        return cast(ChoiceRanker, feed.update(served).ranker).explain(asked)[0].chosen(1)
+
     predicted = ranker.combined_.calibration.predict(ranker.ranker_.predict(asked), asked.offsets)[1]
     log.record(lists("fay", "gil", "hal"), [])  # look, and choose nothing
     log.step(CURVES)
@@ -267,10 +270,13 @@ def test_one_clicker_lifts_nothing_and_three_do(log: EventLog, model: Path, cloc
         clock[0] = day * 86_400.0
         record(log, lists("ann", day=day))
     assert places() == (pytest.approx(predicted), [])  # 3 choices in 3 looks
+    assert why() == "chosen 3 times in 3 looks for this query, by too few people to lift it yet"
     assert lifting(log) == [False] * 3
     record(log, lists("bob", "cid", day=20_002))
     lifted, remembered = places()
     assert (lifted > predicted + 0.1, remembered) == (True, ["b"])
+    assert why().startswith("chosen 5 times in 5 looks for this query")
+    assert "too few" not in why()
     assert lifting(log) == [True] * 3
     assert len(rows_of(log, "choosers")) == 3
     record(log, lists("dan", day=20_002))  # more need not be told apart

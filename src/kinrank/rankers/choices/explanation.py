@@ -21,6 +21,8 @@ class ChoiceExplanation(EvidenceExplanation):
     looks: Float64
     choices: Float64
     """How often people looked at each document for this query, and how often they chose it; shape (documents,)."""
+    held_back: Float64
+    """How many of these choices do not lift the document, because too few people made them; shape (documents,)."""
     similar: list[dict[str, tuple[float, float]]]
     """For each document, the looks and choices for similar queries by their names."""
 
@@ -36,7 +38,8 @@ class ChoiceExplanation(EvidenceExplanation):
         return "" if self.wrapped is None else self.wrapped.judged(row)
 
     def _evidence(self, row: int) -> str:
-        counts = {"for this query": (self.looks[row], self.choices[row])}
+        yet = ", by too few people to lift it yet" if round(self.held_back[row]) > 0 else ""
+        counts = {f"for this query{yet}": (self.looks[row], self.choices[row])}
         counts |= {f"for *{name}*": both for name, both in self.similar[row].items()}
         found = [words for where, both in counts.items() if (words := _counted(*both, where))]
         return f"chosen {', '.join(found)}" if found else ""
@@ -71,6 +74,7 @@ def explain_choices(
                 **known,
                 looks=own.looks[rows],
                 choices=own.choices[rows],
+                held_back=(Totals.zeros(queries.n_rows) if own.few is None else own.few).choices[rows],
                 similar=list(similar[position]) or [{} for _ in range(rows.stop - rows.start)],
             )
         )
