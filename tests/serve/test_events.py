@@ -291,9 +291,23 @@ def test_one_clicker_lifts_nothing_and_three_do(log: EventLog, model: Path, cloc
     assert lifting(log) == [False] * 3
     record(log, lists("eve", day=20_002))
     assert lifting(log) == [True] * 3
-    log.store.expire(20_003, 20_001)
-    assert lifting(log) == [False] * 2
-    assert len(rows_of(log, "choosers")) == 2
+    log.store.expire(20_004, 20_003)
+    assert rows_of(log, "choosers") == []
+
+
+def test_a_document_that_people_keep_choosing_stays_lifted(log: EventLog, clock: list[float]):
+    record(log, lists("ann", "bob", "cid"))
+    clock[0] += 86_400.0
+    record(log, lists("ann", "dan", day=20_001))
+    assert len(rows_of(log, "choosers")) == 3
+    log.store.expire(20_001, 20_001)  # what two of the three chose is too long ago
+    assert (lifting(log), len(rows_of(log, "choosers"))) == ([False], 2)
+    for day in (20_001, 20_002):
+        clock[0] = day * 86_400.0
+        record(log, lists("eve", "fay", "gil", day=day))
+        assert len(rows_of(log, "choosers")) == 3
+    log.store.expire(20_002, 20_002)
+    assert (lifting(log), counted(log)) == ([True], [(1.5, 3.0)])
 
 
 def test_counts_of_an_earlier_version_lift_as_they_did(log: EventLog, address: str):

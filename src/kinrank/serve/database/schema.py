@@ -56,7 +56,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE IF NOT EXISTS kinrank_explored (list TEXT PRIMARY KEY, share DOUBLE PRECISION NOT NULL, "
         "day BIGINT NOT NULL)",
     ),
-    # The first clients who chose a document of a query. Of what was counted before, those who were shown it count.
+    # Clients who chose a document of a query. Of what was counted before, those who were shown it count.
     (
         "CREATE TABLE IF NOT EXISTS kinrank_choosers (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT "
         "NOT NULL, client BIGINT NOT NULL, day BIGINT NOT NULL, PRIMARY KEY (model, query, document, client))",

@@ -89,9 +89,9 @@ class Recount:
     def _grown(
         self, table: str, model: str, members: Sequence[tuple[Pair, frozenset[int], int]]
     ) -> tuple[dict[Pair, int], list[Pair]]:
-        """Remember the first clients of pairs, and return the numbers of all, and the pairs that have enough now.
+        """Remember the latest clients of pairs, and return the numbers of all, and the pairs that have enough now.
 
-        More than `min_clients` need not be told apart.
+        More than `min_clients` need not be told apart. Later ones replace earlier ones, which expire first.
 
         Parameters
         ----------
@@ -102,27 +102,41 @@ class Recount:
         members
             Pairs, their clients, and the day.
         """
-        crowds: dict[Pair, set[int]] = {}
+        crowds: dict[Pair, dict[int, int]] = {}
         for some in parts(sorted({pair[0] for pair, _, _ in members})):
-            for query, document, client in self.execute(
-                f"SELECT query, document, client FROM {table} WHERE model = ? AND query IN ({placeholders(some)})",  # noqa: S608
+            for query, document, client, day in self.execute(
+                f"SELECT query, document, client, day FROM {table} WHERE model = ? AND query IN ({placeholders(some)})",  # noqa: S608
                 (model, *some),
             ):
-                crowds.setdefault((query, document), set()).add(client)
-        new = []
+                crowds.setdefault((query, document), {})[client] = day
         complete = []
+        changed: dict[tuple[int, str, int], int | None] = {}
         for pair, clients, day in members:
-            crowd = crowds.setdefault(pair, set())
-            lacking = self.min_clients - len(crowd)
-            if lacking <= 0:
-                continue
-            added = sorted(clients - crowd)[:lacking]
-            crowd.update(added)
-            new += [(model, *pair, client, day) for client in added]
-            if len(added) == lacking:
+            crowd = crowds.setdefault(pair, {})
+            before = len(crowd)
+            changed |= {(*pair, client): latest for client, latest in self._joined(crowd, clients, day).items()}
+            if before < self.min_clients <= len(crowd):
                 complete.append(pair)
-        insert(self.execute, table, new, "DO NOTHING")
+        for gone in parts([key for key, latest in changed.items() if latest is None]):
+            wanted, values = among("query, document, client", gone)
+            self.execute(f"DELETE FROM {table} WHERE model = ? AND {wanted}", (model, *values))  # noqa: S608
+        rows = [(model, *key, latest) for key, latest in changed.items() if latest is not None]
+        insert(self.execute, table, rows, "(model, query, document, client) DO UPDATE SET day = excluded.day")
         return {pair: len(crowd) for pair, crowd in crowds.items()}, complete
+
+    def _joined(self, crowd: dict[int, int], clients: frozenset[int], day: int) -> dict[int, int | None]:
+        """Let the clients of a day join a crowd, the latest day by client, and return what changed; None if removed."""
+        changed: dict[int, int | None] = {}
+        for client in sorted(clients):
+            if client not in crowd and len(crowd) >= self.min_clients:
+                earliest = min(crowd, key=crowd.__getitem__)
+                if crowd[earliest] >= day:  # the others are not earlier
+                    break
+                del crowd[earliest]
+                changed[earliest] = None
+            if crowd.get(client, day - 1) < day:
+                changed[client] = crowd[client] = day
+        return changed
 
     def _store(self, model: str, keys: Sequence[Key], votes: dict[Cell, Votes], crowds: dict[Pair, int]) -> bool:
         """Store the counts that differ from the stored ones, and return whether any does."""
