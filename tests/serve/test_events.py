@@ -18,7 +18,7 @@ from kinrank.cli.app import app
 from kinrank.data.evidence_kernel import add_totals
 from kinrank.data.evidence_keys import query_keys
 from kinrank.data.evidence_votes import RankCurve
-from kinrank.errors import NotStoredError
+from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableError
 from kinrank.rankers.base import load
 from kinrank.rankers.choices.calibration import _heights
 from kinrank.rankers.choices.posterior import _combine
@@ -29,7 +29,7 @@ from kinrank.serve.encoding import QueryEncoder
 from kinrank.serve.events.counting import Recount
 from kinrank.serve.events.feed import _to_evidence
 from kinrank.serve.events.log import Click, EventLog, Shown
-from kinrank.serve.events.store import CellRow
+from kinrank.serve.events.store import CellRow, EventStore
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
@@ -325,6 +325,39 @@ def test_counts_of_an_earlier_version_lift_as_they_did(log: EventLog, address: s
     record(later, lists("dan", text="heat"))
     assert lifting(later) == [True, True]
     later.close()
+
+
+def test_what_has_expired_and_another_history_do_not_count(log: EventLog, model: Path, clock: list[float], monkeypatch):
+    ranker = cast(ChoiceRanker, load(model))
+    served = ServedModel("", ranker, ranker, False, QueryEncoder(ranker))
+    feed = log.feed("default")
+
+    def days() -> Any:
+        evidence = cast(ChoiceRanker, feed.update(served).ranker).recent_
+        return None if evidence is None else (evidence.days, evidence.n_cells)
+
+    record(log, lists("ann", "bob", "cid"))
+    clock[0] += 86_400.0
+    record(log, lists("ann", "bob", "cid", day=20_001))
+    assert days() == ((20_000, 20_001), 4)
+    clock[0] = (20_000 + 36) * 86_400.0
+    assert days() == ((20_001, 20_001), 2)  # as in a replica that starts now
+    clock[0] += 86_400.0
+    assert days() == (None, 0)
+    clock[0] = 20_001 * 86_400.0
+    # A copy of the database is restored and goes away again: what was known ranks on.
+    record(log, lists("dan", "eve", "fay", day=20_001))
+    assert days() == ((20_001, 20_001), 2)
+    reads = []
+
+    def away(*_: Any, **__: Any) -> Any:
+        reads.append(1)
+        raise OtherHistoryError("older") if len(reads) == 1 else StoreUnavailableError("away")
+
+    monkeypatch.setattr(EventStore, "read", away)
+    assert days() == ((20_001, 20_001), 2)
+    monkeypatch.undo()
+    assert days() == ((20_001, 20_001), 2)
 
 
 def test_keys_of_clients_change_and_are_deleted_with_what_they_hashed(log: EventLog, clock: list[float]):

@@ -291,12 +291,21 @@ class Evidence:
 
     def with_judgments(self, judgments: Evidence) -> Evidence:
         """Return this evidence with the judgments of `of_judgments` in place of the judgments that it has."""
+        return self._of_cells(self._arrays[3] != JUDGED).merged(judgments)
+
+    def since(self, day: int) -> Evidence:
+        """Return the evidence from a day on, and what has no day, in memory."""
+        days = self._arrays[3]
+        return self._of_cells((days >= day) | (days < 0))
+
+    def _of_cells(self, kept: NDArray[np.bool_]) -> Evidence:
+        """Return the evidence of some cells."""
         query, offsets, *cells = self._arrays
-        kept = cells[1] != JUDGED
-        rows = np.repeat(query, np.diff(offsets))[kept]
-        document, day, looks, choices, few = (values[kept] for values in cells)
-        other = Evidence.from_hashes(rows, document, looks, choices, day, few).get_state()
-        return Evidence(other, self.meta, self.ids).merged(judgments)
+        bounds = np.r_[0, np.cumsum(kept)][offsets]
+        known = np.diff(bounds) > 0
+        arrays = query[known], np.r_[0, bounds[1:][known]], *(values[kept] for values in cells)
+        meta = {name: value for name, value in self.meta.items() if name != "days"}
+        return Evidence(dict(zip(NAMES, arrays, strict=True)), meta, self.ids)
 
     def save_merged(self, other: Evidence, path: PathLike) -> None:
         """Write the sum of both to a folder; neither needs to fit in memory, but for the ids of documents."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -26,11 +27,14 @@ class EvidenceFeed:
         The name of the model.
     store
         Where the cells are.
+    first_day
+        Returns the first day that counts; the store deletes earlier ones.
     """
 
-    def __init__(self, name: str, store: EventStore) -> None:
+    def __init__(self, name: str, store: EventStore, first_day: Callable[[], int]) -> None:
         self._name = name
         self._store = store
+        self._first_day = first_day
         self._lock = threading.Lock()
         self._evidence: Evidence | None = None
         self._position = 0, ""
@@ -39,15 +43,22 @@ class EvidenceFeed:
         """Return the model with the latest evidence, or with that of before if the database is away."""
         if not takes_evidence(served.ranker):
             return served
-        with self._lock, suppress(StoreUnavailableError):  # the learner reports it
-            try:
-                self._read()
-            except OtherHistoryError:  # an older copy of the database was restored
-                self._evidence, self._position = None, (0, "")
-                self._read()
-        if served.ranker.recent_ is self._evidence:
+        with self._lock:
+            with suppress(StoreUnavailableError):  # the learner reports it
+                self._read_changes()
+            self._expire()
+            evidence, revision = self._evidence, self._position[0]
+        if served.ranker.recent_ is evidence:
             return served
-        return replace(served, ranker=served.ranker.with_recent(self._evidence), evidence=self._position[0])
+        return replace(served, ranker=served.ranker.with_recent(evidence), evidence=revision)
+
+    def _read_changes(self) -> None:
+        try:
+            self._read()
+        except OtherHistoryError:  # an older copy of the database was restored
+            anew = EvidenceFeed(self._name, self._store, self._first_day)
+            anew._read()
+            self._evidence, self._position = anew._evidence, anew._position
 
     def _read(self) -> None:
         while True:
@@ -59,6 +70,11 @@ class EvidenceFeed:
             self._position = changes.through, changes.mark
             if changes.through == changes.revision:
                 return
+
+    def _expire(self) -> None:
+        first = self._first_day()
+        if self._evidence is not None and self._evidence.days is not None and self._evidence.days[0] < first:
+            self._evidence = self._evidence.since(first)
 
 
 def _to_evidence(cells: list[CellRow]) -> Evidence:

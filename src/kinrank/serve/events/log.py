@@ -98,9 +98,14 @@ class EventLog:
         """The days since 1970."""
         return int(self._now() // _DAY)
 
+    @property
+    def _first_day(self) -> int:
+        """The first day whose counts are kept."""
+        return self.today - self._days
+
     def feed(self, model: str) -> EvidenceFeed:
         """Return what follows the evidence of a model."""
-        return EvidenceFeed(model, self._reading)
+        return EvidenceFeed(model, self._reading, lambda: self._first_day)
 
     def show(self, shown: Shown) -> None:
         """Store a list soon. It may be lost if the process is killed within the second."""
@@ -173,7 +178,7 @@ class EventLog:
         for model, named in texts.items():
             self.store.name_queries(model, named)
         if time.monotonic() > self._expired_at + _HOUR:
-            self.store.expire(self.today - RAW_DAYS, self.today - self._days)
+            self.store.expire(self.today - RAW_DAYS, self._first_day)
             self._expired_at = time.monotonic()
 
     def close(self) -> None:
