@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -22,7 +23,7 @@ from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableEr
 from kinrank.rankers.base import load
 from kinrank.rankers.choices.calibration import _heights
 from kinrank.rankers.choices.posterior import _combine
-from kinrank.serve import Service, Settings
+from kinrank.serve import Observer, Service, Settings
 from kinrank.serve.database import open_database
 from kinrank.serve.database.schema import MIGRATIONS
 from kinrank.serve.encoding import QueryEncoder
@@ -38,6 +39,7 @@ from kinrank.serve.served_model import ServedModel
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES, sqlite_address
+from tests.serve.observers import RecordingObserver
 
 SETTINGS = Settings(deadline=60.0, watch_interval=0.05, log_shown=10)
 ALIEN = {"ids": ["a", "b", "c"], "features": [[0.52], [0.51], [0.5]], "text": "Alien"}
@@ -255,7 +257,7 @@ def test_one_clicker_lifts_nothing_and_three_do(log: EventLog, model: Path, cloc
     names = {"doc_id": ["a", "b"], "query_columns": {"text": ["alien"]}}
     asked = QuerySet.from_arrays(features, qid=[1, 1], **names)
     served = ServedModel("", ranker, ranker, False, QueryEncoder(ranker))
-    feed = log.feed("default")
+    feed = log.feed("default", Observer())
 
     def places() -> tuple[float, list[str]]:
         found = cast(ChoiceRanker, feed.update(served).ranker)
@@ -330,7 +332,7 @@ def test_counts_of_an_earlier_version_lift_as_they_did(log: EventLog, address: s
 def test_what_has_expired_and_another_history_do_not_count(log: EventLog, model: Path, clock: list[float], monkeypatch):
     ranker = cast(ChoiceRanker, load(model))
     served = ServedModel("", ranker, ranker, False, QueryEncoder(ranker))
-    feed = log.feed("default")
+    feed = log.feed("default", Observer())
 
     def days() -> Any:
         evidence = cast(ChoiceRanker, feed.update(served).ranker).recent_
@@ -358,6 +360,30 @@ def test_what_has_expired_and_another_history_do_not_count(log: EventLog, model:
     assert days() == ((20_001, 20_001), 2)
     monkeypatch.undo()
     assert days() == ((20_001, 20_001), 2)
+
+
+def test_choices_that_cannot_be_read_or_counted_are_reported_once(model: Path, tmp_path: Path, monkeypatch) -> None:
+    observer, asked = RecordingObserver(), Counter[str]()
+
+    def fails(kind: type[Exception]) -> Callable[..., None]:
+        def fail(*_: object, **__: object) -> None:
+            asked[kind.__name__] += 1
+            raise kind("too slow")
+
+        return fail
+
+    service = Service({"default": model}, settings=SETTINGS, observer=observer, judgments=sqlite_address(tmp_path))
+    with monkeypatch.context() as broken, service:
+        slot = service.slots["default"]
+        assert slot.refusal is None
+        broken.setattr(EventStore, "read", fails(StoreUnavailableError))
+        broken.setattr(EventStore, "count", fails(NotStoredError))
+        wait_until(lambda: min(asked["NotStoredError"], asked["StoreUnavailableError"]) > 15)
+        assert slot.refusal == "choices were not learned: too slow"
+        assert observer.models.count(("default", "learn-failed")) == 1
+        assert observer.errors == ["events: too slow"]
+        broken.undo()
+        wait_until(lambda: slot.refusal is None)
 
 
 def test_keys_of_clients_change_and_are_deleted_with_what_they_hashed(log: EventLog, clock: list[float]):

@@ -46,7 +46,7 @@ class Assembly:
         for name, address in models.items():
             if not _NAME.match(name):
                 raise ParameterError(f"a model name consists of up to 64 letters, digits, '-' and '_', got {name!r}")
-            feed = None if self.events is None else self.events.feed(name)
+            feed = None if self.events is None else self.events.feed(name, self.observer)
             sources = open_sources(name, address, self.copies)
             rollouts[name] = Rollout({role: self._slot(name, role, source, feed) for role, source in sources.items()})
         return rollouts

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kinrank.errors import KinrankError, OtherHistoryError
+from kinrank.errors import OtherHistoryError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.checkpoints import Checkpoints
+from kinrank.serve.following import Follower
 from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore
 from kinrank.serve.live_judgments import learn, make_entries, merge_records
 from kinrank.serve.messages import JudgedQuery
@@ -21,7 +22,7 @@ CHECKPOINT_QUERIES, CHECKPOINT_SHARE = 10_000, 0.05
 """A checkpoint is written when so many queries, and this share of all, were learned since the last one."""
 
 
-class JudgmentLearner:
+class JudgmentLearner(Follower):
     """Learns the judgments of one model from a store that other processes write to as well.
 
     Parameters
@@ -36,15 +37,14 @@ class JudgmentLearner:
         Where models with their judgments are written now and then.
     """
 
+    what = "judgments"
+
     def __init__(self, name: str, store: JudgmentStore, observer: Observer, checkpoints: Checkpoints) -> None:
-        self._name = name
+        super().__init__(name, observer)
         self._store = store
-        self._observer = observer
         self._checkpoints = checkpoints
         self._writer: threading.Thread | None = None
         self._consolidated_at = 0
-        self.failure: str | None = None
-        """Why the judgments could not be learned the last time; None if they were."""
 
     def store(self, served: ServedModel, queries: Sequence[JudgedQuery], source: str) -> int:
         """Store judged queries durably, all or none, and return the revision that has them."""
@@ -135,11 +135,3 @@ class JudgmentLearner:
             self._observer.model(self._name, served.fitted, "learned", detail)
         judgments = served.judgments + result.learned
         return replace(served, ranker=result.ranker, revision=result.revision, mark=result.mark, judgments=judgments)
-
-    def _report(self, served: ServedModel, error: Exception) -> None:
-        failure = f"judgments were not learned: {error}"
-        if failure != self.failure:
-            self._observer.model(self._name, served.fitted, "learn-failed", failure)
-            if not isinstance(error, KinrankError | OSError):
-                self._observer.error("learn", error)
-        self.failure = failure

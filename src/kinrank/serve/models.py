@@ -65,8 +65,9 @@ class ModelSlot:
 
     @property
     def refusal(self) -> str | None:
-        """Why the latest model or its judgments were not put into use; None if they were."""
-        return self._load_failure or self._outage or (None if self.learner is None else self.learner.failure)
+        """Why the latest model, its judgments or choices were not put into use; None if they were."""
+        learning = [each.failure for each in (self.learner, self.feed) if each is not None]
+        return next(filter(None, (self._load_failure, self._outage, *learning)), None)
 
     def refresh(self, *, force: bool = False) -> bool:
         """Load the model if its source has another one. Return whether it was loaded.

@@ -53,7 +53,7 @@ class Observer:
 
         A model without examples is ``untested``, and one whose lists cannot explore although they should is
         ``not-exploring``. The event is ``unreachable`` if the store of the model cannot be read, and ``learn-failed``
-        if the judgments could not be learned. After an older copy of the judgments was restored, they are
+        if judgments or choices could not be learned. After an older copy of the judgments was restored, they are
         ``relearned``.
         """
 

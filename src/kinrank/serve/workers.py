@@ -23,6 +23,8 @@ from kinrank.serve.schedule import Schedule
 from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
 
+_REFUSALS = 12  # in a row before they are reported: it does not help to count fewer events at a time
+
 
 @dataclass(eq=False, repr=False)
 class Workers:
@@ -156,7 +158,7 @@ class Workers:
                 self._check_slots(ModelSlot.replay, rollout.slots.values())
 
     def _count(self, events: EventLog) -> None:
-        last = False
+        last, refusals = False, 0
         while not last:
             self._choices.wait(self.settings.watch_interval)
             self._choices.clear()
@@ -164,10 +166,15 @@ class Workers:
             try:
                 events.step({name: _curve_of(rollout) for name, rollout in self.rollouts.items()})
                 self.learn_soon()
+                refusals = 0
                 # What arrives within half the interval is counted together, which leaves more time to rank.
                 self._stop.wait(self.settings.watch_interval / 2)
-            except (NotStoredError, StoreUnavailableError):  # the learner reports it
+            except StoreUnavailableError:  # the learner reports it
                 continue
+            except NotStoredError as error:  # of which readers, who report an outage, may notice nothing
+                refusals += 1
+                if refusals == _REFUSALS:
+                    self._report("events", error)
             except Exception as error:  # nothing may end the thread
                 self._report("events", error)
 

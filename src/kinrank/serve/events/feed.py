@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -12,13 +11,15 @@ import numpy as np
 from kinrank.data.evidence import Evidence
 from kinrank.data.evidence_ids import chosen_ids
 from kinrank.data.evidence_kernel import hash_texts
-from kinrank.errors import OtherHistoryError, StoreUnavailableError
+from kinrank.errors import OtherHistoryError
 from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.events.store import CellRow, EventStore
+from kinrank.serve.following import Follower
+from kinrank.serve.observer import Observer
 from kinrank.serve.served_model import ServedModel
 
 
-class EvidenceFeed:
+class EvidenceFeed(Follower):
     """Follows the cells of one model, and hands them to the versions of the model that are in use.
 
     Parameters
@@ -29,10 +30,14 @@ class EvidenceFeed:
         Where the cells are.
     first_day
         Returns the first day that counts; the store deletes earlier ones.
+    observer
+        Notified when they cannot be read.
     """
 
-    def __init__(self, name: str, store: EventStore, first_day: Callable[[], int]) -> None:
-        self._name = name
+    what = "choices"
+
+    def __init__(self, name: str, store: EventStore, first_day: Callable[[], int], observer: Observer) -> None:
+        super().__init__(name, observer)
         self._store = store
         self._first_day = first_day
         self._lock = threading.Lock()
@@ -44,8 +49,11 @@ class EvidenceFeed:
         if not takes_evidence(served.ranker):
             return served
         with self._lock:
-            with suppress(StoreUnavailableError):  # the learner reports it
+            try:
                 self._read_changes()
+                self.failure = None
+            except Exception as error:  # a store that is away must not stop a good model
+                self._report(served, error)
             self._expire()
             evidence, revision = self._evidence, self._position[0]
         if served.ranker.recent_ is evidence:
@@ -56,7 +64,7 @@ class EvidenceFeed:
         try:
             self._read()
         except OtherHistoryError:  # an older copy of the database was restored
-            anew = EvidenceFeed(self._name, self._store, self._first_day)
+            anew = EvidenceFeed(self._name, self._store, self._first_day, self._observer)
             anew._read()
             self._evidence, self._position = anew._evidence, anew._position
 

@@ -18,6 +18,7 @@ from kinrank.serve.events.clients import ClientHashes
 from kinrank.serve.events.feed import EvidenceFeed
 from kinrank.serve.events.records import ClickRecord, ListRecord
 from kinrank.serve.events.store import EventStore
+from kinrank.serve.observer import Observer
 from kinrank.serve.settings import Settings
 
 RAW_DAYS = 2
@@ -103,9 +104,9 @@ class EventLog:
         """The first day whose counts are kept."""
         return self.today - self._days
 
-    def feed(self, model: str) -> EvidenceFeed:
-        """Return what follows the evidence of a model."""
-        return EvidenceFeed(model, self._reading, lambda: self._first_day)
+    def feed(self, model: str, observer: Observer) -> EvidenceFeed:
+        """Return what follows the evidence of a model, and reports if it cannot."""
+        return EvidenceFeed(model, self._reading, lambda: self._first_day, observer)
 
     def show(self, shown: Shown) -> None:
         """Store a list soon. It may be lost if the process is killed within the second."""
