@@ -73,9 +73,9 @@ async def sent_twice_a_second(large: Client) -> AsyncIterator[None]:
 
     async def send_all() -> None:
         while True:
-            sent = asyncio.create_task(large.send(Outcome(), DEADLINE))
+            large.send(await large.connect(), Outcome(), DEADLINE)
             await asyncio.sleep(0.5)
-            await sent
+            await large.settle()
 
     task = asyncio.create_task(send_all())
     try:
