@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from kinrank.data.evidence_votes import RankCurve, ShownList, Votes, count_votes
 from kinrank.serve.database import Execute
-from kinrank.serve.database.rows import among, insert, parts, placeholders
+from kinrank.serve.database.rows import among, among_models, insert, parts, placeholders
 
-CELL = "(model, query, day)"
 MOST_LISTS = 500
 """A client with more lists in one day is a bot, as in `kinrank.clicks.options.LogOptions`."""
 _UPSERT = (
@@ -175,10 +174,5 @@ class Recount:
 
 def touch(execute: Execute, revision: int, pairs: Sequence[tuple[str, int, str]]) -> None:
     """Have all cells of models, queries and documents read again, because of those who chose them."""
-    for model in {pair[0] for pair in pairs}:
-        for some in parts([pair[1:] for pair in pairs if pair[0] == model]):
-            wanted, values = among("query, document", some)
-            execute(
-                f"UPDATE kinrank_cells SET revision = ? WHERE model = ? AND {wanted}",  # noqa: S608
-                (revision, model, *values),
-            )
+    for wanted, values in among_models("query, document", pairs):
+        execute(f"UPDATE kinrank_cells SET revision = ? WHERE {wanted}", (revision, *values))  # noqa: S608

@@ -10,8 +10,8 @@ from kinrank.data.evidence_votes import RankCurve
 from kinrank.serve.audit import record
 from kinrank.serve.database import Database
 from kinrank.serve.database.revisions import check_history, end_of_page, mark_of, next_revision, undo_revision
-from kinrank.serve.database.rows import flat, insert, parts, placeholders, row_placeholders
-from kinrank.serve.events.counting import CELL, Recount, touch
+from kinrank.serve.database.rows import among_models, insert, parts, placeholders
+from kinrank.serve.events.counting import Recount, touch
 from kinrank.serve.events.records import ClickRecord, ListRecord
 
 STREAM = "/evidence"
@@ -209,11 +209,11 @@ class EventStore:
                 f"DELETE FROM kinrank_crowds WHERE client IN ({marks}) RETURNING model, query, document",  # noqa: S608
                 tuple(clients),
             )
-            for some in parts(pairs):
+            for wanted, values in among_models("query, document", pairs):
                 execute(
-                    "UPDATE kinrank_cells SET looks = 0, choices = 0, clients = 0, revision = ? WHERE clients < ? AND "  # noqa: S608
-                    f"(model, query, document) IN (VALUES {row_placeholders(some)})",
-                    (revision, self.min_clients, *flat(some)),
+                    "UPDATE kinrank_cells SET looks = 0, choices = 0, clients = 0, revision = ? WHERE clients < ? "  # noqa: S608
+                    f"AND {wanted}",
+                    (revision, self.min_clients, *values),
                 )
             chose = execute(
                 f"DELETE FROM kinrank_choosers WHERE client IN ({marks}) RETURNING model, query, document",  # noqa: S608
@@ -221,23 +221,15 @@ class EventStore:
             )
             touch(execute, revision, chose)
             # The crowd of a query has no more clients than necessary, so that one less may be too few.
-            for some in parts([row[:2] for row in pairs if not row[2]]):
-                execute(
-                    f"DELETE FROM kinrank_texts WHERE (model, query) IN (VALUES {row_placeholders(some)})",  # noqa: S608
-                    flat(some),
-                )
+            for wanted, values in among_models("query", [row[:2] for row in pairs if not row[2]]):
+                execute(f"DELETE FROM kinrank_texts WHERE {wanted}", values)  # noqa: S608
             # One list of each query and day that is left tells what to count again; without one there is nothing left.
-            keys = sorted({row[1:] for row in removed})
-            for some in parts(keys):
-                values = row_placeholders(some)
+            for wanted, values in among_models("query, day", sorted({row[1:] for row in removed})):
                 execute(
-                    f"UPDATE kinrank_cells SET looks = 0, choices = 0, revision = ? WHERE {CELL} IN (VALUES {values})",  # noqa: S608
-                    (revision, *flat(some)),
+                    f"UPDATE kinrank_cells SET looks = 0, choices = 0, revision = ? WHERE {wanted}",  # noqa: S608
+                    (revision, *values),
                 )
-                left = execute(
-                    f"SELECT min(list) FROM kinrank_lists WHERE {CELL} IN (VALUES {values}) GROUP BY {CELL[1:-1]}",  # noqa: S608
-                    flat(some),
-                )
+                left = execute(f"SELECT min(list) FROM kinrank_lists WHERE {wanted} GROUP BY query, day", values)  # noqa: S608
                 insert(execute, "kinrank_news", left)
             record(execute, "forgot", "a client", f"{len(removed)} lists")
             return len(removed)
