@@ -80,9 +80,29 @@ def test_rules_are_added_previewed_and_removed(tmp_path: Path):
         (["--query", "iron man", "--pin", "d4", "--hide", "d5"], "with one of --pin, --hide and --boost"),
         (["--preview"], "--preview needs --query"),
         (["--query", "iron man", "--boost", "d4"], "a boost needs places"),
+        (["--query", "iron man", "--hide", "d4", "--days", "0"], "more than 0 and up to 3650 days, got 0"),
+        (["--query", "iron\udcffman", "--hide", "d4"], "must be Unicode, got 'iron\\udcffman'"),
         (["--remove", "7"], "there is no rule 7"),
     ],
 )
 def test_wrong_rules_are_refused(tmp_path: Path, args: list[str], message: str):
-    done = run("rules", f"sqlite:///{tmp_path}/judgments.db", *args)
+    address = f"sqlite:///{tmp_path}/judgments.db"
+    assert run("rules", address, "--query", "alien", "--pin", "d4").exit_code == 0
+    done = run("rules", address, *args)
     assert (done.exit_code, message in " ".join(done.stderr.split())) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["rules", "{address}"],
+        ["rules", "{address}", "--query", "iron man", "--pin", "d4", "--preview"],
+        ["rules", "{address}", "--remove", "1"],
+        ["forget", "{address}", "--client", "ann"],
+        ["audit", "{address}"],
+        ["judgments", "{address}", "--export", "live.parquet"],
+    ],
+)
+def test_a_database_that_does_not_exist_is_not_created(tmp_path: Path, args: list[str]):
+    done = run(*(arg.format(address=f"sqlite:///{tmp_path}/db/judgments.db") for arg in args))
+    assert (done.exit_code, "no such file" in done.stderr, list(tmp_path.iterdir())) == (2, True, [])

@@ -386,6 +386,15 @@ def test_choices_that_cannot_be_read_or_counted_are_reported_once(model: Path, t
         wait_until(lambda: slot.refusal is None)
 
 
+def test_lists_that_no_database_can_store_do_not_stop_the_count(log: EventLog, clock: list[float]):
+    for number, (text, document) in enumerate([("ali\0en", "a"), ("alien", "a\0"), ("alien", "😀" * 500)]):
+        for client in ("ann", "bob", "cid"):
+            log.show(Shown(f"{client} {number}", "default", text, [document, "b"], client, clock[0]))
+    log.step(CURVES)
+    record(log, lists("ann", "bob", "cid", text="heat"))
+    assert (1.5, 3.0) in counted(log)
+
+
 def test_keys_of_clients_change_and_are_deleted_with_what_they_hashed(log: EventLog, clock: list[float]):
     first, next_one = 20_000, 20_000 + 30
     assert log.clients("ann", first) == log.clients("ann", first + 1)

@@ -10,19 +10,19 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
+from kinrank.cli.databases import Address, check_exists
 from kinrank.cli.options import AsJson
 
 
 def audit(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Database of kinrank serve, sqlite:///PATH or postgresql://...")
-    ],
+    address: Address,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Number of entries, the latest ones.")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List what changed what is ranked: models, keys, judgments and rules, the newest first."""
     from kinrank.serve.audit import AuditLog
 
+    check_exists(address)
     log = AuditLog(address)
     try:
         entries = log.read(limit=limit)

@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.databases import Address, check_exists
 
 
 def forget(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Database of kinrank serve, sqlite:///PATH or postgresql://...")
-    ],
+    address: Address,
     client: Annotated[
         list[str], typer.Option(metavar="ID", help="Client to forget, as it was named to the service; repeatable.")
     ],
@@ -30,6 +29,7 @@ def forget(
     from kinrank.serve.events.store import EventStore
 
     ACTOR.set(getpass.getuser())
+    check_exists(address)
     database = open_database(address)
     try:
         store = EventStore(database, min_clients)
@@ -37,5 +37,6 @@ def forget(
         lists = store.forget([value for each in client for value in hashes.of_all_periods(each)])
     finally:
         database.close()
-    console.info(f"{address}: deleted {lists} lists and their clicks")
+    hint = "" if lists or client_secret else "; if kinrank serve has a --client-secret, pass the same"
+    console.info(f"{address}: deleted {lists} lists and their clicks{hint}")
     typer.echo(lists)

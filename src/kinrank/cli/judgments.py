@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.databases import Address, check_exists
 
 
 def judgments(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Database of kinrank serve, sqlite:///PATH or postgresql://...")
-    ],
+    address: Address,
     model: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in the service.")] = "default",
     export: Annotated[
         str | None, typer.Option(metavar="FILE", help="Parquet file to write all judgments to, for kinrank train.")
@@ -41,6 +40,8 @@ def judgments(
     from kinrank.serve.live_judgments import merge_records
 
     ACTOR.set(getpass.getuser())
+    if import_log is None:
+        check_exists(address)
     store = open_store(address)
     try:
         if import_log is not None:

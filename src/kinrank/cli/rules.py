@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
+from kinrank.cli.databases import Address, check_exists
 from kinrank.cli.options import AsJson
 from kinrank.errors import ParameterError
 
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 
 def rules(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Database of kinrank serve, sqlite:///PATH or postgresql://...")
-    ],
+    address: Address,
     query: Annotated[str | None, typer.Option(metavar="TEXT", help="Text of the query that a rule is for.")] = None,
     pin: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to put at a place.")] = None,
     hide: Annotated[str | None, typer.Option(metavar="DOCUMENT", help="Document to leave out.")] = None,
@@ -59,6 +58,8 @@ def rules(
         raise ParameterError("a rule is --query TEXT with one of --pin, --hide and --boost; or pass --preview")
     if preview and query is None:
         raise ParameterError("--preview needs --query TEXT")
+    if preview or not wanted:
+        check_exists(address)
     store = RuleStore(open_database(address))
     who = author or getpass.getuser()
     ACTOR.set(who)

@@ -49,6 +49,11 @@ class Database(ABC):
     def _transaction(self, *, write: bool) -> AbstractContextManager[Execute]:
         """Return a context manager that commits at its end and rolls back on an error."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a database already, as far as that is known before connecting to it."""
+        return True
+
     @abstractmethod
     def close(self) -> None:
         """Close the connection."""

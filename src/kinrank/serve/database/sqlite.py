@@ -41,6 +41,11 @@ class SqliteDatabase(Database):
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a file; the first connection creates it."""
+        return os.path.exists(self.path)
+
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Execute]:
         connection = self._connect()
@@ -56,7 +61,7 @@ class SqliteDatabase(Database):
     def _connect(self) -> sqlite3.Connection:
         # A connection must not be used in a forked process.
         if self._connection is None or self._pid != os.getpid():
-            created = not os.path.exists(self.path)
+            created = not self.exists
             os.makedirs(os.path.dirname(self.path) or ".", exist_ok=True)
             if created:
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

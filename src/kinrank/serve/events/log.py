@@ -151,6 +151,8 @@ class EventLog:
             return "no query text"
         if not shown.documents:
             return "no documents"
+        if any("\0" in value for value in (shown.query_id, shown.text, *shown.documents)):
+            return "NUL characters"  # PostgreSQL cannot store them
         if shown.client is None and self.store.min_clients > 1:
             return "no client"
         if day < today - 1:

@@ -88,8 +88,12 @@ class Rule:
             raise DataError("a rule needs the id of a document, got none")
         if "\0" in query + document + note:
             raise DataError("texts and ids must not contain NUL characters")
+        if any("\ud800" <= letter <= "\udfff" for letter in query + document + note + author):
+            raise DataError(
+                f"texts and ids must be Unicode, got {query!r}, {document!r}, {note!r}: write them in UTF-8"
+            )
         if not 0 < days <= MAX_DAYS:
-            raise DataError(f"a rule holds for up to {MAX_DAYS:g} days, got {days:g}")
+            raise DataError(f"a rule holds for more than 0 and up to {MAX_DAYS:g} days, got {days:g}")
         if action is Action.PIN:
             places = 1 if places is None else places
             if not 1 <= places <= MAX_PLACES:
