@@ -131,6 +131,23 @@ def test_human_judgments_become_evidence(kinrank, log: Path):
     assert "--human-looks needs --human FILE and --evidence DIR" in done.stderr
 
 
+def test_evidence_that_cannot_be_written_is_refused_before_the_log_is_read(kinrank, log: Path):
+    Path("copy.parquet").write_bytes(log.read_bytes())
+    Path("broken.csv").write_text("x,y\n1,2\n")
+    Path("other").mkdir()
+    Path("other/notes.txt").write_text("mine")
+    for args, message in (
+        ([log, "--evidence", "other"], "other is not a kinrank evidence folder"),
+        ([log, "copy.parquet", "--evidence", "new"], "copy.parquet: the same log as"),
+        ([log, "copy.parquet", "--evidence", "new", "--workers", 1], "copy.parquet: the same log as"),
+        (["none.parquet", "--evidence", "new", "--workers", 1], "none.parquet: no such file"),
+        ([log, "--evidence", "new", "--human", "broken.csv", "--human-looks", 9], "broken.csv: no column 'qid'"),
+    ):
+        done = kinrank("clicks", *args)
+        assert (done.exit_code, done.stdout, message in done.stderr) == (2, "", True)
+    assert not Path("new").exists()
+
+
 def test_a_log_without_anything_to_write_is_refused(kinrank, log: Path):
     done = kinrank("clicks", log)
     assert done.exit_code == 2

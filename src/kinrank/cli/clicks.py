@@ -106,7 +106,7 @@ def clicks(
     if interleaved:
         print_contest(log, alpha)
         return
-    from kinrank.clicks.choices import examination_for
+    from kinrank.clicks.choices import evidence_before_logs, examination_for
     from kinrank.clicks.judgments import THRESHOLDS, grade_counts, judgment_table, write_judgments
     from kinrank.clicks.options import LogOptions
     from kinrank.clicks.posterior import estimate_attractiveness
@@ -139,6 +139,9 @@ def clicks(
     files: list[str] = []
     for source in log:
         files += _download(source, target, since, downloads) if "+http" in source else [source]
+    if evidence is not None:  # before a long log is read
+        evidence_before_logs(evidence, files)
+    judged = _judgments_as_evidence(human, human_looks) if human is not None and human_looks else None
     with ExitStack() as stack:
         with console.progress("reading"):
             opened = stack.enter_context(open_clicks(files, options))
@@ -157,7 +160,7 @@ def clicks(
         if out is not None:
             write_judgments(table, out)
         if evidence is not None:
-            _add_evidence(opened, examination, evidence, files, human if human_looks else None, human_looks)
+            _add_evidence(opened, examination, evidence, files, judged)
     for download in downloads:
         download.remove()
     if report is not None:
@@ -179,19 +182,24 @@ def clicks(
     )
 
 
+def _judgments_as_evidence(human: str, looks: float) -> Evidence:
+    from kinrank.data.evidence import Evidence
+    from kinrank.engines.judgment_table import read_judgments
+
+    return Evidence.of_judgments(read_judgments(human), looks)
+
+
 def _add_evidence(
-    log: ClickLog, examination: Examination, folder: str, files: list[str], human: str | None, looks: float
+    log: ClickLog, examination: Examination, folder: str, files: list[str], judged: Evidence | None
 ) -> None:
     """Add the log, and human judgments if there are any, to a folder of evidence."""
     from kinrank.clicks.choices import write_evidence
-    from kinrank.data.evidence import Evidence
-    from kinrank.engines.judgment_table import read_judgments
 
     before = len(log.funnel.notes)
     with console.progress("adding evidence"):
         added = write_evidence(log, examination, folder, files)
-        if human is not None:
-            added = added.with_judgments(Evidence.of_judgments(read_judgments(human), looks))
+        if judged is not None:
+            added = added.with_judgments(judged)
             added.save(folder)
     for note in log.funnel.notes[before:]:
         console.info(note)

@@ -18,7 +18,7 @@ from kinrank.arrays import Float64
 from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.database import scalar
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.read import ClickLog
+from kinrank.clicks.read import ClickLog, check_files
 from kinrank.data.evidence import NO_DAY, Evidence
 from kinrank.data.evidence_kernel import hash_arrow
 from kinrank.data.evidence_keys import query_keys
@@ -73,11 +73,8 @@ def write_evidence(log: ClickLog, examination: Examination, path: PathLike, file
     ...     write_evidence(log, examination, folder / "evidence")
     Evidence(1 queries, 2 cells)
     """
-    prints = [fingerprint(Path(file)) for file in files]
     target = Path(path)
-    before = Evidence.open(target) if target.exists() and any(target.iterdir()) else None
-    if before is not None:
-        check_new(before, prints, files)
+    before, prints = evidence_before_logs(target, files)
     meta = {"logs": prints, "examination": _as_json(examination)}
     ids = _ChosenIds()
     cells = _cells(log, examination, ids)
@@ -94,9 +91,8 @@ def stored_examination(path: PathLike) -> Examination | None:
 
     One night is often too short to estimate it.
     """
-    if not Path(path).is_dir() or not any(Path(path).iterdir()):
-        return None
-    stored = Evidence.open(path).meta.get("examination")
+    known = _opened(Path(path))
+    stored = None if known is None else known.meta.get("examination")
     if stored is None:
         return None
     slope, offset = np.array(stored["slope"]), np.array(stored["offset"])
@@ -229,7 +225,29 @@ def _by_rank(values: Float64) -> str:
     return f"CASE rank {cases} ELSE 0e0 END"
 
 
-def fingerprint(file: Path) -> str:
+def evidence_before_logs(path: PathLike, files: Sequence[PathLike]) -> tuple[Evidence | None, list[str]]:
+    """Return the evidence that logs are to be added to, None if there is none yet, and what identifies each file.
+
+    Raise if the path is no folder of evidence, or if a file is missing, in it already, or given twice.
+    """
+    before = _opened(Path(path))
+    known = set() if before is None else set(before.meta.get("logs", []))
+    seen: dict[str, Path] = {}
+    for file in check_files(files):
+        number = _fingerprint(file)
+        if number in known:
+            raise DataError(f"{file}: the evidence has this log already: add each log once, or write a new folder")
+        if number in seen:
+            raise DataError(f"{file}: the same log as {seen[number]}: pass one of them")
+        seen[number] = file
+    return before, list(seen)
+
+
+def _opened(path: Path) -> Evidence | None:
+    return Evidence.open(path) if path.exists() and any(path.iterdir()) else None
+
+
+def _fingerprint(file: Path) -> str:
     """Return what identifies the content of a file, without reading all of it."""
     size = file.stat().st_size
     with file.open("rb") as stream:
@@ -237,14 +255,6 @@ def fingerprint(file: Path) -> str:
         stream.seek(max(0, size - _ENDS))
         parts.append(stream.read())
     return hashlib.sha256(b"".join([str(size).encode(), *parts])).hexdigest()
-
-
-def check_new(before: Evidence, prints: Sequence[str], files: Sequence[PathLike]) -> None:
-    """Raise if evidence has one of these logs already."""
-    known = set(before.meta.get("logs", []))
-    for number, file in zip(prints, files, strict=True):
-        if number in known:
-            raise DataError(f"{file}: the evidence has this log already: add each log once, or write a new folder")
 
 
 def _as_json(examination: Examination) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.clicks.choices import check_new, examination_for, fingerprint, write_evidence
+from kinrank.clicks.choices import evidence_before_logs, examination_for, write_evidence
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
@@ -62,10 +62,7 @@ def add_logs(
         Called with what was read and dropped of each log.
     """
     target, workers = Path(path), executor or Serial()
-    before = Evidence.open(target) if target.exists() and any(target.iterdir()) else None
-    if before is not None:
-        for files in logs:
-            check_new(before, [fingerprint(Path(file)) for file in files], files)
+    before, _ = evidence_before_logs(target, [file for files in logs for file in files])
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.resolve().parent) as staging:
         count = _LogTask(staging, str(target), model, options or LogOptions())
         for _, funnel in workers.map_unordered(count, [(i, list(map(str, files))) for i, files in enumerate(logs)]):

@@ -79,14 +79,20 @@ class ClickLog:
         return _count_cells(self.database, self.funnel, cascade=cascade, plain=self.options.plain)
 
 
-@contextmanager
-def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) -> Iterator[ClickLog]:
-    """Open a click log to count it and to collect its evidence in one reading; see `read_clicks`."""
+def check_files(files: Sequence[PathLike]) -> list[Path]:
+    """Return the paths of the files of a log. Raise if one is missing."""
     paths = [Path(file) for file in files]
-    chosen = options or LogOptions()
     for path in paths:
         if not path.is_file():
             raise DataError(f"{path}: no such file: pass the files of a click log")
+    return paths
+
+
+@contextmanager
+def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) -> Iterator[ClickLog]:
+    """Open a click log to count it and to collect its evidence in one reading; see `read_clicks`."""
+    paths = check_files(files)
+    chosen = options or LogOptions()
     funnel = Funnel()
     with open_database(chosen) as database:
         try:
