@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kinrank import QuerySet
 from kinrank.data.evidence import JUDGED, NO_DAY, Evidence
 from kinrank.data.evidence_kernel import hash_arrow, hash_texts
+from kinrank.data.evidence_keys import query_keys
 from kinrank.data.evidence_writer import write_sorted_cells
 from kinrank.data.texts import normalize_text
 from kinrank.errors import DamagedFolderError, DataError, ForeignFolderError, ParameterError
@@ -45,6 +46,12 @@ def test_arrow_and_numpy_hash_alike(texts: list[str]) -> None:
     hashes, normal = hash_arrow(pa.array(texts, pa.string()))
     assert np.array_equal(hashes, hash_texts(np.array(texts, dtype=np.str_)))
     assert all(normalize_text(text) == text for text, plain in zip(texts, normal.tolist(), strict=True) if plain)
+
+
+@given(st.lists(st.text(st.characters(max_codepoint=0x100, exclude_characters="\0"), max_size=9), max_size=3))
+def test_queries_are_hashed_as_they_are_normalized(texts: list[str]) -> None:
+    normalized = np.array([normalize_text(text) for text in texts], dtype=np.str_)
+    assert np.array_equal(query_keys(np.array(texts, dtype=np.str_)), hash_texts(normalized))
 
 
 def test_a_slice_of_arrow_hashes_as_its_texts():

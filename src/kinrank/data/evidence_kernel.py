@@ -22,13 +22,28 @@ def hash_texts(texts: NDArray[Any]) -> IdHashes:
     >>> bool((hash_texts(np.array([301, 7])) == hash_texts(np.array(["301", "7"]))).all())
     True
     """
+    hashes: IdHashes = _hash_rows(*_letters(texts), False)[0]
+    return hashes
+
+
+def hash_ascii(texts: NDArray[Any]) -> IdHashes | None:
+    """Return the hash of each text as `kinrank.data.texts.normalize_text` returns it; None if one is not ASCII.
+
+    Examples
+    --------
+    >>> bool((hash_ascii(np.array([" Toy  STORY", "heat"])) == hash_texts(np.array(["toy story", "heat"]))).all())
+    True
+    """
+    hashes, ascii_only = _hash_rows(*_letters(texts), True)
+    return hashes if ascii_only else None
+
+
+def _letters(texts: NDArray[Any]) -> tuple[NDArray[np.uint32], int, int]:
+    """Return the letters of all texts, their number, and the letters of each."""
     if texts.dtype.kind != "U":
         texts = texts.astype(np.str_)
     width = texts.dtype.itemsize // 4
-    if not width or not len(texts):
-        return np.full(len(texts), _finished(_OFFSET), dtype=np.uint64)
-    hashes: IdHashes = _hash_rows(np.ascontiguousarray(texts).view(np.uint32), width)
-    return hashes
+    return np.ascontiguousarray(texts).view(np.uint32) if width else np.empty(0, dtype=np.uint32), len(texts), width
 
 
 def hash_arrow(texts: Any) -> tuple[IdHashes, NDArray[np.bool_]]:
@@ -58,17 +73,28 @@ def _finished(value):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _hash_rows(letters, width):  # type: ignore[no-untyped-def]
-    found = np.empty(len(letters) // width, dtype=np.uint64)
-    for i in range(len(found)):
+def _hash_rows(letters, n, width, normalize):  # type: ignore[no-untyped-def]
+    """Return the hashes of texts, normalized as ASCII if `normalize`, and whether they then are ASCII."""
+    found, ascii_only = np.empty(n, dtype=np.uint64), True
+    for i in range(n):
         start, stop = i * width, (i + 1) * width
         while stop > start and letters[stop - 1] == 0:  # NumPy pads with zeros
             stop -= 1
-        value = _OFFSET
+        value, words, after_space = _OFFSET, False, False
         for letter in letters[start:stop]:
+            if normalize:
+                ascii_only &= letter < 128
+                if 9 <= letter <= 13 or 28 <= letter <= 32:
+                    after_space = True
+                    continue
+                if after_space and words:
+                    value = (value ^ np.uint64(32)) * _PRIME
+                words, after_space = True, False
+                if 65 <= letter <= 90:
+                    letter += np.uint32(32)
             value = (value ^ np.uint64(letter)) * _PRIME
         found[i] = _finished(value)
-    return found
+    return found, ascii_only
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.evidence_kernel import hash_ascii, hash_texts
 from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT, normalize_text
@@ -15,7 +15,10 @@ from kinrank.data.texts import TEXT, normalize_text
 
 def query_keys(texts: NDArray[Any]) -> IdHashes:
     """Return the hash of each query text, without regard to case, spaces and Unicode form."""
-    return hash_texts(np.array([normalize_text(str(text)) for text in texts.tolist()], dtype=np.str_))
+    hashes = hash_ascii(texts)
+    if hashes is None:
+        hashes = hash_texts(np.array([normalize_text(str(text)) for text in texts.tolist()], dtype=np.str_))
+    return hashes
 
 
 def keys_of(queries: QuerySet) -> IdHashes | None:
