@@ -70,6 +70,11 @@ def test_folds_test_every_query_once(n_folds: int, n_queries: int) -> None:
             ParameterError,
             r"'movie' is not a query column: choose one of \[\]",
         ),
+        (
+            lambda q: split_queries(q, group=q.feature_names[0]),
+            ParameterError,
+            "it is a feature: name it as --query-column",
+        ),
         (lambda q: split_queries(q, group=[1, 2]), DataError, r"one value per query \(4\), got shape \(2,\)"),
         (lambda q: split_queries(q, group=[1, 1, 1, 1]), DataError, "would be empty: 4 queries in 1 groups"),
         (lambda q: fold_queries(q[:0], 5), DataError, "the table has no rows"),

@@ -156,7 +156,7 @@ def test_cross_fitting_is_repeated_when_queries_are_few():
         ({"n_members": 1}, "n_members must be a whole number from 2, got 1"),
         ({"n_repeats": 0}, "n_repeats must be 'auto' or a whole number from 1, got 0"),
         ({"trees": "rankrls"}, "trees must be a LambdaMART, got 'rankrls'"),
-        ({"group_column": "movie"}, "group_column 'movie' is not a query column"),
+        ({"group_column": "movie"}, "group 'movie' is not a query column"),
     ],
 )
 def test_invalid_settings_raise(settings, message):

@@ -174,8 +174,9 @@ def test_explains_choices_and_precedents_of_a_document() -> None:
 
 def test_says_what_is_missing() -> None:
     train = shop()
-    with pytest.raises(ParameterError, match=r"group is 'movie'.*these are: text, topic"):
+    with pytest.raises(ParameterError, match=r"group 'movie' is not a query column: choose one of \['text', 'topic'\]"):
         PrecedentRanker(FEW, group="movie").fit(train)
+    assert "at least 4 queries" in PrecedentRanker("single").fit(train[:3]).remarks()[-1]
     with pytest.raises(DataError, match="pass doc_id"):
         PrecedentRanker(FEW, decide=False).fit(train).predict(train.replace(doc_id=None))
     with pytest.raises(DataError, match="rename them"):

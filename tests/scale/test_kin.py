@@ -111,7 +111,7 @@ def test_tree_workers_need_ray(judged: Path, tmp_path: Path) -> None:
 
 
 def test_unknown_group_column_raises_before_the_work(judged: Path, tmp_path: Path) -> None:
-    with pytest.raises(ParameterError, match="group_column 'movie' is not a query column"):
+    with pytest.raises(ParameterError, match="group 'movie' is not a query column"):
         train(judged, tmp_path / "model", KinRanker(group_column="movie"))
 
 

@@ -126,10 +126,10 @@ def groups_of(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
         return queries.qid
     if isinstance(group, str):
         if group not in queries.query_columns:
-            raise ParameterError(
-                f"group {group!r} is not a query column: choose one of {sorted(queries.query_columns)}, or pass one "
-                "value per query"
-            )
+            instead = f"choose one of {sorted(queries.query_columns)}, or pass one value per query"
+            if group in queries.feature_names:
+                instead = f"it is a feature: name it as --query-column {group}, or as one of query_columns in Python"
+            raise ParameterError(f"group {group!r} is not a query column: {instead}")
         return queries.query_columns[group]
     values = np.asarray(group)
     if values.shape != (len(queries),):

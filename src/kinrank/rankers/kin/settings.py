@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
+from kinrank.data.split import groups_of
 from kinrank.describe import Describer
 from kinrank.describe.spec import Spec
 from kinrank.errors import ParameterError
@@ -62,9 +63,7 @@ def check_settings(settings: KinSettings, queries: QuerySet) -> None:
             raise ParameterError(f"{name} must be a whole number from 1, or None, got {count!r}")
     if settings.tree_queries is not None and settings.n_cells is None:
         raise ParameterError("tree_queries needs n_cells: only sums over cells are cross-fitted by subtraction")
-    if settings.group_column is not None and settings.group_column not in queries.query_columns:
-        columns = sorted(queries.query_columns)
-        raise ParameterError(f"group_column {settings.group_column!r} is not a query column: there are {columns}")
+    groups_of(queries, settings.group_column)  # raises if there is no such column
 
 
 def _whole_from(least: int, value: object) -> bool:

@@ -11,9 +11,9 @@ from sklearn.utils import Tags
 
 from kinrank.arrays import Float64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_of_query
+from kinrank.data.split import fold_of_query, groups_of
 from kinrank.data.texts import TEXT
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError
 from kinrank.measure import NDCG, compare_paired
 from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities, can_explain
@@ -108,27 +108,25 @@ class PrecedentRanker(Ranker):
 
     def _fit(self, queries: QuerySet) -> None:
         self.precedents_, self.gain_ = None, None
-        group = self._group(queries)
+        group = None if self.group is None else groups_of(queries, self.group)
         if queries.doc_id is not None and TEXT in queries.query_columns:
             taken = set(NAMES) & set(queries.feature_names)
             if taken:
                 raise DataError(f"features are named as precedents are, {sorted(taken)}: rename them")
+            helps = not self.decide
             if self.decide:
                 self.gain_, helps = self._held_out_gain(queries, group)
-            if not self.decide or helps:
+            if helps:
                 self.precedents_ = Precedents().fit(queries, group)
         self.ranker_ = new(self.ranker).fit(self._with_precedents(queries))
 
-    def _group(self, queries: QuerySet) -> NDArray[Any] | None:
-        if self.group is None:
-            return None
-        if self.group not in queries.query_columns:
-            known = ", ".join(sorted(queries.query_columns)) or "none"
-            raise ParameterError(f"group is {self.group!r}, which is not a column of the queries; these are: {known}")
-        return queries.query_columns[self.group]
+    def _held_out_gain(self, queries: QuerySet, group: NDArray[Any] | None) -> tuple[float | None, bool]:
+        """Return by how much precedents help held-out queries, and whether that is more than chance.
 
-    def _held_out_gain(self, queries: QuerySet, group: NDArray[Any] | None) -> tuple[float, bool]:
-        """Return by how much precedents help held-out queries, and whether that is more than chance."""
+        The gain is None with too few queries, or groups, to hold any out.
+        """
+        if len(queries if group is None else np.unique(group)) < _FOLDS:
+            return None, False
         fold = fold_of_query(queries, _FOLDS, group=self.group, seed=self.seed)
         alone, joined = np.full((2, len(queries)), np.nan)
         for number in range(_HELD_OUT):
@@ -144,11 +142,12 @@ class PrecedentRanker(Ranker):
     def remarks(self) -> list[str]:
         """Return what fitting found out that is worth printing after training."""
         if self.precedents_ is None and self.gain_ is None:
-            found = "no precedents: they need texts and document ids (doc_id) of the judged queries"
-        elif self.precedents_ is None:
             found = (
-                f"no precedents: on held-out queries they changed NDCG@10 by {self.gain_:+.4f}, so they are left out"
+                "no precedents: they need texts and document ids (doc_id) of the judged queries, and at least "
+                f"{_FOLDS} queries, or groups, to hold some out"
             )
+        elif self.precedents_ is None:
+            found = f"no precedents: they do not surely help held-out queries (NDCG@10 {self.gain_:+.4f})"
         elif self.gain_ is None:
             found = "precedents are used; whether they help was not tried"
         else:
