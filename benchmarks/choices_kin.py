@@ -6,19 +6,21 @@ and how well a document was judged for all training queries, similar or not, as 
 of `ChoiceRanker` with the settings whose likelihood on training queries, without their own judgments, is highest.
 NDCG@10 of LightGBM and KinRanker with and without, pooled over the folds that are measured; p of MSRD by movie. MSRD is
 also split by movie, where the relevant documents of a test query never occur in training; *no group* is the same for a
-user who does not tell the ranker so. NFCorpus and SciFact need the features that ``python -m benchmarks confirmation``
-logs.
+user who does not tell the ranker so. *Time* is that of ranking queries one by one on one thread, the ranker alone and
+with precedents in turns, in microseconds. NFCorpus and SciFact need the features that
+``python -m benchmarks confirmation`` logs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import judged_text, log_progress, msrd
+from benchmarks.common import interleaved, judged_text, log_progress, medians, msrd
 from benchmarks.confirmation import logged, read_scores
 from kinrank import PrecedentRanker, QuerySet
 from kinrank.arrays import Float64
@@ -27,22 +29,25 @@ from kinrank.data.evidence_totals import Totals
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
 from kinrank.measure import NDCG, compare_paired
+from kinrank.parallel import use_threads
 from kinrank.rankers import RANKERS
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.posterior import LaterClicks, Posterior
 from kinrank.rankers.local.kin_evidence import KinEvidence
+from kinrank.rankers.wrapped import new
 
 OPTIONS = {
     "collection": ["msrd", "msrd by movie", "nfcorpus", "scifact", "mwmbl", "acordar2"],
     "around": ["LightGBM", "KinRanker"],
     "queries": ["all", "8000", "800"],
     "folds": ["4", "1", "2"],
-    "methods": ["all", "precedents"],
+    "methods": ["all", "precedents", "time"],
 }
 SPECS = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
 MEASURE = NDCG @ 10
 WIDTHS = (0.5, 1.0, 2.0)
 N_FOLDS = 4
+TIMED = 200
 
 
 def read(collection: str, queries: str) -> QuerySet:
@@ -136,6 +141,19 @@ def measured(
     yield "closed form", values(closed_form(kin, train, test, out_of_fold, scores))
 
 
+def rank_times(spec: str, train: QuerySet, test: QuerySet) -> dict[str, Any]:
+    """Return the median time to rank a query with the ranker alone, and with precedents."""
+    with use_threads(1):
+        rankers = {"alone": new(spec).fit(train), "with precedents": PrecedentRanker(spec, decide=False).fit(train)}
+        seconds: dict[str, list[float]] = {name: [] for name in rankers}
+        for query in test[:TIMED]:
+            calls = {name: partial(ranker.predict_with_novelty, query) for name, ranker in rankers.items()}
+            for name, times in interleaved(calls, repeats=3).items():
+                seconds[name] += times
+    found = {name: round(1e6 * each) for name, each in medians(seconds).items()}
+    return {"microseconds": found, "ratio": round(found["with precedents"] / found["alone"], 2)}
+
+
 def run(
     collection: str = "msrd", around: str = "LightGBM", queries: str = "all", folds: str = "4", methods: str = "all"
 ) -> dict[str, Any]:
@@ -145,6 +163,9 @@ def run(
         return {"collection": collection, "note": "no document ids, so that nothing can be remembered"}
     group = "movie" if collection.endswith("by movie") else None
     fold = fold_of_query(judged, N_FOLDS, group=group, seed=0)
+    if methods == "time":
+        times = rank_times(SPECS[around], judged[fold > 0], judged[fold == 0])
+        return {"collection": collection, "around": around, "candidates": judged.n_rows / len(judged), **times}
     pooled: dict[str, list[Float64]] = {}
     movies: list[np.ndarray] = []
     for number in range(int(folds)):

@@ -17,8 +17,10 @@ from kinrank.registry import import_extra
 from kinrank.study.answer import RUNGS
 from kinrank.study.headroom import Headroom
 from kinrank.study.headroom import headroom as study
+from kinrank.study.ladder import fit_rungs, missing_precedents, rungs_to_fit
 from kinrank.study.own_judgments import GlobalModel, half_known, scores_by_own_judgments
 from kinrank.study.records import headroom_record
+from kinrank.study.study import Study
 
 LINEAR, LOCAL = RUNGS["linear"], RUNGS["local"]
 
@@ -80,9 +82,43 @@ def test_ladder_ends_before_trees_without_lightgbm(monkeypatch: pytest.MonkeyPat
     assert found.text.endswith("Trees were not measured: they need pip install 'kinrank[lightgbm]'.")
 
 
+def sharing(queries: QuerySet) -> QuerySet:
+    """Return queries with texts, and with documents that are candidates of two of them."""
+    documents = np.random.default_rng(0).permutation(queries.n_rows) % (queries.n_rows // 2)
+    texts = np.array([f"wish {number}" for number in range(len(queries))])
+    return queries.replace(doc_id=documents, query_columns={"text": texts, "shop": np.arange(len(queries)) % 10})
+
+
+def test_precedents_need_shared_documents():
+    queries = sharing(make_two_camps(n_queries=60, seed=0))
+    assert not missing_precedents(queries)
+    assert "queries have no texts" in missing_precedents(queries.replace(query_columns={}))
+    assert "documents have no ids" in missing_precedents(queries.replace(doc_id=None))
+    alone = queries.replace(doc_id=np.arange(queries.n_rows))
+    assert missing_precedents(alone).endswith("no document is a candidate of two queries.")
+    whole = queries.replace(query_columns={**queries.query_columns, "shop": np.zeros(len(queries))})
+    assert not missing_precedents(queries, "shop")
+    assert missing_precedents(whole, "shop").endswith("no document is a candidate of queries of two groups.")
+    found = Study.split(alone, folds=3)
+    assert "precedents" not in rungs_to_fit(found, RUNGS)
+
+
+def test_precedents_are_learned_with_the_shape_of_the_tuned_trees_and_keep_groups_apart():
+    import_extra("lightgbm", "lightgbm")
+    folds = Study.split(sharing(make_two_camps(n_queries=60, seed=0)), folds=2, group="shop")
+    kin = KinRanker(group_column="shop")
+    rungs = {rung: folds.pool(parts) for rung, parts in fit_rungs(kin, folds, ["trees", "precedents"]).items()}
+    for trees, precedents in zip(rungs["trees"].parts, rungs["precedents"].parts, strict=True):
+        learner = precedents.ranker.ranker_.learner_
+        assert learner.get_params() == trees.ranker.learner().get_params()
+        assert precedents.ranker.group == "shop"
+    again = fit_rungs(kin, folds, ["precedents"], trees=rungs["trees"])["precedents"]
+    assert np.array_equal(folds.pool(again).scores, rungs["precedents"].scores)
+
+
 def test_trees_need_whole_grades_and_stop_after_enough_queries():
     import_extra("lightgbm", "lightgbm")
-    camps = make_two_camps(n_queries=60, seed=0)
+    camps = sharing(make_two_camps(n_queries=60, seed=0))
     found = study(camps.replace(y=camps.grades + 0.5))
     assert list(found.answer.means) == ["linear", "local"]
     assert "they need whole grades from 0 to 30" in found.text
@@ -96,6 +132,7 @@ def test_trees_need_whole_grades_and_stop_after_enough_queries():
     with use_threads(1):
         assert study(camps, ranker=kin, folds=3, enough=20).means == few.means
     assert list(few.answer.means) == list(RUNGS)
+    assert headroom_record(few)["answer"]["precedents"]["against"] == RUNGS["trees"]
     assert (len(few.choices), few.n_folds, len(few.comparison.queries), few.n_queries) == (1, 3, 20, 60)
 
 

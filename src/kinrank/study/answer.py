@@ -28,6 +28,7 @@ RUNGS = {
     "linear": "one linear model",
     "local": "a linear model per query",
     "trees": "LightGBM",
+    "precedents": "LightGBM with precedents",
     "bag": "a bag of LightGBM models",
     "without": "kin without the queries' own models",
     "kin": "kin",
@@ -186,7 +187,11 @@ class Answer:
     not measured, or is the other side of `gain`.
     """
     note: str = ""
-    """Why the ladder ends early, or which other rung is better than `kin`; or an empty text."""
+    """Which rungs are missing and why, or which other rung is better than `kin`; or an empty text."""
+    precedents: Claim | None = None
+    """What the judgments of similar queries add to LightGBM; None if that was not measured. It is a question of its
+    own, so that Holm's correction leaves it out.
+    """
     choices: TrafficAnswer | None = None
     """What people's choices add to the highest rung with a model per query, by traffic; None without evidence."""
 
@@ -233,8 +238,11 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The result, what to do, what choices add, and the note."""
+        """The result, what to do, what precedents and choices add, and the note."""
         parts = [self.result, self.advice]
+        if self.precedents is not None:
+            parts.append(f"{self.precedents.sentence()} ({self.precedents.evidence}).")
+            parts += ["Try them: --ranker precedents."] if self.precedents.verdict == "gain" else []
         if self.choices is not None:
             parts.append(self.choices.text)
             parts += ["Add them: --ranker choices."] if self.choices.claim.verdict == "gain" else []
@@ -295,6 +303,7 @@ def answer(
         pairs.append((subject, lacking))
     claims = together([*(claim(a, b) for a, b in pairs), *([] if choices is None else [choices.claim])])
     own = claims[1] if len(pairs) > 1 else None
+    precedents = claim("precedents", "trees") if {"precedents", "trees"} <= set(means) else None
     if not note and "trees" not in means:
         note = "Trees were not measured."
     elif not note and subject == "kin" and own is None:
@@ -302,7 +311,8 @@ def answer(
     if subject == "kin" and "local" in means:
         linear = claim("local", "kin")
         note = f"{note} But {linear.sentence()}: compare knn.".strip() if linear.verdict == "gain" else note
-    return Answer(means, claims[0], own, note, None if choices is None else replace(choices, claim=claims[-1]))
+    added = None if choices is None else replace(choices, claim=claims[-1])
+    return Answer(means, claims[0], own, note, precedents, added)
 
 
 def subject_of(rungs: Container[str]) -> str | None:

@@ -23,7 +23,7 @@ from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
 from kinrank.study.comparison import Comparison, Entrant, Fittable
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top, unjudged_share
 from kinrank.study.folds import OnLeak, inner_folds
-from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_trees
+from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_precedents, missing_trees, rungs_to_fit
 from kinrank.study.leaks import LeakReport
 from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, scores_by_own_judgments
 from kinrank.study.study import Study
@@ -171,7 +171,7 @@ def headroom(
         enough=None if note else enough,
         evidence=evidence,
     )
-    rungs_above = [] if note else [rung for rung in RUNGS if rung not in ("linear", "local")]
+    rungs_above = [] if note else rungs_to_fit(study, RUNGS, ("linear", "local"))
     progress = Parts(len(study.folds) * sum(COSTS[rung] for rung in ("linear", "local", *rungs_above)))
     parts = [_linear_part(kin, study, number, progress, seed) for number in range(len(study.folds))]
     by_rung = {rung: [part.rungs[rung] for part in parts] for rung in ("linear", "local")}
@@ -180,7 +180,7 @@ def headroom(
         on_first_answer(first)
     by_rung |= fit_rungs(kin, study, rungs_above, progress)
     rungs = study.with_choices({rung: study.pool(of_folds) for rung, of_folds in by_rung.items()})
-    answer = study.answer(rungs, min_gain=min_gain, note=note)
+    answer = study.answer(rungs, min_gain=min_gain, note=note or missing_precedents(study.folds[0].train, group))
     assert answer is not None  # both linear rungs are always measured
     half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]
     return Headroom(

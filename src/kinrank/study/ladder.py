@@ -1,8 +1,9 @@
 """The ladder: from one linear model to `KinRanker`, one ingredient at a time, on the same queries.
 
-one linear model -> a linear model per query -> one tuned LightGBM model -> a bag of such models -> KinRanker without
-the queries' own models -> KinRanker. What per-query learning adds to the recommended ranker is the last step; the
-difference between the first and the last rung is mostly that of trees.
+one linear model -> a linear model per query -> one tuned LightGBM model -> the same with precedents -> a bag of such
+models -> KinRanker without the queries' own models -> KinRanker. What per-query learning adds to the recommended ranker
+is the last step; the difference between the first and the last rung is mostly that of trees. Precedents are measured if
+queries share documents.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any, cast
 import numpy as np
 from sklearn.base import clone
 
+from kinrank.data.evidence_kernel import hash_texts
 from kinrank.data.queryset import QuerySet
+from kinrank.data.split import groups_of
+from kinrank.data.texts import TEXT
 from kinrank.errors import ParameterError
 from kinrank.learn.lambdamart import HIGHEST_GRADE
 from kinrank.parallel import Threads, map_ordered, usable_threads, use_threads
@@ -24,17 +28,21 @@ from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.kin.ranker import KinRanker
 from kinrank.rankers.knn.ranker import KnnRanker
+from kinrank.rankers.precedents.ranker import PrecedentRanker
 from kinrank.rankers.single import SingleRanker
+from kinrank.rankers.wrapped import unfitted
 from kinrank.study.answer import RUNGS
 from kinrank.study.comparison import Entrant, Fittable
-from kinrank.study.peers import PEERS
+from kinrank.study.peers import PEERS, LightGBMPeer
 from kinrank.study.study import Study
 
 DECISIVE = ("linear", "trees", "without", "kin")
 """Rungs that decide the answer."""
-COSTS = {"linear": 1, "local": 2, "trees": 15, "bag": 35, "without": 25, "kin": 25}
+COSTS = {"linear": 1, "local": 2, "trees": 15, "precedents": 5, "bag": 35, "without": 25, "kin": 25}
 """About how long each rung takes, to estimate the time left."""
 _LINEAR = ("linear", "local")
+_TREES = "single(learner=lambdamart)"
+_TUNED = ("precedents", "bag")  # rungs that take the shape of the trees from the rung of one tuned model
 _LOCAL = ("knn", "cells", "cluster", "query-class")
 
 
@@ -55,6 +63,8 @@ def rung_of(ranker: object) -> str | None:
 def _rung(name: str, ranker: Any) -> str | None:
     if name == "kin":
         return "kin" if ranker.local else "without"
+    if name == "precedents":
+        return "precedents" if rung_of(unfitted(ranker.ranker)) == "trees" else None
     if name == "single":
         return "linear" if capabilities_of(ranker).weights else "trees"
     return {"lightgbm": "trees", "lightgbm-bag": "bag", **dict.fromkeys(_LOCAL, "local")}.get(name)
@@ -70,13 +80,28 @@ def missing_trees(queries: QuerySet) -> str:
     return ""
 
 
+def missing_precedents(queries: QuerySet, group: str | None = None) -> str:
+    """Return why there are no judgments of similar queries to learn from; an empty text if there may be some."""
+    if queries.doc_id is None or TEXT not in queries.query_columns:
+        lacking = "documents have no ids" if queries.doc_id is None else "queries have no texts"
+        return f"Precedents were not measured: {lacking}."
+    owner = np.arange(len(queries)) if group is None else np.unique(groups_of(queries, group), return_inverse=True)[1]
+    document, owner = hash_texts(queries.doc_id), owner[queries.query_of_row]
+    order = np.lexsort((owner, document))
+    document, owner = document[order], owner[order]
+    if not ((document[1:] == document[:-1]) & (owner[1:] != owner[:-1])).any():
+        two = "two queries" if group is None else "queries of two groups"
+        return f"Precedents were not measured: no document is a candidate of {two}."
+    return ""
+
+
 def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
     """Return how to make each rung: unfitted, with the description and the preparation of features of `kin`.
 
     Examples
     --------
     >>> list(ladder(KinRanker()))
-    ['linear', 'local', 'trees', 'bag', 'without', 'kin']
+    ['linear', 'local', 'trees', 'precedents', 'bag', 'without', 'kin']
     """
     shared: dict[str, Any] = {"scale": kin.scale, "missing": kin.missing}
     described: dict[str, Any] = {"describe": kin.describe, "encoder": kin.encoder, "reference": kin.reference}
@@ -84,6 +109,7 @@ def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
         "linear": lambda: SingleRanker("rankrls", **shared),
         "local": lambda: KnnRanker(**described, **shared, group_column=kin.group_column),
         "trees": lambda: PEERS["lightgbm"](group_column=kin.group_column),
+        "precedents": lambda: PrecedentRanker(_TREES, group=kin.group_column, decide=False),
         "bag": lambda: PEERS["lightgbm-bag"](kin.n_members, group_column=kin.group_column),
         "without": lambda: clone(kin).set_params(local=False),
         "kin": lambda: clone(kin).set_params(local=True),
@@ -114,30 +140,30 @@ def climb(
         Progress of the whole study; a rung counts `COSTS`.
     """
     climbed = dict(measured or {})
-    fitted = fit_rungs(cast(KinRanker, kin), study, rungs_to_fit(study, rungs, climbed), progress)
+    fitted = fit_rungs(cast(KinRanker, kin), study, rungs_to_fit(study, rungs, climbed), progress, climbed.get("trees"))
     climbed |= {rung: study.pool(of_folds) for rung, of_folds in fitted.items()}
     return {rung: climbed[rung] for rung in RUNGS if rung in climbed}
 
 
 def fit_rungs(
-    kin: KinRanker, study: Study, rungs: Sequence[str], progress: Parts | None = None
+    kin: KinRanker, study: Study, rungs: Sequence[str], progress: Parts | None = None, trees: Entrant | None = None
 ) -> dict[str, list[Entrant]]:
     """Fit rungs on every fold, one on each core, and return their entrants by fold.
 
-    The bag takes the shape of the trees from the rung below, which is not tuned again.
+    Precedents and the bag take the shape of the trees from the rung of one tuned model, which is not tuned again;
+    `trees` is that rung if it is measured already.
     """
     made = ladder(kin)
-    chains = [[rung] for rung in rungs if rung != "bag" or "trees" not in rungs]
-    if "bag" in rungs and "trees" in rungs:
-        chains[chains.index(["trees"])] = ["trees", "bag"]
+    chains = [[rung] for rung in rungs if rung not in _TUNED or "trees" not in rungs]
+    if "trees" in rungs:
+        chains[chains.index(["trees"])] = ["trees", *(rung for rung in _TUNED if rung in rungs)]
 
     def fit(job: tuple[int, list[str]]) -> dict[str, Entrant]:
         number, chain = job
         entrants: dict[str, Entrant] = {}
         for rung in chain:
-            ranker = made[rung]()
-            if rung == "bag" and "trees" in entrants:
-                ranker = cast(Any, ranker).set_params(peer=entrants["trees"].ranker)
+            tuned = entrants["trees"].ranker if "trees" in entrants else _on_fold(trees, number)
+            ranker = _tuned(rung, made[rung](), tuned)
             entrants[rung] = study.fit_on(number, RUNGS[rung], ranker, progress, COSTS[rung])
         return entrants
 
@@ -152,10 +178,27 @@ def fit_rungs(
     return {rung: [entrants[rung] for (_, chain), entrants in by_job if rung in chain] for rung in rungs}
 
 
+def _on_fold(entrant: Entrant | None, number: int) -> object:
+    """Return the ranker of an entrant that was fitted on a fold; None if there is none."""
+    return None if entrant is None else (entrant.parts or (entrant,))[number].ranker
+
+
+def _tuned(rung: str, ranker: Any, trees: Any) -> Any:
+    """Return an unfitted ranker with the shape of tuned trees, if it takes it."""
+    if rung == "bag" and isinstance(trees, LightGBMPeer):
+        return ranker.set_params(peer=trees)
+    if rung == "precedents" and isinstance(trees, LightGBMPeer):
+        return ranker.set_params(ranker=SingleRanker(trees.learner()))
+    return ranker.set_params(ranker=trees) if rung == "precedents" and isinstance(trees, SingleRanker) else ranker
+
+
 def rungs_to_fit(study: Study, rungs: Iterable[str], measured: Container[str] = ()) -> list[str]:
     """Return the rungs that are not measured yet and that can be fitted on these queries."""
     trees = bool(study.folds) and not missing_trees(study.folds[0].train)
-    return [rung for rung in rungs if rung not in measured and (trees or rung in _LINEAR)]
+    wanted = [rung for rung in rungs if rung not in measured and (trees or rung in _LINEAR)]
+    if "precedents" in wanted and missing_precedents(study.folds[0].train, study.group):
+        wanted.remove("precedents")
+    return wanted
 
 
 def rungs_of(entrants: Sequence[Entrant], subject: str | None = None) -> dict[str, Entrant]:

@@ -25,6 +25,7 @@ def answer_record(found: Answer) -> dict[str, Any]:
         "means": {rung: number(mean) for rung, mean in found.means.items()},
         "gain": _claim(found.gain),
         "own_models": None if found.own is None else _claim(found.own),
+        "precedents": None if found.precedents is None else _claim(found.precedents),
         "choices": None if found.choices is None else _traffic(found.choices),
     }
 

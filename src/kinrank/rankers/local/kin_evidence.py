@@ -137,7 +137,7 @@ class KinEvidence:
 
     def describe(self, queries: QuerySet) -> Float32:
         """Return the description of queries."""
-        return self.describer_.transform(self._encoded(queries))
+        return self.describer_.points(self._encoded(queries))
 
     @staticmethod
     def names_of(queries: QuerySet) -> NDArray[Any]:

@@ -137,7 +137,8 @@ class Precedents:
 
 
 def _joined(queries: QuerySet, columns: Float64) -> QuerySet:
-    joined = np.column_stack([queries.X, columns.astype(np.float32)])
+    joined = np.empty((queries.n_rows, queries.n_features + len(NAMES)), dtype=np.float32)
+    joined[:, : -len(NAMES)], joined[:, -len(NAMES) :] = queries.X, columns
     return queries.replace(X=joined, feature_names=(*queries.feature_names, *NAMES))
 
 

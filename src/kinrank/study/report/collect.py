@@ -21,7 +21,7 @@ from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
 from kinrank.study.answer import Answer
 from kinrank.study.comparison import Comparison, Fittable
-from kinrank.study.ladder import climb, missing_trees, rung_of, rungs_of
+from kinrank.study.ladder import DECISIVE, climb, missing_precedents, missing_trees, rung_of, rungs_of
 from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report, Timing
 from kinrank.study.report.ingredients import ingredient_shares
 from kinrank.study.report.names import query_names
@@ -140,8 +140,9 @@ def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool)
     if rung_of(ranker) == "local":
         rungs = {rung: entrant for rung, entrant in rungs.items() if rung not in ("kin", "without")}
     elif study.folds and ladder:
-        rungs = climb(ranker, study, measured=rungs)
-        note = missing_trees(study.folds[0].train)
+        rungs = climb(ranker, study, rungs=(*DECISIVE, "precedents"), measured=rungs)
+        train = study.folds[0].train
+        note = missing_trees(train) or missing_precedents(train, study.group)
     return study.answer(study.with_choices(rungs), note=note)
 
 

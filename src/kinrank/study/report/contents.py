@@ -143,7 +143,7 @@ class Report:
     def claim(self) -> Claim:
         """The difference of the subject from the baseline: as in the answer if it is one of its claims."""
         difference = self.difference
-        answered = () if self.answer is None else (self.answer.gain, self.answer.own)
+        answered = () if self.answer is None else (self.answer.gain, self.answer.own, self.answer.precedents)
         for claim in answered:
             if claim is not None and (claim.name, claim.against) == (difference.name, difference.against):
                 return claim
