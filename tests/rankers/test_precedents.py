@@ -80,6 +80,19 @@ def test_a_group_lends_nothing_to_itself() -> None:
     assert found[queries.grades > 0, NAMES.index("nearest_bad_precedent")].all()
 
 
+def test_a_text_of_two_groups_gets_nothing_from_either() -> None:
+    queries = shop(60)
+    topic, texts = queries.query_columns["topic"], queries.query_columns[TEXT].copy()
+    first, second = 0, int(np.flatnonzero(topic != topic[0])[0])
+    texts[second] = texts[first]
+    queries = queries.replace(query_columns={TEXT: texts, "topic": topic})
+    for query in (first, second):
+        similarity, places = Precedents().fit(queries, topic)._neighbors(queries[query])
+        lending = topic[places[similarity > 0]]
+        assert len(lending)
+        assert not np.isin(lending, topic[[first, second]]).any()
+
+
 def test_gains_where_documents_are_shared() -> None:
     train, test = shop(), shop(seed=1)
     ranker = PrecedentRanker(FEW).fit(train)

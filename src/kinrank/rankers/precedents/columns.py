@@ -12,6 +12,7 @@ from kinrank.arrays import Float64, Int64, State
 from kinrank.data.evidence_kernel import hash_texts, lower_bound
 from kinrank.data.evidence_keys import keys_of, query_keys
 from kinrank.data.evidence_totals import Totals
+from kinrank.data.id_hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
@@ -30,6 +31,7 @@ NAMES = (
 """How often a candidate was judged for the most similar queries, and its mean grade there; both with weights that
 decrease with distance. How similar the nearest query is for which it was relevant, and for which it was not."""
 _COMPONENTS = 256  # of the description of a query; with 64, precedents gain less
+_MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no two numbers have the same product
 _SMOOTHING = np.array([1.0, 0.5])  # judgments of the mean grade that a mean starts from
 
 
@@ -62,12 +64,10 @@ class Precedents:
         return self._group_by(None if group is None else np.unique(group, return_inverse=True)[1])
 
     def _group_by(self, group: Int64 | None) -> Self:
-        """Keep the group of each known query, and sort known queries by their texts to look it up."""
+        """Keep the group of each known query, and which texts are known in which groups: one may be in several."""
         self._group = group
         if group is not None:
-            keys = query_keys(self.known_.names_)
-            self._by_key = np.argsort(keys, kind="stable")
-            self._keys = keys[self._by_key]
+            self._known_pairs = np.sort(_pairs(query_keys(self.known_.names_), group))
         return self
 
     def columns(self, queries: QuerySet) -> Float64:
@@ -104,22 +104,17 @@ class Precedents:
             found[row].append(Precedent(text, float(similarity[0, near]), grade))
         return found
 
-    def _group_of(self, queries: QuerySet, group: Int64) -> Int64:
-        """Return the group of each query that is known by its text; -1 for others."""
-        keys = keys_of(queries)
-        if keys is None:
-            return np.full(len(queries), -1)
-        place = np.searchsorted(self._keys, keys).clip(max=len(self._keys) - 1)
-        return np.where(self._keys[place] == keys, group[self._by_key[place]], -1)
-
     def _neighbors(self, queries: QuerySet) -> tuple[Float64, Int64]:
         """Return similarities and positions of similar queries; those of the same text or group have similarity 0."""
         if self.known_.encoder_ is not None and TEXT not in queries.query_columns:
             return np.empty((len(queries), 0)), np.empty((len(queries), 0), dtype=np.int64)
         distances, places = self.known_.neighbors(queries)  # those of the same text are infinitely far already
         similarity = 1 / (1 + distances**2)  # decreases slowly: trees compare, and far kin must not all be 0
-        if self._group is not None:
-            similarity[self._group[places] == self._group_of(queries, self._group)[:, None]] = 0.0
+        keys = keys_of(queries)
+        if self._group is not None and keys is not None:
+            pairs = _pairs(keys[:, None], self._group[places])
+            place = np.searchsorted(self._known_pairs, pairs).clip(max=len(self._known_pairs) - 1)
+            similarity[self._known_pairs[place] == pairs] = 0.0
         return similarity, places
 
     def get_state(self) -> State:
@@ -134,6 +129,11 @@ class Precedents:
         self.rate_, self.best_grade_ = float(state["rate"]), float(state["best_grade"])
         self._judged = np.asarray(state["judged"])
         return self._group_by(np.asarray(state["group"]) if "group" in state else None)
+
+
+def _pairs(keys: IdHashes, group: Int64) -> IdHashes:
+    """Return a hash of the text and the group of each query."""
+    return (keys ^ group.astype(np.uint64)) * _MIX ^ keys
 
 
 def _joined(queries: QuerySet, columns: Float64) -> QuerySet:
