@@ -117,7 +117,7 @@ def measured(
         return MEASURE.per_query(scores, test.grades, test.offsets)
 
     def with_precedents(group: str | None) -> Float64:
-        ranker = PrecedentRanker(spec, group=group).fit(train)
+        ranker = PrecedentRanker(spec, group_column=group).fit(train)
         log_progress(ranker.remarks()[-1])
         return values(ranker.predict(test))
 

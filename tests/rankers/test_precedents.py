@@ -118,7 +118,7 @@ def test_without_help_it_is_the_wrapped_ranker(part: str) -> None:
 @pytest.mark.parametrize("group", [None, "topic"])
 def test_saves_and_loads(group: str | None, tmp_path: Path) -> None:
     train, test = shop(), shop(seed=1)
-    ranker = PrecedentRanker("single(learner=rankrls)", group=group, decide=False).fit(train)
+    ranker = PrecedentRanker("single(learner=rankrls)", group_column=group, decide=False).fit(train)
     ranker.save(tmp_path / "model")
     for queries in (train, test):
         assert np.array_equal(load(tmp_path / "model").predict(queries), ranker.predict(queries))
@@ -188,7 +188,7 @@ def test_explains_choices_and_precedents_of_a_document() -> None:
 def test_says_what_is_missing() -> None:
     train = shop()
     with pytest.raises(ParameterError, match=r"group 'movie' is not a query column: choose one of \['text', 'topic'\]"):
-        PrecedentRanker(FEW, group="movie").fit(train)
+        PrecedentRanker(FEW, group_column="movie").fit(train)
     assert "at least 4 queries" in PrecedentRanker("single").fit(train[:3]).remarks()[-1]
     with pytest.raises(DataError, match="pass doc_id"):
         PrecedentRanker(FEW, decide=False).fit(train).predict(train.replace(doc_id=None))

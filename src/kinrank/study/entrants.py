@@ -19,6 +19,7 @@ from kinrank.folder import MANIFEST
 from kinrank.measure import Measure, evaluate
 from kinrank.measure.lists import rank
 from kinrank.rankers import RANKERS
+from kinrank.rankers.wrapped import unfitted
 from kinrank.registry.notation import call_name
 from kinrank.study.comparison import Coverage, Entrant, Fittable, Origin
 from kinrank.study.peers import PEERS
@@ -68,19 +69,28 @@ def make_ranker(text: str, *, group: str | None = None) -> Fittable:
     text
         ``"knn(n_neighbors=400)"``, ``"lightgbm"``.
     group
-        Value for `group_column`, if the ranker has this parameter and it is not set.
+        Value for `group_column`, if the ranker, or one that it wraps, has this parameter and it is not set.
 
     Examples
     --------
     >>> make_ranker("knn(n_neighbors=50)")
     KnnRanker(n_neighbors=50)
+    >>> make_ranker("precedents", group="movie")
+    PrecedentRanker(group_column='movie', ranker=KinRanker(group_column='movie'))
     """
     registry = PEERS if origin_of(text) == "peer" else RANKERS
     made: Any = registry.make(text)
-    if group is not None and made.get_params(deep=False).get("group_column", group) is None:
-        made.set_params(group_column=group)
-    fittable: Fittable = made
+    fittable: Fittable = made if group is None else _grouped(made, group)
     return fittable
+
+
+def _grouped(ranker: Any, group: str) -> Any:
+    params = ranker.get_params(deep=False)
+    if params.get("group_column", group) is None:
+        ranker.set_params(group_column=group)
+    if "ranker" in params:
+        ranker.set_params(ranker=_grouped(unfitted(params["ranker"]), group))
+    return ranker
 
 
 def fit_and_evaluate(

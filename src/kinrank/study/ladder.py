@@ -109,7 +109,7 @@ def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
         "linear": lambda: SingleRanker("rankrls", **shared),
         "local": lambda: KnnRanker(**described, **shared, group_column=kin.group_column),
         "trees": lambda: PEERS["lightgbm"](group_column=kin.group_column),
-        "precedents": lambda: PrecedentRanker(_TREES, group=kin.group_column, decide=False),
+        "precedents": lambda: PrecedentRanker(_TREES, group_column=kin.group_column, decide=False),
         "bag": lambda: PEERS["lightgbm-bag"](kin.n_members, group_column=kin.group_column),
         "without": lambda: clone(kin).set_params(local=False),
         "kin": lambda: clone(kin).set_params(local=True),

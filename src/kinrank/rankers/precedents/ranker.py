@@ -46,7 +46,7 @@ class PrecedentRanker(Ranker):
     ----------
     ranker : str or Ranker
         The wrapped ranker, such as ``"kin"`` or ``"single(learner=lambdamart)"``.
-    group : str, optional
+    group_column : str, optional
         A column of the queries, such as the movie that they look for. Queries of one group are no precedents for each
         other. Pass it if new queries belong to new groups: then judgments of the same group would promise more while
         learning than there is later.
@@ -83,12 +83,12 @@ class PrecedentRanker(Ranker):
         self,
         ranker: str | Ranker = "kin",
         *,
-        group: str | None = None,
+        group_column: str | None = None,
         decide: bool = True,
         seed: int = 0,
     ) -> None:
         self.ranker = ranker
-        self.group = group
+        self.group_column = group_column
         self.decide = decide
         self.seed = seed
 
@@ -108,7 +108,7 @@ class PrecedentRanker(Ranker):
 
     def _fit(self, queries: QuerySet) -> None:
         self.precedents_, self.gain_ = None, None
-        group = None if self.group is None else groups_of(queries, self.group)
+        group = None if self.group_column is None else groups_of(queries, self.group_column)
         if queries.doc_id is not None and TEXT in queries.query_columns:
             taken = set(NAMES) & set(queries.feature_names)
             if taken:
@@ -127,7 +127,7 @@ class PrecedentRanker(Ranker):
         """
         if len(queries if group is None else np.unique(group)) < _FOLDS:
             return None, False
-        fold = fold_of_query(queries, _FOLDS, group=self.group, seed=self.seed)
+        fold = fold_of_query(queries, _FOLDS, group=self.group_column, seed=self.seed)
         alone, joined = np.full((2, len(queries)), np.nan)
         for number in range(_HELD_OUT):
             held_out = fold == number
