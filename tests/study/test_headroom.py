@@ -111,7 +111,7 @@ def test_precedents_are_learned_with_the_shape_of_the_tuned_trees_and_keep_group
     for trees, precedents in zip(rungs["trees"].parts, rungs["precedents"].parts, strict=True):
         learner = precedents.ranker.ranker_.learner_
         assert learner.get_params() == trees.ranker.learner().get_params()
-        assert precedents.ranker.group == "shop"
+        assert precedents.ranker.group_column == "shop"
     again = fit_rungs(kin, folds, ["precedents"], trees=rungs["trees"])["precedents"]
     assert np.array_equal(folds.pool(again).scores, rungs["precedents"].scores)
 
