@@ -21,6 +21,9 @@ from kinrank.clicks.many_logs import add_logs
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
 from kinrank.data.evidence import Evidence
+from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.evidence_keys import query_keys
+from kinrank.data.evidence_votes import RankCurve, ShownList, count_votes
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError
 from kinrank.parallel import Processes, Serial
@@ -206,3 +209,32 @@ def test_command_takes_folders_as_logs(log, tmp_path):
     refused = CliRunner().invoke(app, ["clicks", *folders, "--out", str(tmp_path / "j.csv"), "--workers", "2"])
     assert refused.exit_code == 2
     assert "--workers and --ray are for --evidence alone" in refused.output
+
+
+@pytest.mark.parametrize("model", ["swaps", "trust", "cascade"])
+def test_a_service_counts_lists_as_a_log_is_counted(model: str, log: pa.Table, queries: QuerySet, tmp_path: Path):
+    rows = log.to_pylist()
+    clients = [f"client {row['session'] % 7}" for row in rows]
+    evidence = write(log.append_column("client", pa.array(clients)), tmp_path, model=model)
+    shown: dict[tuple, dict[int, dict]] = {}
+    for row, client in zip(rows, clients, strict=True):
+        day = int(row["time"].timestamp() // 86_400)
+        shown.setdefault((row["query"], row["session"], day, client), {})[row["rank"]] = row
+    lists = [
+        ShownList(
+            int(query_keys(np.array([query]))[0]),
+            day,
+            hash(client),
+            [by_rank[rank]["document"] for rank in sorted(by_rank)],
+            {row["document"]: 1.0 for row in by_rank.values() if row["clicked"]},
+        )
+        for (query, _, day, client), by_rank in shown.items()
+    ]
+    votes = count_votes(lists, RankCurve.of(evidence.meta))
+    keys, documents, days = zip(*votes, strict=True)
+    looks, choices, *_ = zip(*votes.values(), strict=True)
+    counted = Evidence.from_hashes(np.array(keys, np.uint64), hash_texts(np.array(documents)), looks, choices, days)
+    for name in ("query", "offsets", "document", "day"):
+        np.testing.assert_array_equal(counted.get_state()[name], evidence.get_state()[name])
+    for name in ("looks", "choices"):
+        np.testing.assert_allclose(counted.get_state()[name], evidence.get_state()[name], rtol=1e-5, atol=1e-5)
