@@ -34,6 +34,7 @@ from kinrank.serve.events.store import CellRow, EventStore
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
+from kinrank.serve.rules.store import RuleStore
 from kinrank.serve.selftest import warm_up
 from kinrank.serve.served_model import ServedModel
 from tests.processes import wait_until
@@ -362,7 +363,7 @@ def test_what_has_expired_and_another_history_do_not_count(log: EventLog, model:
     assert days() == ((20_001, 20_001), 2)
 
 
-def test_choices_that_cannot_be_read_or_counted_are_reported_once(model: Path, tmp_path: Path, monkeypatch) -> None:
+def test_choices_and_rules_that_cannot_be_used_are_reported_once(model: Path, tmp_path: Path, monkeypatch) -> None:
     observer, asked = RecordingObserver(), Counter[str]()
 
     def fails(kind: type[Exception]) -> Callable[..., None]:
@@ -376,12 +377,16 @@ def test_choices_that_cannot_be_read_or_counted_are_reported_once(model: Path, t
     with monkeypatch.context() as broken, service:
         slot = service.slots["default"]
         assert slot.refusal is None
+        broken.setattr(RuleStore, "position", fails(StoreUnavailableError))
+        wait_until(lambda: asked["StoreUnavailableError"] > 15)
+        assert observer.errors == ["rules: too slow"]
+        asked.clear()
         broken.setattr(EventStore, "read", fails(StoreUnavailableError))
         broken.setattr(EventStore, "count", fails(NotStoredError))
-        wait_until(lambda: min(asked["NotStoredError"], asked["StoreUnavailableError"]) > 15)
+        wait_until(lambda: asked["NotStoredError"] > 15 and slot.refusal is not None)
         assert slot.refusal == "choices were not learned: too slow"
         assert observer.models.count(("default", "learn-failed")) == 1
-        assert observer.errors == ["events: too slow"]
+        assert observer.errors == ["rules: too slow", "events: too slow"]
         broken.undo()
         wait_until(lambda: slot.refusal is None)
 

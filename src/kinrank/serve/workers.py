@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +24,7 @@ from kinrank.serve.schedule import Schedule
 from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
 
-_REFUSALS = 12  # in a row before they are reported: it does not help to count fewer events at a time
+_FAILURES = 12  # of the database in a row before they are reported: it does not help to count fewer events at a time
 
 
 @dataclass(eq=False, repr=False)
@@ -63,6 +64,7 @@ class Workers:
         self._choices = threading.Event()
         self._edited = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._failures: dict[str, float] = {}
 
     def start(self, *, strict: bool) -> None:
         """Start to rank, load the models, and watch them; see `Service.start`."""
@@ -158,53 +160,60 @@ class Workers:
                 self._check_slots(ModelSlot.replay, rollout.slots.values())
 
     def _count(self, events: EventLog) -> None:
-        last, refusals = False, 0
+        last = False
         while not last:
             self._choices.wait(self.settings.watch_interval)
             self._choices.clear()
             last = self._stop.is_set()  # lists that were shown until now are stored
-            try:
-                events.step({name: _curve_of(rollout) for name, rollout in self.rollouts.items()})
+            if self._use_database("events", lambda: events.step(self._curves())):
                 self.learn_soon()
-                refusals = 0
                 # What arrives within half the interval is counted together, which leaves more time to rank.
                 self._stop.wait(self.settings.watch_interval / 2)
-            except StoreUnavailableError:  # the learner reports it
-                continue
-            except NotStoredError as error:  # of which readers, who report an outage, may notice nothing
-                refusals += 1
-                if refusals == _REFUSALS:
-                    self._report("events", error)
-            except Exception as error:  # nothing may end the thread
-                self._report("events", error)
+
+    def _curves(self) -> dict[str, RankCurve]:
+        return {name: _curve_of(rollout) for name, rollout in self.rollouts.items()}
 
     def _follow(self, rules: LiveRules) -> None:
         while not self._stop.is_set():
             start = time.monotonic()
-            try:
-                rules.refresh()
-            except StoreUnavailableError:  # the learner reports it
-                pass
-            except Exception as error:  # nothing may end the thread
-                self._report("rules", error)
+            self._use_database("rules", rules.refresh)
             self._stop.wait(4 * (time.monotonic() - start))  # many rules that are added one by one take a fifth of it
             self._edited.wait(self.settings.watch_interval)
             self._edited.clear()
 
     def _audit(self, audit: AuditLog) -> None:
         while not self._stop.is_set():
-            try:
-                audit.check()
-            except (NotStoredError, StoreUnavailableError):  # the learner reports it, and the next check tries again
-                pass
-            except Exception as error:  # nothing may end the thread
-                self._report("audit", error)
+            self._use_database("audit", audit.check)
             self._stop.wait(self.settings.watch_interval)
+
+    def _use_database(self, where: str, action: Callable[[], None]) -> bool:
+        """Run an action and return whether it succeeded; nothing may end the thread.
+
+        A database that fails is reported once it has failed several times in a row, unless a model that learns from it
+        reports that it cannot be read.
+        """
+        try:
+            action()
+        except (NotStoredError, StoreUnavailableError) as error:
+            failures = self._failures[where] = self._failures.get(where, 0) + 1
+            told = isinstance(error, StoreUnavailableError) and any(slot.refusal for slot in self._slots)
+            if failures >= _FAILURES and not told:
+                self._report(where, error)
+                self._failures[where] = -math.inf
+            return False
+        except Exception as error:
+            self._report(where, error)
+            return False
+        self._failures.pop(where, None)
+        return True
 
     def _versions(self) -> dict[str, str]:
         """Return the version in use of each model and role."""
-        slots = [slot for rollout in self.rollouts.values() for slot in rollout.slots.values()]
-        return {slot.name: slot.current.fitted for slot in slots if slot.current is not None}
+        return {slot.name: slot.current.fitted for slot in self._slots if slot.current is not None}
+
+    @property
+    def _slots(self) -> list[ModelSlot]:
+        return [slot for rollout in self.rollouts.values() for slot in rollout.slots.values()]
 
     def _poll(self, rollout: Rollout) -> None:
         while True:
