@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.evidence_kernel import hash_texts, lower_bound
+from kinrank.data.evidence_kernel import hash_texts
 from kinrank.data.evidence_keys import keys_of, query_keys
 from kinrank.data.evidence_totals import Totals
 from kinrank.data.id_hashes import IdHashes
@@ -144,19 +144,35 @@ def _joined(queries: QuerySet, columns: Float64) -> QuerySet:
 
 @numba.njit(cache=True, nogil=True)
 def _look_up(offsets, document, looks, grade, places, similarity, rows, asked, found):  # type: ignore[no-untyped-def]
+    """Add up what similar queries say of each candidate, found in a hash table of the candidates of a query."""
     for i in range(len(rows) - 1):
+        size = 4
+        while size < 4 * (rows[i + 1] - rows[i]):
+            size *= 2
+        last = np.uint64(size - 1)
+        slots = np.full(size, -1, dtype=np.int64)
         for row in range(rows[i], rows[i + 1]):
-            for j in range(places.shape[1]):
-                weight = similarity[i, j]
-                if weight == 0.0:
+            slot = np.int64(asked[row] & last)
+            while slots[slot] >= 0:
+                slot = (slot + 1) % size
+            slots[slot] = row
+        for j in range(places.shape[1]):
+            weight = similarity[i, j]
+            if weight == 0.0:
+                continue
+            start = offsets[places[i, j]]
+            for cell in range(start, offsets[places[i, j] + 1]):
+                if cell > start and document[cell] == document[cell - 1]:
                     continue
-                stop = offsets[places[i, j] + 1]
-                cell = lower_bound(document, asked[row], offsets[places[i, j]], stop)
-                if cell == stop or document[cell] != asked[row]:
-                    continue
-                found[row, 0] += looks[cell]
-                found[row, 1] += grade[cell]
-                found[row, 2] += weight * looks[cell]
-                found[row, 3] += weight * grade[cell]
-                nearest = 4 if grade[cell] > 0 else 5
-                found[row, nearest] = max(found[row, nearest], weight)
+                slot = np.int64(document[cell] & last)
+                while slots[slot] >= 0:
+                    row = slots[slot]
+                    slot = (slot + 1) % size
+                    if asked[row] != document[cell]:
+                        continue
+                    found[row, 0] += looks[cell]
+                    found[row, 1] += grade[cell]
+                    found[row, 2] += weight * looks[cell]
+                    found[row, 3] += weight * grade[cell]
+                    nearest = 4 if grade[cell] > 0 else 5
+                    found[row, nearest] = max(found[row, nearest], weight)
