@@ -321,7 +321,9 @@ def test_store_that_cannot_be_read_does_not_stop_any_model(
 
 
 def test_model_that_cannot_learn_raises(service: Service, models: Path, tmp_path: Path, camps: QuerySet):
-    with pytest.raises(UnsupportedByModelError, match="cannot learn without refitting"):
+    with pytest.raises(
+        UnsupportedByModelError, match=r"\(SingleRanker\) cannot learn without refitting.*ranker choices"
+    ):
         service.judge([judged("5000", [0.1, 0.2], 1)], model="single")
     CellRanker(5, n_cells=10).fit(camps).save(models / "cells", examples=camps[:5])
     with Service({"cells": models / "cells"}, settings=PATIENT, judgments=sqlite_address(tmp_path)) as celled:

@@ -138,7 +138,10 @@ class ModelSlot:
             raise UnsupportedByModelError("this service does not accept judgments: start it with --judgments")
         served = self.loaded()
         if served.revision is None:
-            raise UnsupportedByModelError(f"model {self.name!r} cannot learn without refitting")
+            raise UnsupportedByModelError(
+                f"model {self.name!r} ({type(served.base).__name__}) cannot learn without refitting: train it again "
+                "with the judgments, or put a ChoiceRanker around it (--ranker choices), which takes them at once"
+            )
         return served, self.learner
 
     def check_learned(self, revision: int) -> None:
