@@ -389,3 +389,16 @@ def test_a_fitted_ranker_is_calibrated_on_its_own_queries_if_people_chose_for_no
     choices = ChoiceRanker(ranker, evidence, prefit=True, similar=False).fit(queries)  # of the first 80 alone
     assert np.isfinite(choices.predict(queries)).all()
     assert choices.score(queries[:80]) > ranker.score(queries[:80])
+
+
+def test_a_fitted_ranker_needs_no_grades_if_there_is_evidence(queries: QuerySet, evidence: Evidence):
+    ranker = SingleRanker().fit(queries[80:])
+    graded, *others = (
+        ChoiceRanker(ranker, evidence, prefit=True, similar=False).fit(queries[:80].replace(y=y)).predict(queries)
+        for y in (queries[:80].grades, None, np.zeros(queries[:80].n_rows, dtype=np.float32))
+    )
+    assert all(np.array_equal(graded, other) for other in others)
+    with pytest.raises(DataError, match="nobody chose a candidate of these queries"):
+        ChoiceRanker(ranker, evidence, prefit=True).fit(queries[80:].replace(y=None))
+    with pytest.raises(DataError, match="not judged"):
+        ChoiceRanker(ranker, prefit=True).fit(queries[80:].replace(y=None))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kinrank import QuerySet
+from kinrank import KnnRanker, QuerySet, SingleRanker
 from kinrank.cli import app
 from kinrank.data.evidence import Evidence
 from kinrank.errors import DataError, LeakError, ParameterError
@@ -176,6 +176,16 @@ def test_the_commands_and_the_page_show_the_table(queries: QuerySet, cells: dict
         assert "Weighted by the traffic from 2024-10-20 on" in done.stdout
     assert '<section id="traffic"' in page.read_text()
     assert f'<th scope="row">recurring</th><td>20</td><td>{recurring[2]}</td>' in page.read_text()
+
+
+def test_saved_models_are_compared_by_traffic(queries: QuerySet, cells: dict[str, np.ndarray], tmp_path: Path):
+    queries[60:].save(tmp_path / "test")
+    Evidence.from_cells(**cells).save(tmp_path / "evidence")
+    SingleRanker().fit(queries[:60]).save(tmp_path / "single")
+    KnnRanker(n_neighbors=20).fit(queries[:60]).save(tmp_path / "knn")
+    words = ["compare", *(tmp_path / name for name in ("test", "single", "knn")), "--evidence", tmp_path / "evidence"]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert (done.exit_code, "Weighted by the traffic from 2024-10-20 on" in done.stdout) == (0, True), done.stderr
 
 
 def test_without_days_texts_or_matching_ids_there_is_no_split(queries: QuerySet, cells: dict[str, np.ndarray]):

@@ -81,6 +81,11 @@ class Ranker(BaseEstimator, ABC):
         """How features are normalized within their query before the weights apply; None for features as given."""
         return None
 
+    @property
+    def learns_from_grades(self) -> bool:
+        """Whether `fit` needs queries whose documents have different grades."""
+        return True
+
     @abstractmethod
     def _fit(self, queries: QuerySet) -> None:
         """Learn from judged queries."""

@@ -100,7 +100,8 @@ def read_queries(
     else:
         queries = _from_arrays(ranker, X, y, qid, group, sample_weight, fitting)
     if fitting:
-        _check_judged(queries)
+        if ranker.learns_from_grades:
+            _check_judged(queries)
         ranker.feature_names_ = queries.feature_names
     columns: dict[str, Any] = {}
     if query_vectors is not None:

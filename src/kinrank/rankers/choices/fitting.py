@@ -139,6 +139,11 @@ def combine(
     """
     scores = scores_of(ranker, queries)
     if evidence is None or evidence.totals(queries).choices.sum() <= 0:
+        if queries.y is None or not (queries.grades > 0).any():
+            raise DataError(
+                "nobody chose a candidate of these queries, and none has a grade above 0: pass queries whose texts and "
+                "document ids are those of the evidence"
+            )
         return from_grades(queries, scores, best)
     if folds is None:
         places, unseen = scores_of_unseen(ranker, queries, scores)

@@ -141,12 +141,17 @@ class ChoiceRanker(Ranker):
 
     # --- fitting --------------------------------------------------------------------------------------------------
 
+    @property
+    def learns_from_grades(self) -> bool:
+        """Whether `fit` needs grades: a fitted ranker is calibrated on what people chose."""
+        return not self.prefit or self.evidence is None
+
     def _fit(self, queries: QuerySet) -> None:
         check_settings(self.n_folds, self.judgment_looks)
         check_wrapped(self.ranker, unfitted(self.ranker), prefit=self.prefit)
         self.evidence_, self.recent_ = opened(self.evidence), None
         self.ranker_ = self.ranker if self.prefit else new(self.ranker).fit(queries)
-        self.best_grade_ = max(float(queries.grades.max()), 1.0)
+        self.best_grade_ = 1.0 if queries.y is None else max(float(queries.grades.max()), 1.0)
         self.judged_ = JudgedQueries(queries.qid)
         self.live_ = LiveJudgments.none(queries.qid)
         folds = None if self.prefit else (lambda training: new(self.ranker).fit(training), self.n_folds, self.seed)
