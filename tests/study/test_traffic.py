@@ -186,6 +186,8 @@ def test_saved_models_are_compared_by_traffic(queries: QuerySet, cells: dict[str
     words = ["compare", *(tmp_path / name for name in ("test", "single", "knn")), "--evidence", tmp_path / "evidence"]
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert (done.exit_code, "Weighted by the traffic from 2024-10-20 on" in done.stdout) == (0, True), done.stderr
+    done = CliRunner().invoke(app, [str(word) for word in words if word != tmp_path / "knn"])
+    assert (done.exit_code, "--evidence is not used" in done.stderr) == (0, True)
 
 
 def test_without_days_texts_or_matching_ids_there_is_no_split(queries: QuerySet, cells: dict[str, np.ndarray]):

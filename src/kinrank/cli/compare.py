@@ -93,6 +93,10 @@ def compare(
         console.warn(warning)
     for message in (*unchecked_warnings(found), *coverage_warnings(comparison)):
         console.warn(message)
+    if split is not None and (found.answer is None or found.answer.choices is None):
+        console.warn(
+            "--evidence is not used: choices are measured on top of kin or knn, so compare one with another ranker"
+        )
     warn_if_perfect({entrant.name: entrant.evaluation[wanted[0]] for entrant in comparison.entrants})
     if as_json:
         typer.echo(json.dumps(comparison_record(comparison, found.answer), indent=2, allow_nan=False))

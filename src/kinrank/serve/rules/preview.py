@@ -85,8 +85,10 @@ def preview(database: Database, query: str, *, also_similar: bool, others: Itera
         if alike[text] or normalize_text(text) == key
     ]
     touched.sort(key=lambda each: (-(each.share or 0.0), -each.similarity, each.query))
-    return Preview(touched, sum(each.share or 0.0 for each in touched) if total else None, len(texts))
+    share = min(sum(each.share or 0.0 for each in touched), 1.0) if total else None
+    return Preview(touched, share, len(texts))
 
 
 def _share(looks_of: dict[str, float], text: str, total: float | None) -> float | None:
-    return looks_of.get(normalize_text(text), 0.0) / total if total else None
+    # Both are sums of the same numbers in another order.
+    return min(looks_of.get(normalize_text(text), 0.0) / total, 1.0) if total else None
