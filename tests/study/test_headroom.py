@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from kinrank.registry import import_extra
 from kinrank.study.answer import RUNGS
 from kinrank.study.headroom import Headroom
 from kinrank.study.headroom import headroom as study
-from kinrank.study.ladder import fit_rungs, missing_precedents, rungs_to_fit
+from kinrank.study.ladder import climb, fit_rungs, missing_precedents, rungs_to_fit
 from kinrank.study.own_judgments import GlobalModel, half_known, scores_by_own_judgments
 from kinrank.study.records import headroom_record
 from kinrank.study.study import Study
@@ -114,6 +115,8 @@ def test_precedents_are_learned_with_the_shape_of_the_tuned_trees_and_keep_group
         assert precedents.ranker.group_column == "shop"
     again = fit_rungs(kin, folds, ["precedents"], trees=rungs["trees"])["precedents"]
     assert np.array_equal(folds.pool(again).scores, rungs["precedents"].scores)
+    given = {"trees": replace(rungs["trees"], origin="model"), "kin": rungs["trees"]}
+    assert list(climb(kin, folds, rungs=["precedents"], measured=given)) == ["trees", "kin"]  # not learned here
 
 
 def test_trees_need_whole_grades_and_stop_after_enough_queries():

@@ -140,7 +140,10 @@ def climb(
         Progress of the whole study; a rung counts `COSTS`.
     """
     climbed = dict(measured or {})
-    fitted = fit_rungs(cast(KinRanker, kin), study, rungs_to_fit(study, rungs, climbed), progress, climbed.get("trees"))
+    wanted, trees = rungs_to_fit(study, rungs, climbed), climbed.get("trees")
+    if "precedents" in wanted and trees is not None and not _learned(trees, study):
+        wanted.remove("precedents")  # others would be compared with these trees
+    fitted = fit_rungs(cast(KinRanker, kin), study, wanted, progress, trees)
     climbed |= {rung: study.pool(of_folds) for rung, of_folds in fitted.items()}
     return {rung: climbed[rung] for rung in RUNGS if rung in climbed}
 
@@ -181,6 +184,13 @@ def fit_rungs(
 def _on_fold(entrant: Entrant | None, number: int) -> object:
     """Return the ranker of an entrant that was fitted on a fold; None if there is none."""
     return None if entrant is None else (entrant.parts or (entrant,))[number].ranker
+
+
+def _learned(trees: Entrant, study: Study) -> bool:
+    """Return whether trees were learned on each fold, so that they can be learned with precedents too."""
+    parts = trees.parts or (trees,)
+    fixed = any(not getattr(getattr(part.ranker, "learner_", None), "learns", True) for part in parts)
+    return trees.origin != "model" and len(parts) == len(study.folds) and not fixed
 
 
 def _tuned(rung: str, ranker: Any, trees: Any) -> Any:
