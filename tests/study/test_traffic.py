@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from kinrank import KnnRanker, QuerySet, SingleRanker
+from kinrank import ChoiceRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.cli import app
 from kinrank.data.evidence import Evidence
 from kinrank.errors import DataError, LeakError, ParameterError
@@ -188,6 +188,18 @@ def test_saved_models_are_compared_by_traffic(queries: QuerySet, cells: dict[str
     assert (done.exit_code, "Weighted by the traffic from 2024-10-20 on" in done.stdout) == (0, True), done.stderr
     done = CliRunner().invoke(app, [str(word) for word in words if word != tmp_path / "knn"])
     assert (done.exit_code, "--evidence is not used" in done.stderr) == (0, True)
+    assert "by what people chose" not in done.stderr
+
+
+def test_choices_for_test_queries_are_called_out(queries: QuerySet, cells: dict[str, np.ndarray], tmp_path: Path):
+    queries[60:].save(tmp_path / "test")
+    single = SingleRanker().fit(queries[:60])
+    single.save(tmp_path / "single")
+    ChoiceRanker(single, Evidence.from_cells(**cells), prefit=True).fit(queries[:60]).save(tmp_path / "choices")
+    words = ["compare", *(tmp_path / name for name in ("test", "single", "choices"))]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.stderr
+    assert "choices ranks 60 of 60 test queries by what people chose for them" in " ".join(done.stderr.split())
 
 
 def test_without_days_texts_or_matching_ids_there_is_no_split(queries: QuerySet, cells: dict[str, np.ndarray]):

@@ -11,6 +11,7 @@ from kinrank.cli import console
 from kinrank.cli.comparison_tables import (
     cost_table,
     coverage_warnings,
+    evidence_warnings,
     means_table,
     note_on_tests,
     pairs_table,
@@ -91,7 +92,7 @@ def compare(
     warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
-    for message in (*unchecked_warnings(found), *coverage_warnings(comparison)):
+    for message in (*unchecked_warnings(found), *evidence_warnings(comparison), *coverage_warnings(comparison)):
         console.warn(message)
     if split is not None and (found.answer is None or found.answer.choices is None):
         console.warn(

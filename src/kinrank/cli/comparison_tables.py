@@ -130,6 +130,19 @@ def unchecked_warnings(experiment: Experiment) -> Iterator[str]:
         yield f"{name}: its training queries are unknown, so overlap with the test queries was not checked"
 
 
+def evidence_warnings(comparison: Comparison) -> Iterator[str]:
+    """Yield a warning for each entrant that ranks test queries by what people chose for them."""
+    queries = comparison.queries
+    for entrant in comparison.entrants:
+        known = entrant.n_with_choices(queries)
+        if known:
+            yield (
+                f"{entrant.name} ranks {known:,} of {len(queries):,} test queries by what people chose for them; if "
+                "the grades are from the same clicks, it is measured by what it remembers: take grades of later days, "
+                "or measure choices with --evidence"
+            )
+
+
 def coverage_warnings(comparison: Comparison) -> Iterator[str]:
     """Yield a warning for each run that lacks judged documents or has documents that are not in the data."""
     n_documents = comparison.queries.n_rows
