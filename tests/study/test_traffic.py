@@ -200,6 +200,13 @@ def test_choices_for_test_queries_are_called_out(queries: QuerySet, cells: dict[
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.stderr
     assert "choices ranks 60 of 60 test queries by what people chose for them" in " ".join(done.stderr.split())
+    Evidence.from_cells(**cells).save(tmp_path / "evidence")
+    queries[:60].save(tmp_path / "train")
+    ranker = "--ranker", "choices", "--set", "ranker=single", "--set", f"evidence={tmp_path / 'evidence'}"
+    words = ["train", tmp_path / "train", "--model", tmp_path / "model", "--validate", tmp_path / "test", *ranker]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.stderr
+    assert "choices ranks 60 of 60 test queries by what people chose for them" in " ".join(done.stderr.split())
 
 
 def test_without_days_texts_or_matching_ids_there_is_no_split(queries: QuerySet, cells: dict[str, np.ndarray]):

@@ -92,7 +92,10 @@ def compare(
     warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
-    for message in (*unchecked_warnings(found), *evidence_warnings(comparison), *coverage_warnings(comparison)):
+    # All folds have the same evidence.
+    rankers = {each.name: each.parts[0].ranker if each.parts else each.ranker for each in comparison.entrants}
+    known = evidence_warnings(rankers, comparison.queries)
+    for message in (*unchecked_warnings(found), *known, *coverage_warnings(comparison)):
         console.warn(message)
     if split is not None and (found.answer is None or found.answer.choices is None):
         console.warn(

@@ -9,8 +9,9 @@ from rich.table import Table
 from kinrank.cli import console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from kinrank.data.queryset import QuerySet
     from kinrank.measure import Measure, PairedComparison
     from kinrank.study.answer import Answer
     from kinrank.study.comparison import Comparison, Difference, Entrant
@@ -130,16 +131,17 @@ def unchecked_warnings(experiment: Experiment) -> Iterator[str]:
         yield f"{name}: its training queries are unknown, so overlap with the test queries was not checked"
 
 
-def evidence_warnings(comparison: Comparison) -> Iterator[str]:
-    """Yield a warning for each entrant that ranks test queries by what people chose for them."""
-    queries = comparison.queries
-    for entrant in comparison.entrants:
-        known = entrant.n_with_choices(queries)
+def evidence_warnings(rankers: Mapping[str, object], queries: QuerySet) -> Iterator[str]:
+    """Yield a warning for each ranker that ranks test queries by what people chose for them."""
+    from kinrank.study.comparison import n_with_choices
+
+    for name, ranker in rankers.items():
+        known = n_with_choices(ranker, queries)
         if known:
             yield (
-                f"{entrant.name} ranks {known:,} of {len(queries):,} test queries by what people chose for them; if "
-                "the grades are from the same clicks, it is measured by what it remembers: take grades of later days, "
-                "or measure choices with --evidence"
+                f"{name} ranks {known:,} of {len(queries):,} test queries by what people chose for them; if the grades "
+                "are from the same clicks, it is measured by what it remembers: take grades of later days, or measure "
+                "choices with --evidence of kinrank compare"
             )
 
 

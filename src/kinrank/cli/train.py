@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.comparison_tables import evidence_warnings
 from kinrank.cli.inputs import announce, check_added_rows, read_queries, warn_if_perfect
 from kinrank.cli.options import EXAMPLES, OnLeak
 from kinrank.data.source import FORMATS
@@ -151,6 +152,8 @@ def train(
     if study is not None:
         with console.progress("validating"):
             found = run_validation(name, fitted, study)
+        for message in evidence_warnings({name: fitted}, study.queries):
+            console.warn(message)
         warn_if_perfect(found.means)
         name, fitted = found.kept_name, found.kept
         lines = list(_validation_lines(found))

@@ -83,15 +83,15 @@ class Entrant:
         """Return which of these queries, by id, were used in training; None if unknown, as for a run."""
         return None if self.ranker is None else self.ranker.learned_from(queries)
 
-    def n_with_choices(self, queries: QuerySet) -> int:
-        """Return how many of these queries it ranks by what people chose for them."""
-        ranker = self.parts[0].ranker if self.parts else self.ranker  # all folds have the same evidence
-        if not takes_evidence(ranker) or ranker.evidence_ is None:
-            return 0
-        return len(np.unique(queries.query_of_row[ranker.evidence_.totals(queries).looks > 0]))
-
     def __repr__(self) -> str:
         return f"Entrant({self.name!r}, {self.evaluation!r})"
+
+
+def n_with_choices(ranker: object, queries: QuerySet) -> int:
+    """Return how many queries a ranker ranks by what people chose for them."""
+    if not takes_evidence(ranker) or ranker.evidence_ is None:
+        return 0
+    return len(np.unique(queries.query_of_row[ranker.evidence_.totals(queries).looks > 0]))
 
 
 @dataclass(frozen=True)
