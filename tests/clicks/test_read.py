@@ -384,3 +384,17 @@ def test_errors_say_what_to_do(tmp_path: Path, read: Read):
         LogOptions(attributes="keep")
     with pytest.raises(ParameterError, match="unknown column 'doc'"):
         LogOptions(columns={"doc": "d"})
+
+
+def test_too_little_memory_names_the_option(tmp_path: Path):
+    n = 200_000
+    rows = {
+        "query": [f"query {i}" for i in range(n)],
+        "session": list(range(n)),
+        "document": [f"document {i}" for i in range(n)],
+        "rank": [1] * n,
+        "clicked": [True] * n,
+    }
+    pq.write_table(pa.table(rows), tmp_path / "log.parquet")
+    with pytest.raises(DataError, match=r"5MB of memory are not enough for this log: allow more \(memory=, --memory\)"):
+        read_clicks([tmp_path / "log.parquet"], LogOptions(memory="5MB"))

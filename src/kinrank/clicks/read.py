@@ -94,11 +94,17 @@ def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) ->
     paths = check_files(files)
     chosen = options or LogOptions()
     funnel = Funnel()
+    duckdb = import_extra("duckdb", "clicks")
     with open_database(chosen) as database:
         try:
             _create_impressions(database, paths, chosen, funnel)
             yield ClickLog(database, chosen, funnel)
-        except import_extra("duckdb", "clicks").Error as error:
+        except duckdb.OutOfMemoryException as error:
+            raise DataError(
+                f"{chosen.memory} of memory are not enough for this log: allow more (memory=, --memory), or count "
+                "fewer files at a time"
+            ) from error
+        except duckdb.Error as error:
             raise DataError(f"cannot read {', '.join(map(str, paths))}: {error}") from error
 
 
