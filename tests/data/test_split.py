@@ -76,6 +76,7 @@ def test_folds_test_every_query_once(n_folds: int, n_queries: int) -> None:
             "it is a feature: name it as --query-column",
         ),
         (lambda q: split_queries(q, group=[1, 2]), DataError, r"one value per query \(4\), got shape \(2,\)"),
+        (lambda q: split_queries(q, group=["a", None, "b", None]), DataError, "no value for 2 of 4 queries"),
         (lambda q: split_queries(q, group=[1, 1, 1, 1]), DataError, "would be empty: 4 queries in 1 groups"),
         (lambda q: fold_queries(q[:0], 5), DataError, "the table has no rows"),
         (lambda q: fold_queries(q, 1), ParameterError, "n_folds must be at least 2, got 1"),

@@ -130,8 +130,10 @@ def groups_of(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:
             if group in queries.feature_names:
                 instead = f"it is a feature: name it as --query-column {group}, or as one of query_columns in Python"
             raise ParameterError(f"group {group!r} is not a query column: {instead}")
-        return queries.query_columns[group]
+        group = queries.query_columns[group]
     values = np.asarray(group)
     if values.shape != (len(queries),):
         raise DataError(f"group must have one value per query ({len(queries)}), got shape {values.shape}")
+    if values.dtype == object and (missing := sum(value is None for value in values)):
+        raise DataError(f"group has no value for {missing} of {len(queries)} queries: give each of them one")
     return values
