@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from kinrank.cli import app
 from kinrank.data.filesystems import filesystem_of
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, RejectedModelError
 from kinrank.serve import CandidateSet, Service, Settings
+from kinrank.serve.sources import FolderSource
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
 from tests.serve.objects import object_store
@@ -193,3 +195,9 @@ def test_service_without_a_published_version_starts_unready(tmp_path: Path, mode
 
 def test_passwords_in_addresses_are_not_shown():
     assert str(VersionStore("s3://user:secret@bucket/models")) == "s3://bucket/models"
+
+
+def test_file_that_vanishes_while_a_folder_is_read_leaves_nothing_open(tmp_path: Path):
+    (tmp_path / "manifest.json").symlink_to(tmp_path / "gone")  # listed, and not there when it is asked for its size
+    assert FolderSource(tmp_path).signature() is None
+    gc.collect()  # a folder left open would be reported here

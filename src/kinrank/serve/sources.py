@@ -55,7 +55,8 @@ class FolderSource:
     def signature(self) -> Signature | None:
         """Return a value that changes with the folder; None while it is missing, as between the renames of a swap."""
         try:
-            files = sorted((file.name, file.stat()) for file in os.scandir(self._path))
+            with os.scandir(self._path) as entries:
+                files = sorted((file.name, file.stat()) for file in entries)
         except OSError:
             return None
         return tuple((name, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files) or None
