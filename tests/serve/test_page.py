@@ -259,6 +259,7 @@ def test_stopped_engine_is_reported_and_used_again_under_load(world: World, tmp_
     assert set(load.statuses) == {200, 503}
 
 
+@pytest.mark.alone
 def test_slow_engine_delays_searches_and_a_failing_one_is_spared(world: World, tmp_path: Path):
     host, _, index = world.address.rpartition("/")
     body = {"query": next(iter(world.queries.values())), "size": 3}
