@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 from benchmarks.choices_traffic import read_clicks
 from benchmarks.common import log_progress
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_kernel import hash_texts
-from kinrank.data.evidence_keys import query_keys
-from kinrank.data.evidence_votes import MAX_RANK, RankCurve, ShownList, Votes, count_votes
+from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.datasets import load_movies, simulate_clicks
+from kinrank.memory.evidence import Evidence
+from kinrank.memory.votes import MAX_RANK, RankCurve, ShownList, Votes, count_votes
 
 OPTIONS = {"queries": ("8", "2", "20")}
 CLIENTS, DAYS, SEARCHES, SHOWN = 10_000, 7, 5, 10

@@ -28,10 +28,9 @@ from kinrank.clicks import LogOptions
 from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import open_clicks
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_kernel import hash_texts
-from kinrank.data.evidence_keys import keys_of
+from kinrank.data.hashes import hash_texts, keys_of
 from kinrank.datasets import load_movies
+from kinrank.memory.evidence import Evidence
 from kinrank.parallel import use_threads
 
 OPTIONS = {"largest": ["1e7", "1e6", "1e8"], "impressions": ["1e7", "1e6", "1e8"], "rounds": ["3", "1"]}

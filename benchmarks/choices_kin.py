@@ -24,11 +24,10 @@ from benchmarks.common import interleaved, judged_text, log_progress, medians, m
 from benchmarks.confirmation import logged, read_scores
 from kinrank import PrecedentRanker, QuerySet
 from kinrank.arrays import Float64
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_totals import Totals
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
 from kinrank.measure import NDCG, compare_paired
+from kinrank.memory.evidence import Evidence, Totals
 from kinrank.parallel import use_threads
 from kinrank.rankers import RANKERS
 from kinrank.rankers.choices.calibration import Calibration

@@ -26,9 +26,9 @@ from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.judgments import judgment_table
 from kinrank.clicks.posterior import estimate_attractiveness
 from kinrank.clicks.read import open_clicks
-from kinrank.data.evidence import Evidence
 from kinrank.data.texts import TEXT
 from kinrank.datasets import simulate_clicks
+from kinrank.memory.evidence import Evidence
 
 OPTIONS = {
     "collection": ["msrd", "mwmbl"],

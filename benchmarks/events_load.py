@@ -31,13 +31,13 @@ from benchmarks import confirmation, fleet
 from benchmarks.common import interleaved, log_progress, medians
 from benchmarks.engine_msrd import running
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_votes import RankCurve
 from kinrank.datasets import load_movies
 from kinrank.engines import connect
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.retry import RetryingPool
+from kinrank.memory.evidence import Evidence
+from kinrank.memory.votes import RankCurve
 from kinrank.serve import CandidateSet, Service, Settings
 from kinrank.serve.database import open_database
 from kinrank.serve.database.rows import insert

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank import QuerySet, load, read_parquet
-from kinrank.data.evidence import Evidence
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.engines.judgment_table import read_judgments
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
+from kinrank.memory.evidence import Evidence
 from tests.engines.toy import ToyEngine
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import kinrank as library
-from kinrank.data.evidence import Evidence
 from kinrank.data.parquet import write_parquet
 from kinrank.data.queryset import QuerySet
 from kinrank.engines.targets import TARGETS, value_ranges
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.rankrls import RankRLS
+from kinrank.memory.evidence import Evidence
 
 THESE = {"ids": {"values": "{{doc_id}}"}}
 CLAUSES = {

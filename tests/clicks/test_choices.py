@@ -20,12 +20,11 @@ from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.many_logs import add_logs
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_kernel import hash_texts
-from kinrank.data.evidence_keys import query_keys
-from kinrank.data.evidence_votes import RankCurve, ShownList, count_votes
+from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError
+from kinrank.memory.evidence import Evidence
+from kinrank.memory.votes import RankCurve, ShownList, count_votes
 from kinrank.parallel import Processes, Serial
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
-from kinrank.data.evidence import Evidence
 from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.search_options import SearchOptions
+from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve.search import Searcher
 from tests.engines.conftest import OpenEngine, index_body

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank import QuerySet
-from kinrank.data.evidence import JUDGED, NO_DAY, Evidence
-from kinrank.data.evidence_kernel import hash_arrow, hash_texts
-from kinrank.data.evidence_keys import query_keys
-from kinrank.data.evidence_writer import write_sorted_cells
+from kinrank.data.hashes import hash_arrow, hash_texts, query_keys
 from kinrank.data.texts import normalize_text
 from kinrank.errors import DamagedFolderError, DataError, ForeignFolderError, ParameterError
+from kinrank.memory.evidence import JUDGED, NO_DAY, Evidence, write_sorted_cells
 
 CELLS = st.lists(
     st.tuples(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kinrank import ChoiceRanker, KinRanker, QuerySet, SingleRanker
-from kinrank.data.evidence import Evidence
+from kinrank.memory.evidence import Evidence
 from kinrank.rankers.choices.boosts import boosted_weights
 
 N_QUERIES, N_DOCUMENTS = 30, 12

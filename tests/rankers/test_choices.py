@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from kinrank import ChoiceRanker, QuerySet, SingleRanker, load
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_totals import Totals
 from kinrank.errors import DataError, EncoderError, ForeignFolderError, ParameterError, StoreError
 from kinrank.measure import NDCG
+from kinrank.memory.evidence import Evidence, Totals
 from kinrank.rankers.base import from_record
 from kinrank.rankers.choices.calibration import Calibration, standing
 from kinrank.rankers.choices.posterior import Posterior

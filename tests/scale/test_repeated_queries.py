@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kinrank.data.blocks import QuerySetBlocks
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.scale.repeated_queries import check_no_repeated_queries, query_hashes
 

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.cli.app import app
-from kinrank.data.evidence_kernel import add_totals
-from kinrank.data.evidence_keys import query_keys
-from kinrank.data.evidence_votes import RankCurve
+from kinrank.data.hashes import query_keys
 from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableError
+from kinrank.memory.evidence import add_totals
+from kinrank.memory.votes import RankCurve
 from kinrank.rankers.base import load
 from kinrank.rankers.choices.calibration import _heights
 from kinrank.rankers.choices.posterior import _combine

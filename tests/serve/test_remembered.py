@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from kinrank import ChoiceRanker, SingleRanker
-from kinrank.data.evidence import Evidence
 from kinrank.datasets import make_two_camps
 from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import EngineTimeoutError
+from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics

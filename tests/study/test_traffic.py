@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from kinrank import ChoiceRanker, KnnRanker, QuerySet, SingleRanker
 from kinrank.cli import app
-from kinrank.data.evidence import Evidence
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.measure import NDCG
+from kinrank.memory.evidence import Evidence
 from kinrank.registry import import_extra
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kinrank.clicks.funnel import Funnel
     from kinrank.clicks.options import LogOptions
     from kinrank.clicks.read import ClickLog
-    from kinrank.data.evidence import Evidence
     from kinrank.engines.index_download import IndexDownload
+    from kinrank.memory.evidence import Evidence
 
 
 def clicks(
@@ -183,8 +183,8 @@ def clicks(
 
 
 def _judgments_as_evidence(human: str, looks: float) -> Evidence:
-    from kinrank.data.evidence import Evidence
     from kinrank.engines.judgment_table import read_judgments
+    from kinrank.memory.evidence import Evidence
 
     return Evidence.of_judgments(read_judgments(human), looks)
 

@@ -37,7 +37,7 @@ def load_model(path: str) -> Ranker:
 
 def read_evidence(folder: str | None) -> SplitInTime | None:
     """Open a folder of evidence and split it in time; None without one."""
-    from kinrank.data.evidence import Evidence
+    from kinrank.memory.evidence import Evidence
     from kinrank.study.traffic import SplitInTime
 
     return None if folder is None else SplitInTime.since(Evidence.open(folder))

@@ -19,14 +19,11 @@ from kinrank.clicks.counts import ClickCounts
 from kinrank.clicks.database import scalar
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.read import ClickLog, check_files
-from kinrank.data.evidence import NO_DAY, Evidence
-from kinrank.data.evidence_kernel import hash_arrow
-from kinrank.data.evidence_keys import query_keys
-from kinrank.data.evidence_writer import write_sorted_cells
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes, hash_arrow, query_keys
 from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
+from kinrank.memory.evidence import NO_DAY, Evidence, write_sorted_cells
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -22,10 +22,9 @@ from kinrank.clicks.choices import evidence_before_logs, examination_for, write_
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_writer import write_sorted_cells
 from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
+from kinrank.memory.evidence import Evidence, write_sorted_cells
 from kinrank.parallel import Executor, Serial, map_ordered
 
 _CELLS_OF_SHARE = 10_000_000

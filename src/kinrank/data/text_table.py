@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import State
-from kinrank.data.id_hashes import IdHashes, hash_ids
+from kinrank.data.hashes import IdHashes, hash_ids
 
 LONGEST = 100
 """`TextTable.of` cuts texts after this many characters."""

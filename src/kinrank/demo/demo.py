@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.data.evidence import Evidence
 from kinrank.data.queryset import QuerySet
 from kinrank.demo.movies import data_file, load_demo_movies
 from kinrank.demo.search import MovieSearch
 from kinrank.demo.shown import choice_reasons, feature_reasons, order_by, shown_hits, weights_in_words
 from kinrank.errors import DataError
+from kinrank.memory.evidence import Evidence
 from kinrank.rankers.base import load
 from kinrank.rankers.choices.ranker import ChoiceRanker
 from kinrank.rankers.kin.ranker import KinRanker

@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float64, State
-from kinrank.data.id_hashes import IdHashes, hash_ids
+from kinrank.data.hashes import IdHashes, hash_ids
 from kinrank.data.normalization import Normalization, normalization_of
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.encoders import EncoderSpec, check_encoders, make_encoder

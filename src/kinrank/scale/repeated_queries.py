@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.blocks import Blocks
-from kinrank.data.id_hashes import IdHashes, hash_ids
+from kinrank.data.hashes import IdHashes, hash_ids
 from kinrank.errors import DataError
 
 _BITS = 4  # one of 16 passes for each value of the leading bits: 0.3 GB for 10^8 queries

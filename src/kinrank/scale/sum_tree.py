@@ -10,7 +10,7 @@ import numpy as np
 
 from kinrank.arrays import State
 from kinrank.data.blocks import Blocks
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError
 from kinrank.parallel import Executor, TaskCost, start_measuring

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kinrank.data.evidence import Evidence
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import KinrankError, RejectedModelError
+from kinrank.memory.evidence import Evidence
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_explain, has_weights, takes_evidence
 from kinrank.serve.encoding import QueryEncoder

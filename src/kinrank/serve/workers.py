@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
-from kinrank.data.evidence_votes import RankCurve
 from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableError
+from kinrank.memory.votes import RankCurve
 from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.audit import AuditLog
 from kinrank.serve.batches import Batcher

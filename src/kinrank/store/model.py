@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kinrank import folder
 from kinrank.arrays import State
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DamagedFolderError
 from kinrank.store.params import nest, unnest
@@ -39,7 +39,7 @@ class ModelRecord:
     arrays: dict[str, NDArray[Any]]
     """The learned arrays."""
     learned_from: IdHashes | None = None
-    """Hashes of the ids of the training queries (`kinrank.data.id_hashes.hash_ids`), or None."""
+    """Hashes of the ids of the training queries (`kinrank.data.hashes.hash_ids`), or None."""
     judgments_through: int | None = None
     """The revision of the live judgments that it has learned, or None; see `kinrank.serve.judgment_store`."""
     names: State = field(default_factory=dict)

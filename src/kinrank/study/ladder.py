@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.base import clone
 
-from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.hashes import hash_texts
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
 from kinrank.data.texts import TEXT

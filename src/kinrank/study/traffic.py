@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_cells import evidence_before
-from kinrank.data.evidence_keys import keys_of
+from kinrank.data.hashes import keys_of
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import PairedComparison, compare_paired
+from kinrank.memory.evidence import Evidence, evidence_before
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.choices.ranker import ChoiceRanker
 from kinrank.rankers.local.kin_evidence import KinEvidence

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.evidence_totals import Totals
+from kinrank.memory.evidence import Totals
 
 _KNOTS = 9
 _MOST_ROWS = 300_000

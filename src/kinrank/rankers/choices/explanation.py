@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kinrank.arrays import Float64
-from kinrank.data.evidence_totals import Totals
 from kinrank.data.queryset import QuerySet
+from kinrank.memory.evidence import Totals
 from kinrank.rankers.local.explanation import Explanation, named
 from kinrank.rankers.names import Names
 from kinrank.rankers.wrapped_explanation import EvidenceExplanation, fields_around

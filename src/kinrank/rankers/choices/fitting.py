@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_totals import Totals
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
+from kinrank.memory.evidence import Evidence, Totals
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.choices.calibration import Calibration
 from kinrank.rankers.choices.posterior import LaterClicks, Posterior, choose_posterior, surely_better

@@ -9,13 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float64, State
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_days import joined_days
-from kinrank.data.evidence_kernel import hash_texts
-from kinrank.data.evidence_keys import hashes_of, keys_of
-from kinrank.data.evidence_totals import Totals
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes, hash_texts, hashes_of, keys_of
 from kinrank.data.queryset import QuerySet
+from kinrank.memory.evidence import Evidence, Totals, joined_days
 
 
 class LiveJudgments:

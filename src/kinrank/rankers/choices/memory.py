@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kinrank.data.evidence_kernel import hash_texts
-from kinrank.data.evidence_keys import keys_of
-from kinrank.data.evidence_totals import Totals
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes, hash_texts, keys_of
 from kinrank.data.queryset import QuerySet
+from kinrank.memory.evidence import Totals
 from kinrank.rankers.choices.live import EvidencePart
 from kinrank.rankers.choices.posterior import Posterior
 from kinrank.rankers.choices.similar import SimilarQueries

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from kinrank.arrays import Float64, Int64
-from kinrank.data.evidence_totals import Totals
+from kinrank.memory.evidence import Totals
 
 _STRENGTHS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 40.0)
 _EXPONENTS = (0.0, 0.5, 1.0)

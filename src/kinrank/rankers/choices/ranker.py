@@ -14,12 +14,10 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from kinrank.arrays import Float64, State
-from kinrank.data.evidence import JUDGMENT_LOOKS, Evidence
-from kinrank.data.evidence_cells import judged_in
-from kinrank.data.evidence_totals import Totals
-from kinrank.data.id_hashes import hash_ids
+from kinrank.data.hashes import hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, StoreError
+from kinrank.memory.evidence import JUDGMENT_LOOKS, Evidence, Totals, judged_in
 from kinrank.rankers.base import Prediction, Ranker
 from kinrank.rankers.capabilities import Capabilities, can_explain, capabilities_of
 from kinrank.rankers.choices.explanation import ChoiceExplanation, explain_choices
@@ -88,7 +86,7 @@ class ChoiceRanker(Ranker):
     Examples
     --------
     >>> import numpy as np
-    >>> from kinrank.data.evidence import Evidence
+    >>> from kinrank.memory.evidence import Evidence
     >>> names = {"qid": [1, 1, 2, 2], "doc_id": ["d1", "d2", "d1", "d2"], "query_columns": {"text": ["alien", "heat"]}}
     >>> queries = QuerySet.from_arrays([[3.0], [1.0], [2.0], [0.0]], [1, 0, 1, 0], **names)
     >>> evidence = Evidence.from_cells(["alien", "alien"], ["d1", "d2"], looks=[40, 40], choices=[5, 31])

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, State
-from kinrank.data.evidence_keys import keys_of
-from kinrank.data.evidence_totals import Totals
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes, keys_of
 from kinrank.data.queryset import QuerySet
+from kinrank.memory.evidence import Totals
 from kinrank.rankers.local.kin_evidence import KinCells, KinEvidence
 from kinrank.store import nest, unnest
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kinrank.arrays import Int64, State
 from kinrank.data.blocks import Sample
-from kinrank.data.id_hashes import hash_ids
+from kinrank.data.hashes import hash_ids
 from kinrank.data.queryset import QuerySet
 from kinrank.data.vectors import VECTORS
 from kinrank.errors import DataError

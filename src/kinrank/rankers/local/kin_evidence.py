@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float32, Float64, Int64, State
-from kinrank.data.evidence_kernel import hash_texts, lower_bound
-from kinrank.data.evidence_keys import keys_of, query_keys
-from kinrank.data.evidence_totals import Totals
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes, hash_texts, keys_of, lower_bound, query_keys
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
 from kinrank.data.vectors import VECTORS
 from kinrank.describe import Describer
 from kinrank.describe.encoders import Encoder, make_encoder
+from kinrank.memory.evidence import Totals
 from kinrank.neighbors import NeighborIndex, make_index, restore_index
 from kinrank.store import nest, unnest
 

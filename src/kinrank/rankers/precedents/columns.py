@@ -9,13 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.evidence_kernel import hash_texts
-from kinrank.data.evidence_keys import keys_of, query_keys
-from kinrank.data.evidence_totals import Totals
-from kinrank.data.id_hashes import IdHashes
+from kinrank.data.hashes import IdHashes, hash_texts, keys_of, query_keys
 from kinrank.data.queryset import QuerySet
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
+from kinrank.memory.evidence import Totals
 from kinrank.rankers.local.kin_evidence import KinCells, KinEvidence
 from kinrank.rankers.precedents.explanation import Precedent
 from kinrank.store import nest, unnest

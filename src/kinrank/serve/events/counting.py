@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kinrank.data.evidence_votes import RankCurve, ShownList, Votes, count_votes
+from kinrank.memory.votes import RankCurve, ShownList, Votes, count_votes
 from kinrank.serve.database import Execute
 from kinrank.serve.database.rows import among, among_models, insert, parts, placeholders
 

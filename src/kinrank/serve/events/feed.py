@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from kinrank.data.evidence import Evidence
-from kinrank.data.evidence_ids import chosen_ids
-from kinrank.data.evidence_kernel import hash_texts
+from kinrank.data.hashes import hash_texts
 from kinrank.errors import OtherHistoryError
+from kinrank.memory.evidence import Evidence, chosen_ids
 from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.events.store import CellRow, EventStore
 from kinrank.serve.following import Follower

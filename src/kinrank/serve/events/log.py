@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kinrank.data.evidence_keys import query_keys
-from kinrank.data.evidence_votes import MAX_RANK, RankCurve
+from kinrank.data.hashes import query_keys
+from kinrank.memory.votes import MAX_RANK, RankCurve
 from kinrank.serve.database import open_database
 from kinrank.serve.events.clients import ClientHashes
 from kinrank.serve.events.feed import EvidenceFeed

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from kinrank.data.evidence_votes import RankCurve
+from kinrank.memory.votes import RankCurve
 from kinrank.serve.audit import record
 from kinrank.serve.database import Database
 from kinrank.serve.database.revisions import check_history, end_of_page, mark_of, next_revision, undo_revision

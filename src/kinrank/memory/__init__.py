@@ -1,0 +1,1 @@
+"""Memory: who asked, and what was chosen."""
