@@ -50,6 +50,7 @@ def numbered(sizes: list[int]) -> QuerySet:
         doc_title=rows,
         sample_weight=rows,
         query_columns={"number": queries, "vector": np.tile(queries[:, None], 2)},
+        doc_columns={"site": rows},
     )
 
 
@@ -68,10 +69,11 @@ def test_all_arrays_of_a_row_and_of_a_query_go_with_it(sizes: list[int], masked:
     owner = queries.query_of_row
     for selected, wanted in ((by_query, expected_rows), (by_row, sorted(rows, key=lambda row: owner[row]))):
         # Every field of a QuerySet is one of these, or the same for all rows.
-        per_row = {"X", "y", "doc_id", "doc_title", "sample_weight"}
+        per_row = {"X", "y", "doc_id", "doc_title", "sample_weight", "doc_columns"}
         per_query = {"qid", "query_columns", "offsets"}
         assert {field.name for field in fields(QuerySet)} - per_row - per_query == {"feature_names", "row_order"}
-        for name in per_row:
+        assert selected.doc_columns["site"].tolist() == wanted
+        for name in per_row - {"doc_columns"}:
             assert getattr(selected, name).ravel().astype(np.int64).tolist() == wanted, name
         owners = list(dict.fromkeys(owner[wanted].tolist()))
         assert selected.qid.tolist() == selected.query_columns["number"].tolist() == owners
@@ -104,7 +106,12 @@ def test_concat_undoes_slicing(queries: QuerySet) -> None:
 
 def test_saved_set_opens_memory_mapped(tmp_path: Path) -> None:
     queries = QuerySet.from_arrays(
-        X3, [0, 1, 2], qid=["b", "a", "b"], doc_id=[7, 8, 9], query_columns={"text": ["one", None]}
+        X3,
+        [0, 1, 2],
+        qid=["b", "a", "b"],
+        doc_id=[7, 8, 9],
+        query_columns={"text": ["one", None]},
+        doc_columns={"site": ["x", "y", "z"]},
     )
     queries.save(tmp_path / "set")
     opened = QuerySet.open(tmp_path / "set", verify=True)

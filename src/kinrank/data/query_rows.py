@@ -17,8 +17,8 @@ from kinrank.errors import DataError
 
 ROW_ARRAYS = ("y", "doc_id", "doc_title", "sample_weight")
 """The arrays next to X with one value per row, each optional."""
-COLUMN = "column."
-"""Prefix of the arrays of query columns in `QuerySet.get_state`."""
+COLUMN, DOCUMENT_COLUMN = "column.", "document."
+"""Prefixes of the arrays of query columns and of document columns in `QuerySet.get_state`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,18 +38,20 @@ class QueryRows:
     sample_weight: Float32 | None = None
     doc_title: NDArray[Any] | None = None
     row_order: NDArray[np.int64] | None = None
+    doc_columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.X.ndim != 2:
             raise DataError(f"X must have two dimensions, rows and features, got shape {self.X.shape}")
         check_offsets(self.offsets, len(self.qid), len(self.X))
-        check_lengths(len(self.X), self._row_arrays)
+        check_lengths(len(self.X), {**self._row_arrays, **self.doc_columns})
         for name, values in self.query_columns.items():
             if len(values) != len(self.qid):
                 raise DataError(f"column {name!r} must have one value per query ({len(self.qid)}), got {len(values)}")
         names = check_names(self.feature_names or default_names(self.X.shape[1]), self.X.shape[1])
         object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "query_columns", dict(self.query_columns))
+        object.__setattr__(self, "doc_columns", dict(self.doc_columns))
 
     def __len__(self) -> int:
         return len(self.qid)
@@ -103,6 +105,7 @@ class QueryRows:
             qid=self.qid[queries],
             feature_names=self.feature_names,
             query_columns={name: values[queries] for name, values in self.query_columns.items()},
+            doc_columns=take_arrays(self.doc_columns, rows),
             **take_arrays(self._row_arrays, rows),
         )
 
@@ -130,6 +133,7 @@ class QueryRows:
         """Return the arrays by name, as they are stored in a folder; `from_state` is the inverse."""
         columns = {COLUMN + name: values for name, values in self.query_columns.items()}
         arrays = {name: values for name, values in self._row_arrays.items() if values is not None}
+        columns |= {DOCUMENT_COLUMN + name: values for name, values in self.doc_columns.items()}
         return {"X": self.X, "offsets": self.offsets, "qid": self.qid, **arrays, **columns}
 
     def fingerprint(self) -> str:

@@ -14,7 +14,7 @@ from kinrank.arrays import Float32, State
 from kinrank.data import folder_format
 from kinrank.data.columns import as_column, as_grades, as_ids, as_weights
 from kinrank.data.grouping import Groups, group_rows
-from kinrank.data.query_rows import COLUMN, ROW_ARRAYS, QueryRows, check_lengths, take_arrays
+from kinrank.data.query_rows import COLUMN, DOCUMENT_COLUMN, ROW_ARRAYS, QueryRows, check_lengths, take_arrays
 from kinrank.errors import DataError
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class QuerySet(QueryRows):
         of their weights.
     doc_title : array of str of shape (rows,), or None
         The title of each document, by which explanations name it.
+    doc_columns : mapping of str to array of shape (rows,)
+        Other values of each document, such as its site or brand, which memory can use as keys.
     row_order : int64 array of shape (rows,), or None
         The position of each row in the caller's arrays; None if the rows were not reordered.
 
@@ -82,6 +84,7 @@ class QuerySet(QueryRows):
         query_columns: Mapping[str, ArrayLike] | None = None,
         sample_weight: ArrayLike | None = None,
         doc_title: ArrayLike | None = None,
+        doc_columns: Mapping[str, ArrayLike] | None = None,
     ) -> QuerySet:
         """Build from rows in any order.
 
@@ -105,6 +108,8 @@ class QuerySet(QueryRows):
             How much the judgment of each row counts, at least 0.
         doc_title
             The title of each row's document, by which explanations name it.
+        doc_columns
+            Other values of documents by column name, one per row, such as their site or brand.
         """
         features = np.asarray(X, dtype=np.float32)
         if features.ndim != 2:
@@ -112,7 +117,7 @@ class QuerySet(QueryRows):
         groups = group_rows(len(features), qid, group)
         names = () if feature_names is None else feature_names
         columns = {name: as_column(values) for name, values in (query_columns or {}).items()}
-        return cls._from_groups(groups, features, y, doc_id, names, columns, sample_weight, doc_title)
+        return cls._from_groups(groups, features, y, doc_id, names, columns, sample_weight, doc_title, doc_columns)
 
     @classmethod
     def _from_groups(
@@ -125,6 +130,7 @@ class QuerySet(QueryRows):
         query_columns: Mapping[str, NDArray[Any]],
         sample_weight: ArrayLike | None,
         doc_title: ArrayLike | None,
+        doc_columns: Mapping[str, ArrayLike] | None = None,
     ) -> QuerySet:
         """Sort rows into their groups."""
         arrays: dict[str, Any] = {
@@ -133,10 +139,11 @@ class QuerySet(QueryRows):
             "doc_title": None if doc_title is None else as_column(doc_title).astype(np.str_),
             "sample_weight": None if sample_weight is None else as_weights(sample_weight),
         }
-        check_lengths(len(X), arrays)
+        documents = {name: as_column(values) for name, values in (doc_columns or {}).items()}
+        check_lengths(len(X), {**arrays, **documents})
         order = groups.row_order
         if order is not None:
-            X, arrays = X[order], take_arrays(arrays, order)
+            X, arrays, documents = X[order], take_arrays(arrays, order), take_arrays(documents, order)
         return cls(
             X,
             offsets=groups.offsets,
@@ -144,6 +151,7 @@ class QuerySet(QueryRows):
             feature_names=tuple(feature_names),
             query_columns=query_columns,
             row_order=order,
+            doc_columns=documents,
             **arrays,
         )
 
@@ -246,9 +254,12 @@ class QuerySet(QueryRows):
     @classmethod
     def from_state(cls, state: State, feature_names: Sequence[str]) -> QuerySet:
         """Build from the arrays of `get_state`."""
-        columns = {name.removeprefix(COLUMN): values for name, values in state.items() if name.startswith(COLUMN)}
+        columns, documents = (
+            {name.removeprefix(prefix): values for name, values in state.items() if name.startswith(prefix)}
+            for prefix in (COLUMN, DOCUMENT_COLUMN)
+        )
         arrays: dict[str, Any] = {name: state.get(name) for name in ("X", "offsets", "qid", *ROW_ARRAYS)}
-        return cls(feature_names=tuple(feature_names), query_columns=columns, **arrays)
+        return cls(feature_names=tuple(feature_names), query_columns=columns, doc_columns=documents, **arrays)
 
     @classmethod
     def concat(cls, parts: Sequence[QuerySet]) -> QuerySet:
@@ -302,8 +313,9 @@ def _array(name: str, states: Sequence[State], number: int) -> NDArray[Any]:
         return state[name]
     if name in _FILL:
         return np.full(len(state["X"]), _FILL[name], dtype=np.float32)
-    column = name.removeprefix(COLUMN)
-    what, change = (f"query column {column!r} is", "query_columns=, without it")
+    kind, argument = ("document", "doc_columns=") if name.startswith(DOCUMENT_COLUMN) else ("query", "query_columns=")
+    column = name.partition(".")[2]
+    what, change = (f"{kind} column {column!r} is", f"{argument}, without it")
     if name in _OF_DOCUMENTS:
         what, change = f"document {_OF_DOCUMENTS[name]} are", f"{name}=None"
     raise DataError(

@@ -158,6 +158,8 @@ def fold(text: str) -> str:
     >>> fold("  Ｉｒｏｎ   MAN ")
     'iron man'
     """
+    if text.isascii():
+        return " ".join(text.lower().split())
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
