@@ -193,8 +193,11 @@ def test_fit_reports_its_stages() -> None:
     with on_progress(lambda *step: seen.append(step)):
         KinRanker(n_repeats=2, trees=FEW).fit(make_two_camps(60, seed=0))
     stages = list(dict.fromkeys(stage for stage, _, _ in seen))
-    assert stages == ["folds to choose k", "local scores", "tree models"]
-    assert [step for step in seen if step[0] == "tree models"] == [("tree models", i, 8) for i in range(1, 9)]
+    assert stages == ["folds to choose k", "weights per query", "local scores", "tree models"]
+    assert [step for step in seen if step[0] == "weights per query"] == [
+        ("weights per query", i, 4) for i in range(1, 5)
+    ]
+    assert [step for step in seen if step[0] == "tree models"] == [("tree models", i, 8) for i in range(5, 9)]
 
 
 def test_trees_that_cannot_split_do_not_rank():

@@ -49,6 +49,13 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "key": (
+        Annotated[
+            list[str] | None,
+            _option(help="Column of the document that memory keeps, too, such as its site or brand; repeatable."),
+        ],
+        None,
+    ),
     "drop": (Annotated[list[str] | None, _option(help="Column that is not read; repeatable.")], None),
 }
 _THREADS = Annotated[
@@ -79,7 +86,8 @@ def with_columns(command: Callable[..., None]) -> Callable[..., None]:
         }
         split_by = [kwargs[name] for name in ("group", "time") if kwargs.get(name) is not None]
         query = {*(given.pop("query_column") or []), *split_by}
-        chosen = {**given, "query": sorted(query), "drop": given["drop"] or []}
+        keys = given.pop("key") or []
+        chosen = {**given, "query": sorted(query), "keys": keys, "drop": given["drop"] or []}
         token = table_columns.set(chosen)  # type: ignore[arg-type]
         try:
             command(*args, **kwargs)

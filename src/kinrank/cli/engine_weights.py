@@ -72,7 +72,7 @@ def _read(path: str, ranker: Ranker) -> QuerySet:
 
     from kinrank.data.texts import TEXT
 
-    queries = read_queries(path, len(ranker.feature_names_))
+    queries = read_queries(path, len(ranker.feature_names_), ranker)
     if queries.n_features or TEXT not in queries.query_columns:
         return queries
     unknown = np.full((queries.n_rows, len(ranker.feature_names_)), np.nan, dtype=np.float32)

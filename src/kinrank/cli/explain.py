@@ -70,7 +70,7 @@ def explain(
     if weights or as_json or target is not None:
         print_engine_weights(ranker, data, query, as_json, target, clauses, inverted or [])
         return
-    queries = read_queries(data, len(ranker.feature_names_))
+    queries = read_queries(data, len(ranker.feature_names_), ranker)
     if not can_explain(ranker):
         raise ParameterError(f"{model}: {type(ranker).__name__} has no explanations; see kinrank train --list")
     for selected in select_queries(queries, query, data):

@@ -43,7 +43,7 @@ def read_evidence(folder: str | None) -> SplitInTime | None:
     return None if folder is None else SplitInTime.since(Evidence.open(folder))
 
 
-def read_queries(path: str, n_features: int | None = None) -> QuerySet:
+def read_queries(path: str, n_features: int | None = None, model: Ranker | None = None) -> QuerySet:
     """Read queries with a progress bar.
 
     Parameters
@@ -53,13 +53,23 @@ def read_queries(path: str, n_features: int | None = None) -> QuerySet:
     n_features
         Number of features in a LETOR file. A feature that no line names is 0, so pass the number of features of the
         model or of the training data.
+    model
+        The model that will rank them: the keys of its memory are columns of documents.
     """
     columns = table_columns.get()
+    if model is not None:
+        columns = {**columns, "keys": [*columns["keys"], *keys_of_memory(model)]}
     source = Source(path, n_features, columns)
     with console.progress(f"reading {path}"):
         queries = source.read()
     check_features(queries, path, named=source.format not in ("csv", "parquet") or columns["features"] is not None)
     return queries
+
+
+def keys_of_memory(ranker: Ranker) -> Sequence[str]:
+    """Return the columns of documents that a ranker remembers."""
+    keys: Sequence[str] = ranker.get_params(deep=False).get("keys") or ()
+    return keys
 
 
 def check_features(queries: QuerySet, path: str, *, named: bool) -> None:

@@ -35,7 +35,7 @@ def rank(
     from kinrank.data.trec import run_from_scores, write_run
 
     ranker = load_model(model)
-    queries = read_queries(data, len(ranker.feature_names_))
+    queries = read_queries(data, len(ranker.feature_names_), ranker)
     scores = np.empty(queries.n_rows)
     with console.progress("ranking", len(queries)) as advance:
         for first in range(0, len(queries), QUERIES_AT_ONCE):

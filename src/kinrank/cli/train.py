@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
+from kinrank.cli.columns import table_columns
 from kinrank.cli.comparison_tables import evidence_warnings
 from kinrank.cli.inputs import announce, check_added_rows, read_queries, warn_if_perfect
 from kinrank.cli.options import EXAMPLES, OnLeak
@@ -126,6 +127,11 @@ def train(
 
     large = ray is not None or workers is not None or tree_workers is not None
     name, fitted = _unfitted(ranker, settings_file, settings or [])
+    keys = table_columns.get()["keys"]
+    if keys and "keys" not in fitted.get_params(deep=False):
+        raise ParameterError(f"--key is for a ranker with memory, which {name!r} has not: omit it, or --ranker")
+    if keys:
+        fitted.set_params(keys=tuple(keys))
     check_replaceable(model)
     if query_log is not None:
         fitted = _with_query_log(fitted, name, query_log)

@@ -167,6 +167,7 @@ class QuerySet(QueryRows):
         title: str = "doc_title",
         features: Sequence[str] | None = None,
         query: Sequence[str] = (),
+        keys: Sequence[str] = (),
         drop: Sequence[str] = (),
     ) -> QuerySet:
         """Build from a table with one row per candidate, in any order.
@@ -193,6 +194,8 @@ class QuerySet(QueryRows):
         query
             Columns of numbers that belong to the query, such as a group for splits, and are no features. Those that the
             table lacks are ignored.
+        keys
+            Columns of numbers or text that belong to the document, such as its site or brand, and are no features.
         drop
             Columns that are not read.
 
@@ -211,15 +214,13 @@ class QuerySet(QueryRows):
         """
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
-        arrays = tables.read_table(
-            table, qid=qid, y=y, doc_id=doc_id, text=text, title=title, features=features, query=query, drop=drop
-        )
-        return cls._from_groups(**arrays)
+        names = {"qid": qid, "y": y, "doc_id": doc_id, "text": text, "title": title, "features": features}
+        return cls._from_groups(**tables.read_table(table, **names, query=query, keys=keys, drop=drop))
 
     def to_table(self) -> pa.Table:
         """Return an Arrow table that `from_table` reads back.
 
-        Its columns are qid, y, doc_id, doc_title, sample_weight, the features and ``query.NAME``.
+        Its columns are qid, y, doc_id, doc_title, sample_weight, ``document.NAME``, the features and ``query.NAME``.
 
         The vector of a query is in its first row and null in the others: repeated, it would be most of the table.
 

@@ -7,6 +7,7 @@ Columns are recognized by name first, then by type:
 - ``sample_weight``: how much the judgment of the row counts;
 - ``info.NAME``: information for readers of the file, not read;
 - ``query.NAME``: query column NAME, with numbers, text or vectors (lists of numbers of one length);
+- ``document.NAME``: document column NAME, with numbers or text, such as a site or brand;
 - other numeric columns: features, in table order, unless they are said to belong to the query; null is NaN;
 - other text columns: query columns of the same name.
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 QUERY_PREFIX = "query."
+DOCUMENT_PREFIX = "document."
 INFO_PREFIX = "info."
 _TEXT = QUERY_PREFIX + "text"
 WEIGHT = "sample_weight"
@@ -54,6 +56,7 @@ class ColumnNames(TypedDict, total=False):
     title: str
     features: Sequence[str] | None
     query: Sequence[str]
+    keys: Sequence[str]
     drop: Sequence[str]
 
 
@@ -67,6 +70,7 @@ def read_table(
     title: str = TITLE,
     features: Sequence[str] | None = None,
     query: Sequence[str] = (),
+    keys: Sequence[str] = (),
     drop: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the arrays of a table, rows in table order, and the groups that define their order by query.
@@ -79,7 +83,11 @@ def read_table(
             f"no column {qid!r} for the query ids among {list(columns)}: name that column by qid= (--qid on the "
             "command line; kinrank doctor FILE finds it)"
         )
-    columns = {QUERY_PREFIX + name if name in query else name: column for name, column in columns.items()}
+    for name in keys:
+        if name not in columns and DOCUMENT_PREFIX + name not in columns:
+            raise DataError(f"no column {name!r} for a key of documents among {list(columns)}: correct the name")
+    prefix = dict.fromkeys(query, QUERY_PREFIX) | dict.fromkeys(keys, DOCUMENT_PREFIX)
+    columns = {prefix.get(name, "") + name: column for name, column in columns.items()}
     columns = _chosen(columns, text, features, drop, reserved=(qid, y, doc_id, title, WEIGHT))
     _check_types(columns, y)
     special = {name: columns.pop(name) for name in (qid, y, doc_id, WEIGHT) if name in columns}
@@ -88,6 +96,7 @@ def read_table(
         raise DataError(f"no column {title!r} for the titles among {list(columns)}: correct the name")
     for name in special.keys() - {y}:
         _check_not_null(name, special[name])
+    documents = {name: columns.pop(name) for name in list(columns) if name.startswith(DOCUMENT_PREFIX)}
     numeric = {name: column for name, column in columns.items() if _is_feature(name, column.type)}
     groups = group_rows(len(special[qid]), _ids(special[qid]), None)
     query_columns = {
@@ -106,6 +115,7 @@ def read_table(
         "query_columns": query_columns,
         "doc_title": None if titles is None else _ids(titles).astype(np.str_),
         "sample_weight": special[WEIGHT].to_numpy() if WEIGHT in special else None,
+        "doc_columns": {name.removeprefix(DOCUMENT_PREFIX): _ids(column) for name, column in documents.items()},
     }
 
 
@@ -124,6 +134,8 @@ def write_table(queries: QueryRows) -> pa.Table:
         columns[TITLE] = pa.array(queries.doc_title)
     if queries.sample_weight is not None:
         columns[WEIGHT] = pa.array(queries.sample_weight)
+    for name, values in queries.doc_columns.items():
+        columns[DOCUMENT_PREFIX + name] = pa.array(values)
     for i, name in enumerate(queries.feature_names):
         columns[name] = pa.array(np.ascontiguousarray(queries.X[:, i]))
     for name, values in queries.query_columns.items():
@@ -141,7 +153,7 @@ def is_reserved(name: str) -> bool:
     >>> is_reserved("qid"), is_reserved("query.intent"), is_reserved("query_length")
     (True, True, False)
     """
-    return name in ("qid", "y", "doc_id", TITLE, WEIGHT) or name.startswith((QUERY_PREFIX, INFO_PREFIX))
+    return name in ("qid", "y", "doc_id", TITLE, WEIGHT) or name.startswith((QUERY_PREFIX, DOCUMENT_PREFIX, INFO_PREFIX))
 
 
 def _chosen(
@@ -194,8 +206,8 @@ def _is_vector(name: str, kind: pa.DataType) -> bool:
 
 
 def _is_feature(name: str, kind: pa.DataType) -> bool:
-    """Return whether a column is a feature; if not, it belongs to the query."""
-    return is_number(kind) and not name.startswith(QUERY_PREFIX)
+    """Return whether a column is a feature; if not, it belongs to the query or to the document."""
+    return is_number(kind) and not name.startswith((QUERY_PREFIX, DOCUMENT_PREFIX))
 
 
 def _matrix(columns: list[pa.ChunkedArray], n_rows: int) -> Float32:
@@ -229,7 +241,8 @@ def _one_per_query(name: str, column: pa.ChunkedArray, groups: Groups) -> NDArra
         one, other = values[[first[query], codes[row]]].tolist()
         raise DataError(
             f"column {name!r} is {one!r} and {other!r} within query {groups.qid[query].item()!r}, but text and "
-            f"{QUERY_PREFIX}* columns belong to the query: drop it (--drop {shlex.quote(name)} on the command line)"
+            f"{QUERY_PREFIX}* columns belong to the query: if it belongs to the document, name it as a key (--key "
+            f"{shlex.quote(name)} on the command line), else drop it (--drop {shlex.quote(name)})"
         )
     shared: NDArray[Any] = values[first]
     return shared

@@ -243,7 +243,9 @@ class QueryMemory:
         """Return the columns of the candidates of queries; shape (rows, columns)."""
         return self._columns(self.asked(queries), self.sums, None)
 
-    def cross_fitted(self, part: NDArray[Any], queries: QuerySet, *, in_time: bool = False) -> Float32:
+    def cross_fitted(
+        self, part: NDArray[Any], queries: QuerySet, *, in_time: bool = False, wanted: NDArray[np.bool_] | None = None
+    ) -> Float32:
         """Return the columns of the known queries, each from other parts.
 
         Leaving out only the query itself would give its grades away: a document that is relevant to it would have one
@@ -257,14 +259,18 @@ class QueryMemory:
             The known queries.
         in_time
             Whether only earlier parts count; else all others.
+        wanted
+            The queries whose columns are wanted; None: all.
         """
-        found = np.zeros((queries.n_rows, len(self.names)), dtype=np.float32)
-        for value in np.unique(part):
-            own = part == value
-            counted = part < value if in_time else ~own
+        wanted = np.ones(len(queries), dtype=np.bool_) if wanted is None else wanted
+        kept = np.flatnonzero(wanted)
+        asked = queries if wanted.all() else queries[kept]
+        found = np.zeros((asked.n_rows, len(self.names)), dtype=np.float32)
+        for value in np.unique(part[kept]):
+            own = part[kept] == value
+            counted = part < value if in_time else part != value
             sums = _sums(self.cells, counted, self.words[1])
-            rows = np.repeat(own, queries.sizes)
-            found[rows] = self._columns(self.asked(queries[own]), sums, counted)
+            found[np.repeat(own, asked.sizes)] = self._columns(self.asked(asked[own]), sums, counted)
         return found
 
     def asked(self, queries: QuerySet) -> Asked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
 import numpy as np
@@ -38,12 +38,19 @@ class QueryArrays(TypedDict, total=False):
     query_text
         The text of each query: a mapping from query id to text, or a sequence in order of first appearance. Rankers
         with an encoder turn it into query vectors.
+    doc_id
+        The document of each row. Rankers with memory find documents by it.
+    keys
+        Other values of the document of each row by name, such as its site or brand; a ranker with memory names those
+        that it uses by its own parameter `keys`.
     """
 
     qid: ArrayLike | None
     group: ArrayLike | None
     query_vectors: QueryVectors | None
     query_text: QueryTexts | None
+    doc_id: ArrayLike | None
+    keys: Mapping[str, ArrayLike] | None
 
 
 class JudgedArrays(QueryArrays, total=False):
@@ -89,16 +96,19 @@ def read_queries(
     group: ArrayLike | None = None,
     query_vectors: QueryVectors | None = None,
     query_text: QueryTexts | None = None,
+    doc_id: ArrayLike | None = None,
+    keys: Mapping[str, ArrayLike] | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> QuerySet:
     """Return the input of a public method as a checked query set. Its `row_order` is that of the arrays given."""
     if isinstance(X, QuerySet):
-        if y is not None or qid is not None or group is not None or sample_weight is not None:
-            raise DataError("X is a QuerySet, which has its own y, qid and sample_weight: pass it alone")
+        if any(given is not None for given in (y, qid, group, doc_id, keys, sample_weight)):
+            raise DataError("X is a QuerySet, which has its own y, qid, doc_id and sample_weight: pass it alone")
         queries = X if X.row_order is None else X.replace(row_order=None)
         _check_query_set(ranker, queries, fitting)
     else:
-        queries = _from_arrays(ranker, X, y, qid, group, sample_weight, fitting)
+        rows = {"qid": qid, "group": group, "doc_id": doc_id, "doc_columns": keys, "sample_weight": sample_weight}
+        queries = _from_arrays(ranker, X, y, rows, fitting)
     if fitting:
         if ranker.learns_from_grades:
             _check_judged(queries)
@@ -115,9 +125,7 @@ def _from_arrays(
     ranker: Any,
     X: ArrayLike,
     y: ArrayLike | None,
-    qid: ArrayLike | None,
-    group: ArrayLike | None,
-    sample_weight: ArrayLike | None,
+    of_rows: dict[str, Any],
     fitting: bool,
 ) -> QuerySet:
     if not fitting and hasattr(X, "columns") and not hasattr(ranker, "feature_names_in_"):
@@ -133,16 +141,16 @@ def _from_arrays(
         # One row alone has no order to learn.
         least = 2 if fitting else 1
         rows, grades = _validate(ranker, X, y, y_numeric=True, ensure_min_samples=least, **settings)
-    if qid is None and group is None:
+    if of_rows["qid"] is None and of_rows["group"] is None:
         if fitting or y is not None:
             warnings.warn(
                 f"no qid= and no group=: all {len(rows)} rows are taken as candidates of one query",
                 UserWarning,
                 stacklevel=5,
             )
-        group = [len(rows)]
+        of_rows = {**of_rows, "group": [len(rows)]}
     names = getattr(ranker, "feature_names_in_", None) if fitting else ranker.feature_names_
-    return QuerySet.from_arrays(rows, grades, qid=qid, group=group, feature_names=names, sample_weight=sample_weight)
+    return QuerySet.from_arrays(rows, grades, feature_names=names, **of_rows)
 
 
 def _validate(ranker: Any, *arrays: ArrayLike | None, **settings: Any) -> Any:

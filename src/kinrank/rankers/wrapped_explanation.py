@@ -11,7 +11,7 @@ import numpy as np
 
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.rankers.local.explanation import Explanation, named
+from kinrank.rankers.local.explanation import Explanation, named, ordinal, ranks
 from kinrank.rankers.names import Names
 
 _SHOWN = 10
@@ -46,26 +46,13 @@ class EvidenceExplanation(Explanation):
         """Return in words what is known of a document, and its rank without that; empty if nothing is known."""
         evidence, without = self._evidence(row), self.rank_without[row]
         moved = evidence and without != self.rank[row]
-        return f"{evidence}; without {self.without} it would be {_ordinal(without)}" if moved else evidence
+        return f"{evidence}; without {self.without} it would be {ordinal(without)}" if moved else evidence
 
     def __str__(self) -> str:
         told = [(row, self._told(row)) for row in np.argsort(self.rank)[:_SHOWN].tolist()]
-        lines = [f"  {_ordinal(self.rank[row])}: {self.document_name(row)}, {words}" for row, words in told if words]
+        lines = [f"  {ordinal(self.rank[row])}: {self.document_name(row)}, {words}" for row, words in told if words]
         first = f"{self.heading}: {self.known if lines else self.unknown}"
         return "\n".join([first, *lines, *([] if self.wrapped is None else [str(self.wrapped)])])
-
-
-def _ordinal(number: int) -> str:
-    """Return a rank in words.
-
-    Examples
-    --------
-    >>> [_ordinal(number) for number in (1, 2, 3, 4, 11, 21, 112)]
-    ['1st', '2nd', '3rd', '4th', '11th', '21st', '112th']
-    """
-    if number % 100 in (11, 12, 13) or number % 10 not in (1, 2, 3):
-        return f"{number}th"
-    return f"{number}{('1st', '2nd', '3rd')[number % 10 - 1][1:]}"
 
 
 def fields_around(
@@ -90,14 +77,7 @@ def fields_around(
         known = _nothing_known(queries.qid[position].item(), queries.feature_names)
         if inner is not None:
             known = {each.name: getattr(inner, each.name) for each in fields(Explanation)}
-        yield known | {"rank": _ranks(scores[rows]), "rank_without": _ranks(without[rows]), "wrapped": inner}
-
-
-def _ranks(scores: Float64) -> Int64:
-    """Return the rank of each document, from 1; ties stay in order."""
-    ranks = np.empty(len(scores), dtype=np.int64)
-    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
-    return ranks
+        yield known | {"rank": ranks(scores[rows]), "rank_without": ranks(without[rows]), "wrapped": inner}
 
 
 def _nothing_known(qid: Any, feature_names: tuple[str, ...]) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from kinrank.data.queryset import QuerySet
 from kinrank.describe.encoders import Encoder
 from kinrank.errors import ParameterError
+from kinrank.memory.columns import targets_of
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.intake import JudgedArrays, takes_arrays
 from kinrank.rankers.kin.model import KinModel
+from kinrank.rankers.kin.parts import MemoryPart
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.texts import encode_texts
@@ -28,6 +30,7 @@ class AdaptiveLocalPart:
     model_: KinModel
     unseen_: JudgedQueries
     encoder_: Encoder | None
+    memory_: MemoryPart | None
     names_: Names
 
     if TYPE_CHECKING:  # of Ranker
@@ -89,12 +92,14 @@ class AdaptiveLocalPart:
     def add(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:
         """Learn from further judged queries without fitting again.
 
-        The local model of every query, and the global model, use them at once. The trees and the shares stay as they
-        are until the next fit; `n_unseen_` counts what they have not seen. Do not call this while another thread
+        Memory, the local model of every query and the global model use them at once. The trees and the shares stay as
+        they are until the next fit; `n_unseen_` counts what they have not seen. Do not call this while another thread
         predicts.
         """
         queries = self.encoded(self._queries(X, y, **arrays))
         self.local_.add(queries)
+        if self.memory_ is not None:
+            self.memory_ = self.memory_.added(queries)
         self.names_ = self.names_.added(queries)
         self._set_unseen(queries.qid)
         return self
@@ -103,10 +108,13 @@ class AdaptiveLocalPart:
         """Raise `DataError` if `add` could not learn these queries."""
         self.check_features(queries.feature_names)
         self._knn.check_learnable(self.encoded(queries))
+        if self.memory_ is not None:
+            targets_of(queries, self.memory_.memory.keys)  # raises if memory could not find its documents
 
     def remove(self, qid: ArrayLike) -> Self:
-        """Forget judged queries by id in the local and the global model. The trees forget them with the next fit."""
+        """Forget judged queries by id, in memory and in linear models. The trees forget them with the next fit."""
         self._knn.remove(qid)
+        self._forget(qid)
         self._drop_unseen(np.atleast_1d(np.asarray(qid)))
         return self
 
@@ -118,8 +126,13 @@ class AdaptiveLocalPart:
         """
         queries = self.encoded(self._queries(X, y, **arrays))
         self._cells.forget(queries)
+        self._forget(queries.qid)
         self._drop_unseen(queries.qid)
         return self
+
+    def _forget(self, qid: ArrayLike) -> None:
+        if self.memory_ is not None:
+            self.memory_ = self.memory_.without(qid)
 
     @takes_arrays
     def fit_alike(self, X: ArrayLike | QuerySet, y: ArrayLike | None = None, **arrays: Unpack[JudgedArrays]) -> Self:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kinrank.arrays import Float32, Float64
+from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.rankers.kin.trees import end_of_standing
-from kinrank.rankers.local.explanation import Explanation
+from kinrank.rankers.kin.trees import TreeView
+from kinrank.rankers.local.explanation import Explanation, ordinal, ranks
 
-PARTS = ("trees: features", "trees: standing", "trees: local score", "local", "global")
+_SHOWN = 10
+PARTS = ("trees: features", "trees: standing", "trees: local score", "trees: memory", "local", "global")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,11 @@ class KinExplanation(Explanation):
     """The ingredients. The trees' contribution is split by what they look at: the features, their standing among the
     query's candidates, and the score of the local model.
     """
+    reasons: list[str]
+    """In words, what memory knows of each document; empty if nothing."""
+    rank: Int64
+    rank_without: Int64
+    """The rank of each document, from 1, and that without memory; shape (documents,)."""
     contributions: Float64
     """What each ingredient adds to each document's score; a row sums to the score. Each ingredient has mean 0 over the
     query, so a positive number lifts the document above the query's average; shape (documents, parts).
@@ -45,6 +51,12 @@ class KinExplanation(Explanation):
         total = sizes.sum() or 1.0
         return dict(zip(self.parts, (sizes / total).tolist(), strict=True))
 
+    def judged(self, row: int) -> str:
+        """Return in words how a document was judged for similar queries, and its rank without that."""
+        reason, without = self.reasons[row], self.rank_without[row]
+        moved = reason and without != self.rank[row]
+        return f"{reason}; without that it would be {ordinal(without)}" if moved else reason
+
     def _titled(self, row: int) -> str:
         name = self.document_name(row)
         return f"document {name}" if self.doc_id is not None and name == str(self.doc_id[row]) else name
@@ -54,6 +66,9 @@ class KinExplanation(Explanation):
         lines = [super().__str__(), f"  the order comes from: {shares or 'nothing, all documents tie'}"]
         if not self.has_kin:
             lines.insert(1, "  no judged query is near: the global model replaces its own")
+        told = [(row, self.judged(row)) for row in np.argsort(self.rank)[:_SHOWN].tolist()]
+        moved = [f"  {ordinal(self.rank[row])}: {self.document_name(row)}, {words}" for row, words in told if words]
+        lines = [f"{self.heading}: what was chosen for queries like it", *moved, *lines] if moved else lines
         for document in np.argsort(-self.scores, kind="stable")[:3]:
             added = ", ".join(
                 f"{part} {value:+.2f}"
@@ -70,6 +85,8 @@ def explain_kin(
     blended: Float64,
     trees: Float64,
     has_kin: NDArray[np.bool_],
+    without: Float64,
+    reasons: Sequence[Sequence[str]],
 ) -> list[KinExplanation]:
     """Explain each query.
 
@@ -85,6 +102,10 @@ def explain_kin(
         The trees' column split by what they look at, from `split_trees`.
     has_kin
         Whether each query has a judged query near enough.
+    without
+        The scores without memory.
+    reasons
+        What memory knows of the documents of each query, in words.
     """
     contributions = np.hstack([trees, blended[:, 1:]])
     explained = []
@@ -95,24 +116,30 @@ def explain_kin(
                 **{**vars(near), "weights": near.weights if has_kin[query] else near.global_weights},
                 has_kin=bool(has_kin[query]),
                 parts=PARTS,
+                reasons=list(reasons[query]),
+                rank=ranks(blended[rows].sum(axis=1)),
+                rank_without=ranks(without[rows]),
                 contributions=contributions[rows],
             )
         )
     return explained
 
 
-def split_trees(members: Sequence[LambdaMART], queries: QuerySet, blended: Float64, table: Float32 | None) -> Float64:
-    """Split the trees' part of each score by what they look at: features, standing, local score.
+def split_trees(
+    members: Sequence[LambdaMART], queries: QuerySet, blended: Float64, table: Float32 | None, view: TreeView
+) -> Float64:
+    """Split the trees' part of each score by what they look at: features, standing, local score, memory.
 
     SHAP values add up to the raw score. Blended scores are raw ones shifted and stretched per query, so the same
     stretch applies to the values; their means, which rank nothing, are subtracted.
     """
-    parts = np.zeros((queries.n_rows, 3))
+    parts = np.zeros((queries.n_rows, 4))
     if table is None or not blended.any():
         return parts
     shap_values = np.mean([model.contributions(table) for model in members], axis=0)
-    n, end = queries.n_features, end_of_standing(queries.n_features, table.shape[1])
-    families = np.column_stack([shap_values[:, :n].sum(1), shap_values[:, n:end].sum(1), shap_values[:, end:-1].sum(1)])
+    ends = queries.n_features, *view.ends(queries.n_features), table.shape[1]
+    starts = 0, *ends[:-1]
+    families = np.column_stack([shap_values[:, a:b].sum(1) for a, b in zip(starts, ends, strict=True)])
     for start, stop in zip(queries.offsets[:-1], queries.offsets[1:], strict=True):
         rows = slice(start, stop)
         centered = families[rows] - families[rows].mean(axis=0)

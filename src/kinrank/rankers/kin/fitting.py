@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kinrank.arrays import Float64, Int64
+from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost
@@ -16,6 +16,7 @@ from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.blend import best_shares, standardized_columns
 from kinrank.rankers.kin.crossfit import FittedWithout, SubtractedFold
 from kinrank.rankers.kin.model import INGREDIENTS, KinModel
+from kinrank.rankers.kin.parts import weights_that_pay
 from kinrank.rankers.kin.sample import (
     JudgedBlocks,
     QueriesInMemory,
@@ -25,12 +26,13 @@ from kinrank.rankers.kin.sample import (
     weights_differ,
 )
 from kinrank.rankers.kin.settings import KinSettings, cell_part, knn_part, tree_sample, tree_settings
-from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, Without, n_trees_of_bag
+from kinrank.rankers.kin.trees import BagTraining, MemberTraining, Progress, TreeView, Without, n_trees_of_bag
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.held_out import ENOUGH, NEIGHBORS, assign_folds, best_n_neighbors, quality_of
 from kinrank.rankers.local.intermediate import Memory, Store
 
 _MOST_REPEATS = 3
+_ENOUGH_ROWS = 50_000  # that need no repeat, as 2,000 queries do not
 _NEIGHBORS_IN_CELLS = (*NEIGHBORS, 1_600, 3_200, 6_400, 12_800)  # k grows with the data; cells make that affordable
 
 
@@ -53,6 +55,8 @@ class KinFitting:
     """Called after each task."""
     train_member: MemberTraining | None = None
     """Trains one tree model; by default, each is a task of the executor."""
+    memory: Float32 | None = None
+    """The columns of memory of the judged queries that trees learn from, each query's from others."""
 
     def fit(self, queries: QuerySet) -> KinModel:
         """Fit to queries in memory."""
@@ -64,7 +68,7 @@ class KinFitting:
         without = FittedWithout(knn_part(self.settings, NEIGHBORS[0]), kept, folds)
         k = self._choose_neighbors(without, queries, folds[:1], _fewest_others(folds, len(queries)))
         without = replace(without, settings=knn_part(self.settings, k))
-        return self._fit_trees(knn_part(self.settings, k).fit(queries), kept, queries, folds, without)
+        return self._fit_trees(knn_part(self.settings, k).fit(queries), kept, queries, folds, without, decide=True)
 
     def fit_to_cells(self, cells: CellRanker, kept: JudgedBlocks) -> KinModel:
         """Fit everything else, given the sums over cells of all judged queries.
@@ -101,7 +105,8 @@ class KinFitting:
         """Return the fold of each query in each repeat of the cross-fitting; no repeat if there are too few queries."""
         settings, repeats = self.settings, self.settings.n_repeats
         if repeats == "auto":
-            repeats = int(np.clip(-(-ENOUGH // max(len(queries), 1)), 1, _MOST_REPEATS))
+            few = min(-(-ENOUGH // max(len(queries), 1)), -(-_ENOUGH_ROWS // max(queries.n_rows, 1)))
+            repeats = int(np.clip(few, 1, _MOST_REPEATS))
         seeds = range(settings.seed, settings.seed + repeats)
         folds = (assign_folds(queries, settings.n_members, settings.group_column, seed) for seed in seeds)
         return [fold for fold in folds if fold is not None]
@@ -123,25 +128,39 @@ class KinFitting:
         judged: QuerySet,
         folds: list[Int64],
         without: Without,
+        *,
+        decide: bool = False,
     ) -> KinModel:
-        """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats."""
+        """Fit a bag per repeat, and decide on its size and the shares by the mean out-of-fold scores of all repeats.
+
+        If `decide`, weights per query must pay: trees that see no score of the query's own model, nor the standing of
+        values, are tried, too.
+        """
         if not folds:
-            return KinModel.of(local, [], dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True)), {})
+            return KinModel.of(local, [], dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True)), {}, TreeView())
+        n_memory = 0 if self.memory is None else self.memory.shape[1]
+        view = TreeView(not weights_differ(judged), self.settings.local, n_memory)
         settings: LambdaMART = tree_settings(self.settings).set_params(seed=self.settings.seed)
         training = BagTraining(
             rows=kept,
             folds=[kept.split(fold) for fold in folds],
             without=without,
-            local=self.settings.local,
-            standing=not weights_differ(judged),
+            view=view,
             settings=settings,
             n_members=self.settings.n_members,
             store=self.store,
+            memory=None if self.memory is None else MemoryOfBlocks(self.memory, kept),
         )
+        records = []
+        if decide and view.local and settings.learns:
+            training, found = weights_that_pay(training, judged)
+            view, records = training.tree_view, [found]
         bag = training.run(self.executor, self.progress, self.train_member)
         shares, record = self._decide(judged, standardized_columns(bag.parts, judged))
         members = [model.keep_trees(n_trees_of_bag(bag.n_trees, bag.n_grown)) for model in bag.members]
-        return KinModel.of(local, members, shares, record)
+        if not settings.learns:
+            view = TreeView(standing=False, local=False)
+        return KinModel.of(local, members, shares, record, view, records)
 
     def _decide(self, queries: QuerySet, parts: Float64) -> tuple[dict[str, float], dict[str, float]]:
         """Return the shares by the standardized out-of-fold scores of each ingredient, and the quality of each."""
@@ -152,6 +171,19 @@ class KinFitting:
         shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)
         share_of = dict.fromkeys(INGREDIENTS, 0.0) | dict(zip(blendable, shares.tolist(), strict=True))
         return share_of, {**quality, "blend": blended}
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryOfBlocks:
+    """Returns the columns of memory of a block."""
+
+    columns: Float32
+    blocks: JudgedBlocks
+
+    def __call__(self, block: int) -> Float32:
+        """Return the columns of a block."""
+        before = sum(self.blocks(number).n_rows for number in range(block))
+        return self.columns[before : before + self.blocks(block).n_rows]
 
 
 def _fewest_others(folds: list[Int64], n_queries: int) -> int:

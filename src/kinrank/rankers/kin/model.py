@@ -16,8 +16,9 @@ from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.cells.ranker import CellRanker
 from kinrank.rankers.kin.blend import standardized_columns
+from kinrank.rankers.kin.parts import PartRecord
 from kinrank.rankers.kin.settings import KinSettings, local_part, tree_settings
-from kinrank.rankers.kin.trees import end_of_standing, linear_scores, what_trees_see
+from kinrank.rankers.kin.trees import TreeView, linear_scores
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.neighbor_model import LocalPrediction
 from kinrank.store import nest, unnest
@@ -48,6 +49,10 @@ class KinModel:
     """Out-of-fold quality of each ingredient and of the blend."""
     forest: Forest | None
     """The trees of all members."""
+    view: TreeView
+    """What the trees see."""
+    parts: Sequence[PartRecord]
+    """Whether weights per query were kept, and why; empty if that was not tried, or after loading."""
 
     @classmethod
     def of(
@@ -56,29 +61,44 @@ class KinModel:
         members: list[LambdaMART],
         shares: dict[str, float],
         record: dict[str, float],
+        view: TreeView,
+        parts: Sequence[PartRecord] = (),
     ) -> KinModel:
         """Join the trees of all members."""
         forest = Forest.from_text(*(model.text for model in members)) if members else None
-        return cls(local, members, shares, record, forest)
+        return cls(local, members, shares, record, forest, view, parts)
 
     @property
     def share_of_each(self) -> Float64:
         """The shares in the order of `INGREDIENTS`."""
         return np.array([self.shares[name] for name in INGREDIENTS])
 
-    def ingredients(self, queries: QuerySet) -> IngredientScores:
+    @property
+    def ranks_by_trees_alone(self) -> bool:
+        """Whether neither the local nor the global model has a part in the scores."""
+        return self.shares["trees"] == 1.0 and not self.view.local
+
+    def scores(self, queries: QuerySet, memory: Float32 | None) -> Float64:
+        """Return the scores of queries, already encoded; `memory` has the columns of it that the trees see."""
+        if self.forest is not None and self.ranks_by_trees_alone:
+            return standardized_columns(self._by_trees(self.forest, queries, None, memory)[0][:, None], queries)[:, 0]
+        return self.ingredients(queries, memory).scores @ self.share_of_each
+
+    def ingredients(self, queries: QuerySet, memory: Float32 | None) -> IngredientScores:
         """Return the scores of queries, already encoded, by each ingredient."""
-        local = self.local.predict_local(queries)
+        local, table = self.local.predict_local(queries), None
         scores = np.zeros((queries.n_rows, 3))
         scores[:, 1:] = linear_scores(local, queries, self.local.model_.highest_novelty)
-        table = None
         if self.forest is not None:
-            # Trees from a file were trained on features alone, and trees from clicks without standing.
-            n_columns, end = self.forest.n_features, end_of_standing(queries.n_features, self.forest.n_features)
-            seen_local = scores[:, 1] if n_columns > end else None
-            table = what_trees_see(queries, seen_local, standing=end > queries.n_features)
-            scores[:, 0] = self.forest.predict(table) / len(self.members)
+            scores[:, 0], table = self._by_trees(self.forest, queries, scores[:, 1], memory)
         return IngredientScores(standardized_columns(scores, queries), table, local)
+
+    def _by_trees(
+        self, forest: Forest, queries: QuerySet, local: Float64 | None, memory: Float32 | None
+    ) -> tuple[Float64, Float32]:
+        """Return the mean score of the trees, and what they see."""
+        table = self.view.table(queries, local, memory)
+        return forest.predict(table) / len(self.members), table
 
     def has_kin(self, local: LocalPrediction) -> NDArray[np.bool_]:
         """Return which queries have a judged query near enough."""
@@ -96,6 +116,7 @@ class KinModel:
         return nest(local=self.local.get_state(), **members) | {
             "shares": self.share_of_each,
             "record": np.array([self.record[name] for name in RECORDED] if self.record else []),
+            "view": np.array(self.view, dtype=np.int64),
         }
 
     @classmethod
@@ -104,9 +125,12 @@ class KinModel:
         members: list[LambdaMART] = []
         while arrays := unnest(state, f"member{len(members)}"):
             members.append(tree_settings(settings).set_state(arrays))
-        return cls.of(
-            local_part(settings, n_neighbors).set_state(unnest(state, "local")),
-            members,
-            dict(zip(INGREDIENTS, state["shares"].tolist(), strict=True)),
-            dict(zip(RECORDED, state["record"].tolist(), strict=False)),
-        )
+        local = local_part(settings, n_neighbors).set_state(unnest(state, "local"))
+        if "view" in state:
+            standing, sees_local, n_memory = state["view"].tolist()
+            view = TreeView(bool(standing), bool(sees_local), n_memory)
+        else:
+            n_columns = Forest.from_text(members[0].text).n_features if members else 1
+            view = TreeView.of_columns(len(local.preparer_.factor_), n_columns)
+        shares = dict(zip(INGREDIENTS, state["shares"].tolist(), strict=True))
+        return cls.of(local, members, shares, dict(zip(RECORDED, state["record"].tolist(), strict=False)), view)

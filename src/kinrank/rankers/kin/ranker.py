@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from kinrank.arrays import Float64, State
+from kinrank.arrays import Float32, Float64, State
 from kinrank.data.normalization import normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
@@ -20,6 +20,7 @@ from kinrank.describe.spec import Spec
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale
+from kinrank.memory.reasons import reasons_of
 from kinrank.parallel import n_threads_of, use_threads
 from kinrank.rankers.base import Prediction, Ranker, WeightedRanker
 from kinrank.rankers.capabilities import Capabilities
@@ -27,8 +28,9 @@ from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.kin.adaptation import AdaptiveLocalPart
 from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_trees
 from kinrank.rankers.kin.fitting import KinFitting
-from kinrank.rankers.kin.model import RECORDED, KinModel
-from kinrank.rankers.kin.settings import check_settings, weight_signs
+from kinrank.rankers.kin.model import RECORDED, IngredientScores, KinModel
+from kinrank.rankers.kin.parts import MemoryPart, PartRecord, choose_memory
+from kinrank.rankers.kin.settings import check_settings, tree_settings, weight_signs
 from kinrank.rankers.kin.stand_in import fit_stand_ins
 from kinrank.rankers.kin.trees import importances
 from kinrank.rankers.linear_weights import LinearWeights
@@ -36,6 +38,7 @@ from kinrank.rankers.local.explanation import named
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.local.model import coefficient_rows
 from kinrank.rankers.local.texts import encoder_state, fit_encoder, restore_encoder
+from kinrank.store import nest, unnest
 
 
 class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
@@ -57,6 +60,12 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
 
     Parameters
     ----------
+    keys : sequence of str
+        Columns of documents (`QuerySet.doc_columns`), such as their site or brand, that memory keeps next to documents.
+    memory : bool
+        Whether to try what this query, its kin and everyone chose. It needs texts and document ids.
+    time_column : str, optional
+        A query column with the time of each query. Then only earlier queries are remembered for later ones.
     n_neighbors : int or "auto"
         k of the local model; ``"auto"`` tries 10 to 800 on held-out queries.
     n_cells : int, optional
@@ -68,7 +77,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         Folds of the cross-fitting, and tree models in the bag of each repeat.
     n_repeats : int or "auto"
         How often to cross-fit, each time with other folds. All repeats together decide, and all their tree models
-        rank. ``"auto"``: once from 2,000 queries, up to three times with fewer.
+        rank. ``"auto"``: once from 2,000 queries or 50,000 candidates, up to three times with fewer.
     trees : LambdaMART or str, optional
         Settings of the tree models; `n_trees` is the maximum. ``LambdaMART(model=FILE)``, as text
         ``"lambdamart(model=FILE)"``, uses the trees of a model that you have in place of the bag. They see the
@@ -98,6 +107,10 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
 
     Attributes
     ----------
+    memory_ : MemoryPart or None
+        What is remembered, and which columns of it trees see; None if memory does not pay, or needs what there is not.
+    parts_ : list of PartRecord
+        Whether each part of memory was kept, and why.
     shares_ : dict
         The shares of trees, local and global model.
     record_ : dict
@@ -138,11 +151,16 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         missing=True,
     )
     enabling_settings: ClassVar[Mapping[str, str]] = {"merges": "n_cells"}
+    memory_: MemoryPart | None
+    parts_: list[PartRecord]
 
     def __init__(
         self,
         n_neighbors: int | Literal["auto"] = "auto",
         *,
+        keys: Sequence[str] = (),
+        memory: bool = True,
+        time_column: str | None = None,
         n_cells: int | None = None,
         local: bool = True,
         n_members: int = 4,
@@ -161,6 +179,9 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         seed: int = 0,
     ) -> None:
         self.n_neighbors = n_neighbors
+        self.keys = keys
+        self.memory = memory
+        self.time_column = time_column
         self.n_cells = n_cells
         self.local = local
         self.n_members = n_members
@@ -190,7 +211,13 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         check_settings(self, queries)
         with nullcontext() if self.n_jobs is None else use_threads(n_threads_of(self.n_jobs)):
             self.encoder_ = fit_encoder(self.encoder, queries)
-            self.set_model(KinFitting(self).fit(self.encoded(queries)), unseen=queries.qid[:0])
+            self.memory_, self.parts_ = None, []
+            if self.memory and tree_settings(self).learns:
+                made = self.group_column, self.time_column, self.seed
+                self.memory_, self.parts_ = choose_memory(queries, tuple(self.keys), *made)
+            columns = None if self.memory_ is None else self.memory_.of_training(queries, *made)
+            fitting = KinFitting(self, memory=columns)
+            self.set_model(fitting.fit(self.encoded(queries)), unseen=queries.qid[:0])
 
     def set_model(self, model: KinModel, unseen: NDArray[Any]) -> Self:
         """Use parts that were fitted with these settings; `unseen` are judged queries of the local part only."""
@@ -228,7 +255,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         check_is_fitted(self)
         if not self.members_:
             raise AttributeError("there are no trees, because there were too few queries, and no feature importances")
-        return importances(self.members_, self.n_features_in_)
+        return importances(self.members_, self.n_features_in_, self.model_.view)
 
     def remarks(self) -> list[str]:
         """Return the out-of-fold quality of each ingredient, and its share."""
@@ -236,20 +263,31 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
             return ["too few queries, or groups, to hold any out: the global linear model ranks alone"]
         reached = ", ".join(f"{part} {self.record_[part]:.4f}" for part in RECORDED)
         shares = ", ".join(f"{part} {share:.0%}" for part, share in self.shares_.items() if share)
-        return [f"NDCG @ 10 out of fold: {reached}", f"what ranks: {shares}; k = {self.n_neighbors_}"]
+        return [
+            *map(str, [*self.parts_, *self.model_.parts]),
+            f"NDCG @ 10 out of fold: {reached}",
+            f"what ranks: {shares}; k = {self.n_neighbors_}",
+        ]
 
     # --- ranking --------------------------------------------------------------------------------------------------
 
     def _predict(self, queries: QuerySet) -> Float64:
-        return self._predict_with_novelty(queries).scores
+        return self.model_.scores(self.encoded(queries), self._remembered(queries))
 
     def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
-        ingredients = self.model_.ingredients(self.encoded(queries))
+        ingredients = self._ingredients(queries)
         return Prediction(ingredients.scores @ self.model_.share_of_each, ingredients.local.novelty)
 
+    def _remembered(self, queries: QuerySet) -> Float32 | None:
+        """Return the columns of memory that trees see."""
+        return None if self.memory_ is None else self.memory_.columns(queries)
+
+    def _ingredients(self, queries: QuerySet) -> IngredientScores:
+        return self.model_.ingredients(self.encoded(queries), self._remembered(queries))
+
     def _query_weights(self, queries: QuerySet) -> LinearWeights:
+        ingredients = self._ingredients(queries)
         queries = self.encoded(queries)
-        ingredients = self.model_.ingredients(queries)
         prior = coefficient_rows(self.model_.linear_models(ingredients.local), queries.n_features)
         if self.normalization is not None:
             queries = queries.replace(X=normalize(queries.X, queries.offsets, self.normalization))
@@ -261,12 +299,16 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     def explain(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> list[KinExplanation]:
         """Explain each query: its kin, its weights, and what each ingredient adds to each score."""
         queries = self.encoded(self._queries(X, **arrays))
-        ingredients = self.model_.ingredients(queries)
+        ingredients = self._ingredients(queries)
         blended = ingredients.scores * self.model_.share_of_each
-        trees = split_trees(self.members_, queries, blended[:, 0], ingredients.table)
+        trees = split_trees(self.members_, queries, blended[:, 0], ingredients.table, self.model_.view)
         local = ingredients.local
         neighbors = self.local_.model_.explain(queries, local.near, local.models, self.local_)
-        explained = explain_kin(neighbors, queries, blended, trees, self.model_.has_kin(local))
+        without, reasons = blended.sum(axis=1), [[""] * query.n_rows for query in queries]
+        if self.memory_ is not None:
+            without = self.model_.scores(queries, self.memory_.nothing(queries.n_rows))
+            reasons = [[str(each) for each in reasons_of(self.memory_.memory, query)] for query in queries]
+        explained = explain_kin(neighbors, queries, blended, trees, self.model_.has_kin(local), without, reasons)
         return named(explained, self.names_, queries)
 
     def _kin_ids(self) -> NDArray[Any]:
@@ -277,11 +319,13 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     def get_state(self) -> State:
         """Return everything learned."""
         numbers = {"n_neighbors": np.array(self.n_neighbors_), "unseen_qid": self.unseen_qid_}
-        return self.model_.get_state() | encoder_state(self.encoder_) | numbers
+        memory = {} if self.memory_ is None else nest(memory=self.memory_.get_state())
+        return self.model_.get_state() | encoder_state(self.encoder_) | memory | numbers
 
     def set_state(self, state: State) -> Self:
         """Restore everything learned."""
         self.encoder_ = restore_encoder(self.encoder, state)
+        self.memory_, self.parts_ = MemoryPart.from_state(unnest(state, "memory")), []
         self.set_model(KinModel.from_state(self, int(state["n_neighbors"]), state), state["unseen_qid"])
         self.local_.feature_names_, self.local_.n_features_in_ = self.feature_names_, self.n_features_in_
         return self

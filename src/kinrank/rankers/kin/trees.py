@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -18,6 +19,7 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe.within_query import relative_features
 from kinrank.errors import DamagedFolderError
 from kinrank.learn.lambdamart import LambdaMART
+from kinrank.measure import Measure
 from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
 from kinrank.rankers.kin.blend import standardized_columns
 from kinrank.rankers.kin.crossfit import rows_of
@@ -36,6 +38,44 @@ Progress = Callable[[str, int, int, TaskCost], None]
 
 MemberTraining = Callable[["BagTraining", tuple[int, int]], TaskCost]
 """Trains the member of a repeat that leaves out a fold, and keeps it: in place of ``make_member`` by one worker."""
+
+
+class TreeView(NamedTuple):
+    """What trees see of a candidate: its features, then what these settings add."""
+
+    standing: bool = True
+    """Whether they see where each value stands among the query's candidates."""
+    local: bool = True
+    """Whether they see the score of the query's own model."""
+    n_memory: int = 0
+    """The number of columns of memory."""
+
+    def table(self, queries: QuerySet, local: Float64 | None, memory: Float32 | None) -> Float32:
+        """Return a row for each candidate.
+
+        Examples
+        --------
+        >>> queries = QuerySet.from_arrays([[1.0], [3.0]], group=[2])
+        >>> TreeView(local=False).table(queries, None, None).tolist()
+        [[1.0, -1.0, 0.0], [3.0, 1.0, 1.0]]
+        """
+        columns = [queries.X]
+        if self.local and local is not None:
+            columns.append(local.astype(np.float32)[:, None])
+        if self.standing:
+            columns = [part for each in columns for part in (each, relative_features(each, queries.offsets))]
+        return np.hstack(columns if memory is None else [*columns, memory])
+
+    def ends(self, n_features: int) -> tuple[int, int]:
+        """Return where the features with their standing end among the columns, and where the local score does."""
+        width = 3 if self.standing else 1
+        return width * n_features, width * (n_features + self.local)
+
+    @classmethod
+    def of_columns(cls, n_features: int, n_columns: int) -> TreeView:
+        """Return the view of trees from a file, or of a model that was saved before there was memory."""
+        standing = n_columns >= 3 * n_features
+        return cls(standing, n_columns > (3 if standing else 1) * n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +102,43 @@ class BagTraining:
     """The fold of each query of each block, for each repeat: ``folds[repeat][block]``."""
     without: Without
     """Returns the local ranker that has not seen a fold."""
-    local: bool
-    """Whether trees see the local score."""
-    standing: bool
-    """Whether trees see the standing of each value among the query's candidates."""
+    view: TreeView
+    """What tables have for the trees."""
     settings: LambdaMART
     """Settings of the members; their seeds follow one another."""
     n_members: int
     """Number of folds, and of members per repeat."""
     store: Store
     """Where tables and members are kept."""
+    memory: Callable[[int], Float32] | None = None
+    """Returns the columns of memory of a block, each query's from others; None without memory."""
+    seen: Int64 | None = None
+    """The columns of the tables that trees see; None: all."""
+
+    def without_weights(self, n_features: int) -> BagTraining:
+        """Return the same for trees that see the features and memory alone, from the same tables."""
+        end = self.view.ends(n_features)[1]
+        seen = np.r_[np.arange(n_features), np.arange(end, end + self.view.n_memory)]
+        return replace(self, seen=seen)
+
+    @property
+    def tree_view(self) -> TreeView:
+        """What trees see; tables may have more."""
+        return self.view if self.seen is None else TreeView(False, False, self.view.n_memory)
+
+    def held_out_quality(self, repeat: int, held_out: int, measure: Measure) -> Float64:
+        """Return the quality of the left-out queries by a member with its best number of trees."""
+        if _name(self.kind, repeat, held_out) not in self.store.names():
+            self._make_member(repeat, held_out)
+        member, curve = self._member(repeat, held_out)
+        out = self.split(repeat, held_out, range(len(self.folds[repeat])))[1]
+        scores = member.keep_trees(best_number_of_trees([curve], np.ones(1, dtype=np.int64))).predict(out.X)
+        return measure.per_query(scores, out.grades, out.offsets, sample_weight=out.sample_weight)
+
+    @property
+    def kind(self) -> str:
+        """The name of members in the store."""
+        return "trees" if self.seen is None else "plain"
 
     @property
     def tables(self) -> list[tuple[int, int]]:
@@ -137,8 +204,8 @@ class BagTraining:
         end: int | None = None,
     ) -> None:
         """Run the tasks of a kind, or those before `end`, whose results are not in the store yet."""
-        existing = self.store.names()
-        missing = [item for item in items if _name(kind, *item) not in existing]
+        existing, stored = self.store.names(), self.kind if kind == "trees" else kind
+        missing = [item for item in items if _name(stored, *item) not in existing]
         finished = executor.map_unordered(make, [item for item in items[:end] if item in missing])
         for done, (_, cost) in enumerate(finished, len(items) - len(missing) + 1):
             progress(kind, done, len(items), cost)
@@ -164,12 +231,13 @@ class BagTraining:
             scores[rows_of(queries, out)] = linear_scores(
                 local.predict_local(unseen), unseen, local.model_.highest_novelty
             )
-        seen_local = scores[:, 0] if self.local else None
+        memory = None if self.memory is None else self.memory(block)
         table = queries.replace(
-            X=what_trees_see(queries, seen_local, self.standing) if self.settings.learns else queries.X,
+            X=self.view.table(queries, scores[:, 0], memory) if self.settings.learns else queries.X,
             feature_names=(),
             doc_id=None,
             query_columns={},
+            doc_columns={},
         )
         return self._kept(_name("tables", repeat, block), {**table.get_state(), "linear": scores})
 
@@ -193,7 +261,7 @@ class BagTraining:
 
     def keep_member(self, repeat: int, held_out: int, member: LambdaMART, curve: Float64) -> State:
         """Keep a trained member and its NDCG@10 on the left-out fold after each tree."""
-        return self._kept(_name("trees", repeat, held_out), {**member.get_state(), "curve": curve})
+        return self._kept(_name(self.kind, repeat, held_out), {**member.get_state(), "curve": curve})
 
     def _scores(self, members: Sequence[LambdaMART], repeat: int, block: int) -> Float64:
         """Return the standardized out-of-fold scores of trees, local and global model of a block."""
@@ -209,13 +277,14 @@ class BagTraining:
 
     def _table(self, repeat: int, block: int) -> State:
         try:
-            return self.store.read(_name("tables", repeat, block))
+            table = self.store.read(_name("tables", repeat, block))
         except DamagedFolderError:
-            return self._make_table(repeat, block)
+            table = self._make_table(repeat, block)
+        return table if self.seen is None else {**table, "X": table["X"][:, self.seen]}
 
     def _member(self, repeat: int, held_out: int) -> tuple[LambdaMART, Float64]:
         try:
-            state = self.store.read(_name("trees", repeat, held_out))
+            state = self.store.read(_name(self.kind, repeat, held_out))
         except DamagedFolderError:
             state = self._make_member(repeat, held_out)
         return _copy_with_seed(self.settings, self.settings.seed).set_state(state), state["curve"]
@@ -225,35 +294,16 @@ class BagTraining:
         return state
 
 
-def what_trees_see(queries: QuerySet, local: Float64 | None, standing: bool = True) -> Float32:
-    """Return the features and the local score, if there is one, each with its standing, if that is wanted."""
-    columns = [queries.X] if local is None else [queries.X, local.astype(np.float32)[:, None]]
-    if not standing:
-        return np.hstack(columns)
-    return np.hstack([part for each in columns for part in (each, relative_features(each, queries.offsets))])
-
-
-def end_of_standing(n_features: int, n_columns: int) -> int:
-    """Return where the standing of the features ends among the columns that trees see; it begins after the features.
-
-    Examples
-    --------
-    >>> end_of_standing(10, 33), end_of_standing(10, 11)
-    (30, 10)
-    """
-    return 3 * n_features if n_columns >= 3 * n_features else n_features
-
-
 def n_columns_seen(n_features: int, local: bool) -> int:
     """Return the number of columns that trees see: each value with its z-score and rank."""
     return 3 * (n_features + local)
 
 
-def importances(members: Sequence[LambdaMART], n_features: int) -> Float64:
-    """Return the mean importance of each feature with its standing; that of the local score makes them sum to 1."""
+def importances(members: Sequence[LambdaMART], n_features: int, view: TreeView) -> Float64:
+    """Return the mean importance of each feature with its standing; the rest to 1 is that of the other columns."""
     each: Float64 = np.mean([member.feature_importances_ for member in members], axis=0)
     # Values, z-scores and ranks of the features come first, in this order.
-    shares: Float64 = each[: end_of_standing(n_features, len(each))].reshape(-1, n_features).sum(axis=0)
+    shares: Float64 = each[: view.ends(n_features)[0]].reshape(-1, n_features).sum(axis=0)
     return shares
 
 

@@ -141,3 +141,23 @@ def candidate_moments(rows: Float32) -> tuple[Float64, Float64]:
     means = np.where(finite, values, 0.0).sum(axis=0) / counts
     deviations = np.where(finite, values - means, 0.0)
     return means, np.sqrt((deviations**2).sum(axis=0) / counts)
+
+
+def ordinal(number: int) -> str:
+    """Return a rank in words.
+
+    Examples
+    --------
+    >>> [ordinal(number) for number in (1, 2, 3, 4, 11, 21, 112)]
+    ['1st', '2nd', '3rd', '4th', '11th', '21st', '112th']
+    """
+    if number % 100 in (11, 12, 13) or number % 10 not in (1, 2, 3):
+        return f"{number}th"
+    return f"{number}{('1st', '2nd', '3rd')[number % 10 - 1][1:]}"
+
+
+def ranks(scores: Float64) -> Int64:
+    """Return the rank of each document, from 1; ties stay in order."""
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return ranks

@@ -1,0 +1,94 @@
+"""Why memory lifts or lowers a candidate, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kinrank.data.queryset import QuerySet
+from kinrank.memory.columns import DOCUMENT, QueryMemory
+
+_LEAST_SIMILAR = 0.2  # queries that are less alike are not named
+
+
+@dataclass(eq=False)
+class Reasons:
+    """What known queries say of one candidate."""
+
+    same: list[float] = field(default_factory=list)
+    """Its good part for each known query of the same text, between 0 and 1."""
+    right: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """The texts of similar queries for which it is right, and wrong, most similar first."""
+    keys: list[tuple[str, str, int]] = field(default_factory=list)
+    """Name and value of each key, and for how many similar queries something of it is right."""
+    everyone: int = 0
+    """For how many queries it is right."""
+
+    def __str__(self) -> str:
+        said = []
+        if self.same:
+            said.append(f"judged {'right' if max(self.same) > 0 else 'wrong'} for this query before")
+        said += [f"judged {how} for {_listed(of)}" for how, of in (("right", self.right), ("wrong", self.wrong)) if of]
+        said += [f"{name} {value} is right for {_queries(n)} like this" for name, value, n in self.keys if n]
+        if not said and self.everyone:
+            said = [f"judged right for {_queries(self.everyone)}, none like this"]
+        return ", ".join(said)
+
+
+def reasons_of(memory: QueryMemory, query: QuerySet) -> list[Reasons]:
+    """Return what is known of each candidate of one query.
+
+    Examples
+    --------
+    >>> columns = {"text": ["toy story", "toy story 2"]}
+    >>> names = {"qid": [1, 2], "doc_id": ["d1", "d1"], "query_columns": columns}
+    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], [1, 1], **names)
+    >>> print(reasons_of(QueryMemory.of(queries[1]), queries[0])[0])
+    judged right for *toy story 2*
+    """
+    asked = memory.asked(query)
+    found = [Reasons() for _ in range(query.n_rows)]
+    places, similarities = (values[0] for values in memory.nearest(asked))
+    similar = places[similarities > _LEAST_SIMILAR].tolist()
+    for place in similar:
+        for row, good in _cells_of(memory, DOCUMENT, place, asked.targets[DOCUMENT]):
+            (found[row].right if good > 0 else found[row].wrong).append(str(memory.texts[place]))
+    for place in np.flatnonzero(memory.key == asked.key[0]).tolist():
+        for row, good in _cells_of(memory, DOCUMENT, place, asked.targets[DOCUMENT]):
+            found[row].same.append(good)
+    for key in memory.keys:
+        counts = np.zeros(query.n_rows, dtype=np.int64)
+        for place in similar:
+            for row, good in _cells_of(memory, key, place, asked.targets[key]):
+                counts[row] += good > 0
+        for reasons, value, count in zip(found, query.doc_columns[key].tolist(), counts.tolist(), strict=True):
+            reasons.keys.append((key, str(value), count))
+    everyone = memory.sums.everyone[DOCUMENT]
+    at = np.searchsorted(everyone.target, asked.targets[DOCUMENT])
+    for reasons, place, target in zip(found, at.tolist(), asked.targets[DOCUMENT], strict=True):
+        if place < len(everyone.target) and everyone.target[place] == target:
+            reasons.everyone = round(float(everyone.good[place]))
+    return found
+
+
+def _cells_of(memory: QueryMemory, name: str, place: int, targets: np.ndarray) -> Iterator[tuple[int, float]]:
+    """Yield the candidates that a known query has a cell for, and the good part of it."""
+    cells = memory.cells[name]
+    own = slice(cells.offsets[place], cells.offsets[place + 1])
+    known = dict(zip(cells.target[own].tolist(), cells.good[own].tolist(), strict=True))
+    for row, target in enumerate(targets.tolist()):
+        if target in known:
+            yield row, known[target]
+
+
+def _listed(texts: list[str]) -> str:
+    """Return the first text, and how many there are besides."""
+    others = len(texts) - 1
+    return f"*{texts[0]}*" + (f" and {others} more" if others else "")
+
+
+def _queries(number: int) -> str:
+    return f"{number} {'query' if number == 1 else 'queries'}"

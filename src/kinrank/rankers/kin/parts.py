@@ -1,0 +1,327 @@
+"""The parts of memory that a `KinRanker` uses: each must earn its place on held-out queries.
+
+Trees learn from the features, then also from what everyone chose, from what kin chose, and from keys. Each part is kept
+if it helps queries that are split off at random, or by family with all their near-duplicates, and harms neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kinrank.arrays import Float32, Float64, Int64, State
+from kinrank.data.queryset import QuerySet
+from kinrank.data.split import fold_of_query, groups_of
+from kinrank.data.texts import TEXT
+from kinrank.errors import DataError
+from kinrank.learn.lambdamart import LambdaMART
+from kinrank.measure import compare_paired
+from kinrank.memory.columns import N_FOLDS, PARTS, QueryMemory, column_names
+from kinrank.memory.kin import FAMILY
+from kinrank.progress import report_progress
+from kinrank.rankers.kin.trees import BagTraining
+from kinrank.rankers.local.held_out import MEASURE
+from kinrank.store import nest, unnest
+
+_SPLITS = 4  # parts of the queries, which are held out one after the other
+_ENOUGH = 1_000  # held-out queries that decide well enough
+_MOST_ROWS = 100_000  # of queries that trees learn from to decide
+_CHANCE = 0.3  # p above which a gain is taken as chance, and a loss, too
+
+
+class Rung(NamedTuple):
+    """A step of the ladder: a part, and the parts of memory that trees see with it."""
+
+    part: str
+    documents: tuple[str, ...] = ()
+    keys: bool = False
+
+    def columns(self, keys: Sequence[str]) -> Int64:
+        """Return the positions of its columns among those of memory."""
+        wanted = {name for part in self.documents for name in PARTS[part]}
+        of_documents, names = len(column_names()), column_names(keys)
+        return np.array(
+            [i for i, name in enumerate(names) if (self.keys if i >= of_documents else name in wanted)], int
+        )
+
+
+RUNGS = (
+    Rung("features"),
+    Rung("everyone", ("everyone",)),
+    Rung("kin", ("everyone", "kin", "query", "chosen")),
+    Rung("keys", ("everyone", "kin", "query", "chosen"), keys=True),
+)
+
+
+@dataclass(frozen=True)
+class PartRecord:
+    """Whether a part is used, and why."""
+
+    part: str
+    kept: bool
+    gain: float
+    """By how much it raised NDCG@10 on held-out queries: the lower of both splits."""
+    near: float | None = None
+    far: float | None = None
+    """The same for queries, split off at random, with and without a known query that is nearly the same."""
+    milliseconds: float | None = None
+    """What it adds to the time of ranking one query."""
+
+    def __str__(self) -> str:
+        split = {"far": self.far, "near": self.near}
+        gains = [f"{_short(value)} on {name} queries" for name, value in split.items() if value is not None]
+        cost = "" if self.milliseconds is None else f", {self.milliseconds:.2g} ms".replace(" 0.", " .")
+        gained = " and ".join(gains) or f"{_short(self.gain)} on held-out queries"
+        return f"{self.part}: {'kept' if self.kept else 'left out'}, {gained}{cost if self.kept else ''}"
+
+
+def _short(gain: float) -> str:
+    """Return a gain in three decimals.
+
+    Examples
+    --------
+    >>> _short(-0.0123)
+    '-.012'
+    """
+    return f"{gain:+.3f}".replace("0.", ".", 1)
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryPart:
+    """Memory, and which of its columns trees see."""
+
+    memory: QueryMemory
+    seen: Int64
+    """Positions of the columns."""
+    qid: NDArray[Any]
+    """The ids of the known queries."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(np.array(self.memory.names)[self.seen].tolist())
+
+    def columns(self, queries: QuerySet) -> Float32:
+        """Return the columns of the candidates of queries."""
+        return self.memory.columns(queries)[:, self.seen]
+
+    def nothing(self, n_rows: int) -> Float32:
+        """Return the columns of candidates that nobody has judged."""
+        return np.zeros((n_rows, len(self.seen)), dtype=np.float32)
+
+    def of_training(self, queries: QuerySet, group_column: str | None, time_column: str | None, seed: int) -> Float32:
+        """Return the columns of the known queries, each from other folds, or from earlier ones."""
+        folds = memory_folds(queries, group_column, time_column, seed)
+        return self.memory.cross_fitted(folds, queries, in_time=time_column is not None)[:, self.seen]
+
+    def added(self, queries: QuerySet) -> MemoryPart:
+        """Return the same with further judged queries."""
+        joined = self.memory.joined(self.memory.of_others(queries))
+        return replace(self, memory=joined, qid=np.r_[self.qid, queries.qid.astype(np.str_)])
+
+    def without(self, qid: ArrayLike) -> MemoryPart:
+        """Return the same without some of the known queries, by their ids."""
+        kept = ~np.isin(self.qid, np.asarray(qid).astype(np.str_))
+        return self if kept.all() else replace(self, memory=self.memory.take(kept), qid=self.qid[kept])
+
+    def get_state(self) -> State:
+        """Return everything remembered."""
+        return nest(memory=self.memory.get_state()) | {"seen": self.seen, "qid": self.qid}
+
+    @classmethod
+    def from_state(cls, state: State) -> MemoryPart | None:
+        """Restore what `get_state` returned; None if that is nothing."""
+        if not state:
+            return None
+        return cls(QueryMemory.from_state(unnest(state, "memory")), np.asarray(state["seen"]), np.asarray(state["qid"]))
+
+
+def can_remember(queries: QuerySet) -> bool:
+    """Return whether queries have what memory needs: texts, and ids of documents."""
+    return queries.doc_id is not None and TEXT in queries.query_columns
+
+
+def memory_folds(queries: QuerySet, group_column: str | None, time_column: str | None, seed: int) -> NDArray[Any]:
+    """Return the fold of each query in which its columns are made, or its time; groups stay together."""
+    if time_column is not None:
+        return np.unique(groups_of(queries, time_column), return_inverse=True)[1]
+    together = np.arange(len(queries)) if group_column is None else groups_of(queries, group_column)
+    groups, number = np.unique(together, return_inverse=True)
+    return (np.random.default_rng(seed).permutation(len(groups)) % N_FOLDS)[number]
+
+
+def choose_memory(
+    queries: QuerySet, keys: Sequence[str], group_column: str | None, time_column: str | None, seed: int
+) -> tuple[MemoryPart | None, list[PartRecord]]:
+    """Return memory with the parts that pay, and what was found about each; None if none does."""
+    if not can_remember(queries):
+        return None, []
+    memory = QueryMemory.of(queries, keys)
+    rungs = RUNGS if keys else RUNGS[:-1]
+    trials = list(_trials(queries, memory, rungs, group_column, time_column, seed))
+    if not trials:
+        return None, []
+    kept, records = rungs[0], []
+    for number, rung in enumerate(rungs[1:], 1):
+        before = rungs.index(kept)
+        tested = [trial.compare(number, before) for trial in trials]
+        pays = all(gain > 0 or p > _CHANCE for gain, p in tested) and any(
+            gain > 0 and p < _CHANCE for gain, p in tested
+        )
+        near, far = (trials[0].mean_gain(number, before, own) for own in (trials[0].near, ~trials[0].near))
+        cost = sum(trial.seconds for trial in trials) / sum(trial.n_timed for trial in trials) * 1e3
+        share = len(rung.columns(keys)) / len(rungs[-1].columns(keys))
+        records.append(PartRecord(rung.part, pays, min(gain for gain, _ in tested), near, far, cost * share))
+        kept = rung if pays else kept
+    if kept is rungs[0]:
+        return None, records
+    return MemoryPart(memory, kept.columns(keys), queries.qid.astype(np.str_)), records
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """The quality of each rung on queries that were held out in one way."""
+
+    quality: Float64
+    """NDCG@10 of each held-out query by rung; shape (rungs, queries)."""
+    family: NDArray[Any]
+    """The families of these queries, which vary independently."""
+    near: NDArray[np.bool_]
+    """Whether a known query is nearly the same."""
+    seconds: float
+    n_timed: int
+    """What it took to look the queries up, and how many there were."""
+
+    def compare(self, rung: int, before: int) -> tuple[float, float]:
+        """Return the gain over another rung, and its p by family."""
+        groups = self.family if len(np.unique(self.family)) > 1 else None
+        found = compare_paired(self.quality[rung], self.quality[before], groups=groups)
+        return found.mean_difference, found.p
+
+    def mean_gain(self, rung: int, before: int, wanted: NDArray[np.bool_]) -> float | None:
+        """Return the gain over another rung for some of the queries; None if there are none."""
+        gain = (self.quality[rung] - self.quality[before])[wanted]
+        return float(np.nanmean(gain)) if np.isfinite(gain).any() else None
+
+
+def _trials(
+    queries: QuerySet,
+    memory: QueryMemory,
+    rungs: Sequence[Rung],
+    group_column: str | None,
+    time_column: str | None,
+    seed: int,
+) -> Iterator[_Trial]:
+    """Yield trials with queries held out at random, and by family; or the last ones in time."""
+    family = _joined(memory.index.families(), None if group_column is None else groups_of(queries, group_column))
+    if time_column is not None:
+        times = groups_of(queries, time_column)
+        folds = [(np.unique(times, return_inverse=True)[1] == len(np.unique(times)) - 1).astype(np.int64)]
+        used = [1]
+    else:
+        by_group = np.arange(len(queries)) if group_column is None else groups_of(queries, group_column)
+        used, folds = list(range(_SPLITS)), []
+        for together in (by_group, family):
+            with suppress(DataError):  # too few groups, or families
+                folds.append(fold_of_query(queries, _SPLITS, group=together, seed=seed))
+    for number, fold in enumerate(folds):
+        parts = []
+        for held_out in used:
+            part = _try(queries, memory, rungs, fold == held_out, family, (group_column, time_column, seed))
+            if part is not None:
+                parts.append(part)
+            report_progress("parts of memory", number * len(used) + held_out + 1, len(folds) * len(used))
+            if sum(len(part.family) for part in parts) >= _ENOUGH:
+                break
+        if parts:
+            yield _Trial(
+                np.hstack([part.quality for part in parts]),
+                np.concatenate([part.family for part in parts]),
+                np.concatenate([part.near for part in parts]),
+                sum(part.seconds for part in parts),
+                sum(part.n_timed for part in parts),
+            )
+
+
+def _try(
+    queries: QuerySet,
+    memory: QueryMemory,
+    rungs: Sequence[Rung],
+    out: NDArray[np.bool_],
+    family: NDArray[Any],
+    made: tuple[str | None, str | None, int],
+) -> _Trial | None:
+    """Learn from the other queries with each rung, and measure on the held-out ones."""
+    rng = np.random.default_rng(made[2])
+    asked = np.sort(rng.permutation(np.flatnonzero(out))[:_ENOUGH])
+    others = np.flatnonzero(~out)
+    shuffled = rng.permutation(len(others))
+    learned = np.zeros(len(others), dtype=np.bool_)
+    learned[shuffled[np.cumsum(queries.sizes[others][shuffled]) <= _MOST_ROWS]] = True
+    if not len(asked) or not len(others):
+        return None
+    test, rest = queries[asked], queries[others]
+    known = memory.take(others)
+    folds = memory_folds(rest, *made)
+    seen = known.cross_fitted(folds, rest, in_time=made[1] is not None, wanted=learned)
+    start = perf_counter()
+    later = known.columns(test)
+    seconds = perf_counter() - start
+    nearest = known.nearest(known.asked(test))[1][:, 0]
+    train = rest if learned.all() else rest[learned]
+    try:
+        quality = [
+            _quality(train, test, seen[:, own], later[:, own]) for rung in rungs for own in [rung.columns(memory.keys)]
+        ]
+    except DataError:  # no query has different grades
+        return None
+    repeated = np.isin(memory.key[asked], known.key)
+    return _Trial(np.array(quality), family[asked], (nearest > FAMILY) | repeated, seconds, len(test))
+
+
+def _quality(train: QuerySet, test: QuerySet, seen: Float32, later: Float32) -> Float64:
+    """Return the quality of trees on test queries, with further columns of both."""
+    table = train.replace(X=np.hstack([train.X, seen]), feature_names=())
+    trees = LambdaMART(60, n_leaves=15, learning_rate=0.15, min_rows_in_leaf=max(5, min(50, train.n_rows // 100)))
+    scores = trees.fit(table).predict(np.hstack([test.X, later]))
+    return MEASURE.per_query(scores, test.grades, test.offsets, sample_weight=test.sample_weight)
+
+
+def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraining, PartRecord]:
+    """Return the training of trees that see the score of the query's own model, or of trees that do not.
+
+    Members of both leave out fold after fold, until enough queries were held out; finished members are not lost.
+    """
+    for block in range(len(training.folds[0])):
+        training.make_table((0, block))
+    sides = training, training.without_weights(judged.n_features)
+    quality: list[Float64] = []
+    for number in range(training.n_members):
+        quality.append(np.vstack([side.held_out_quality(0, number, MEASURE) for side in sides]))
+        report_progress("weights per query", number + 1, training.n_members)
+        if sum(part.shape[1] for part in quality) >= _ENOUGH:
+            break
+    found = compare_paired(*np.hstack(quality))
+    kept = found.mean_difference > 0 and found.p < _CHANCE
+    return sides[0 if kept else 1], PartRecord("weights per query", kept, found.mean_difference)
+
+
+def _joined(family: Int64, group: NDArray[Any] | None) -> Int64:
+    """Return families such that queries of one group are in one, too."""
+    if group is None:
+        return family
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    _, number = np.unique(group, return_inverse=True)
+    n = len(family)
+    ends = np.r_[np.arange(n), np.arange(n)], np.r_[n + family, 2 * n + number]
+    size = 2 * n + int(number.max()) + 1
+    joined = connected_components(coo_array((np.ones(2 * n), ends), shape=(size, size)), directed=False)[1]
+    return joined[:n].astype(np.int64)
