@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from kinrank.registry import import_extra
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+_FIRST, _LAST = 788_918_400, 4_102_444_800  # 1995 and 2100
 
 
 @contextmanager
@@ -57,7 +60,10 @@ def identifier(name: str) -> str:
 
 
 def seconds(column: str, stored: str = "VARCHAR") -> str:
-    """Return the SQL for the seconds since 1970 of a column of texts, times or milliseconds; NULL if it is none.
+    """Return the SQL for the seconds since 1970 of a column of texts, times or numbers; NULL if it is none.
+
+    Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970. Their size tells which, since these
+    are far apart for all times from 1995 to 2100; others are taken as seconds, which `is_known_time` refuses.
 
     Parameters
     ----------
@@ -68,17 +74,31 @@ def seconds(column: str, stored: str = "VARCHAR") -> str:
 
     Examples
     --------
-    >>> seconds("time", "BIGINT")
-    'time // 1000'
+    >>> seconds("time", "TIMESTAMP")
+    'CAST(epoch(time) AS BIGINT)'
     """
     if stored.endswith(("INT", "INTEGER")):
-        return f"{column} // 1000"
+        return _of_number(column)
+    if stored.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
+        return _of_number(f"try_cast({column} AS BIGINT)")
     if stored.startswith("TIMESTAMP"):
         return f"CAST(epoch({column}) AS BIGINT)"
-    return (
-        f"coalesce(CAST(epoch(try_cast({column} AS TIMESTAMPTZ)) AS BIGINT), "
-        f"try_cast(try_cast({column} AS VARCHAR) AS BIGINT) // 1000)"
-    )
+    number = _of_number(f"try_cast(try_cast({column} AS VARCHAR) AS BIGINT)")
+    return f"coalesce(CAST(epoch(try_cast({column} AS TIMESTAMPTZ)) AS BIGINT), {number})"
+
+
+def _of_number(column: str) -> str:
+    units = (10**3, 10**6, 10**9)
+    cases = (f"WHEN {column} BETWEEN {_FIRST * unit} AND {_LAST * unit} THEN {column} // {unit}" for unit in units)
+    return f"CASE {' '.join(cases)} ELSE {column} END"
+
+
+def is_known_time(column: str) -> str:
+    """Return the SQL for whether seconds since 1970 can be those of a log, from 1995 until now; true for NULL.
+
+    A day more is for clocks of other time zones, and one for those that are wrong.
+    """
+    return f"coalesce({column} BETWEEN {_FIRST} AND {int(time.time()) + 2 * 86_400}, true)"
 
 
 def scalar(database: DuckDBPyConnection, sql: str) -> Any:
