@@ -202,10 +202,7 @@ def _add_evidence(
 
     before = len(log.funnel.notes)
     with console.progress("adding evidence"):
-        added = write_evidence(log, examination, folder, files)
-        if judged is not None:
-            added = added.with_judgments(judged)
-            added.save(folder)
+        added = write_evidence(log, examination, folder, files, judged=judged, on_wait=console.info)
     for note in log.funnel.notes[before:]:
         console.info(note)
     _tell(added, folder)
@@ -227,7 +224,7 @@ def _add_logs(
             whole.add(funnel)
             advance(1)
 
-        added = add_logs(files, folder, model, options, executor=executor, progress=count)
+        added = add_logs(files, folder, model, options, executor=executor, progress=count, on_wait=console.info)
     _tell_funnel(whole)
     _tell(added, folder)
 
