@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kinrank.clicks.options import LogOptions
+from kinrank.data.ubi import FIRST_TIME, LAST_TIME, UNITS
 from kinrank.registry import import_extra
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-
-_FIRST, _LAST = 788_918_400, 4_102_444_800  # 1995 and 2100
 
 
 @contextmanager
@@ -88,8 +87,9 @@ def seconds(column: str, stored: str = "VARCHAR") -> str:
 
 
 def _of_number(column: str) -> str:
-    units = (10**3, 10**6, 10**9)
-    cases = (f"WHEN {column} BETWEEN {_FIRST * unit} AND {_LAST * unit} THEN {column} // {unit}" for unit in units)
+    cases = (
+        f"WHEN {column} BETWEEN {FIRST_TIME * unit} AND {LAST_TIME * unit} THEN {column} // {unit}" for unit in UNITS
+    )
     return f"CASE {' '.join(cases)} ELSE {column} END"
 
 
@@ -98,7 +98,7 @@ def is_known_time(column: str) -> str:
 
     A day more is for clocks of other time zones, and one for those that are wrong.
     """
-    return f"coalesce({column} BETWEEN {_FIRST} AND {int(time.time()) + 2 * 86_400}, true)"
+    return f"coalesce({column} BETWEEN {FIRST_TIME} AND {int(time.time()) + 2 * 86_400}, true)"
 
 
 def scalar(database: DuckDBPyConnection, sql: str) -> Any:
