@@ -74,8 +74,9 @@ def test_from_clicks_to_a_trained_model(kinrank, tmp_path: Path, monkeypatch: py
     assert seen.doc_id[np.argmax(load("model").predict(seen))] in ("d2", "d5")
 
 
-def test_what_one_client_asked_is_in_no_judgments_and_in_no_model(kinrank):
+def test_what_one_client_asked_is_in_no_judgments_and_in_no_model(kinrank, tmp_path: Path, monkeypatch):
     """A query that one client asked twelve times is written nowhere as text: neither as name nor as example."""
+    monkeypatch.chdir(tmp_path)
     texts = [f"movie {i}" for i in range(30) for _ in range(4)]
     columns = ["query,session,document,rank,clicked,time,client"]
     rows = [
