@@ -38,5 +38,5 @@ def forget(
     finally:
         database.close()
     hint = "" if lists or client_secret else "; if kinrank serve has a --client-secret, pass the same"
-    console.info(f"{address}: deleted {lists} lists and their clicks{hint}")
+    console.info(f"{database}: deleted {lists} lists and their clicks{hint}")
     typer.echo(lists)

@@ -18,6 +18,7 @@ from kinrank.clicks.database import open_database, scalar
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.sources import create_metarank, create_ubi, log_format, table_rows
+from kinrank.data.filesystems import redact_passwords
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
 from kinrank.registry import import_extra
@@ -84,11 +85,10 @@ class ClickLog:
 
 def check_files(files: Sequence[PathLike]) -> list[Path]:
     """Return the paths of the files of a log. Raise if one is missing."""
-    paths = [Path(file) for file in files]
-    for path in paths:
-        if not path.is_file():
-            raise DataError(f"{path}: no such file: pass the files of a click log")
-    return paths
+    for file in files:
+        if not Path(file).is_file():
+            raise DataError(f"{redact_passwords(str(file))}: no such file: pass the files of a click log")
+    return [Path(file) for file in files]
 
 
 @contextmanager

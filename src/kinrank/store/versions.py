@@ -27,7 +27,7 @@ from typing import Any
 from pyarrow import fs
 
 from kinrank import folder
-from kinrank.data.filesystems import filesystem_of
+from kinrank.data.filesystems import filesystem_of, redact_passwords
 from kinrank.data.jobs import write_atomically
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, StoreError
 from kinrank.store.model import KIND, read_model
@@ -110,7 +110,7 @@ class VersionStore:
         self._address = os.fspath(address)
 
     def __str__(self) -> str:
-        return re.sub(r"(?<=://)[^/@]*@", "", self._address)  # without a password
+        return redact_passwords(self._address).replace("//...@", "//")
 
     @staticmethod
     def is_at(address: str | os.PathLike[str]) -> bool:
