@@ -259,6 +259,10 @@ class Endpoints:
                 f"{name} {'is being loaded' if reason is None else 'was refused'}" for name, reason in missing.items()
             ]
             raise HttpError(503, "no-model", f"{', '.join(why)}: GET /v1/model and the log have the reason")
+        if self._service.waits_for_database:
+            raise HttpError(
+                503, "no-rules", "the database is away, and there is no copy of its rules and judgments: see the log"
+            )
         versions = [slot.current.version for slot in self._service.slots.values() if slot.current is not None]
         return json_response(ReadyResponse("ready", versions))
 
