@@ -254,8 +254,8 @@ def checkpoint_folder(address: str, model: str | os.PathLike[str]) -> str | None
 
     Examples
     --------
-    >>> checkpoint_folder("sqlite:///judgments.db", "model"), checkpoint_folder("postgresql://db/kinrank", "models/a")
-    ('judgments.db.checkpoints', 'models/a.checkpoints')
+    >>> checkpoint_folder("sqlite:///judgments.db", "model"), checkpoint_folder("postgresql://db/kinrank", "model")
+    ('judgments.db.checkpoints', 'model.checkpoints')
     >>> checkpoint_folder("postgresql://db/kinrank", "s3://bucket/models")
     """
     prefix = "sqlite:///"
