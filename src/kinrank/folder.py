@@ -6,15 +6,18 @@ code. The manifest has the SHA-256 of every file and of itself, so that any chan
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
 import os
 import re
 import shutil
+import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +131,56 @@ def atomic_folder(path: str | os.PathLike[str], kind: str) -> Iterator[Path]:
     finally:
         if staging.exists():
             shutil.rmtree(staging)
+
+
+OnWait = Callable[[str], None]
+"""Called with who holds a folder, before waiting for it."""
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str], on_wait: OnWait = lambda _: None) -> Iterator[None]:
+    """Keep other processes from changing a folder within the block, if they ask for the same.
+
+    The lock is a file next to the folder, ``.NAME.lock``, which says who holds it. It ends with the process, and must
+    be on a file system whose locks work on all machines that write there.
+
+    Parameters
+    ----------
+    path
+        The folder; it need not exist yet.
+    on_wait
+        Called before waiting.
+    """
+    target = Path(path).resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    file = target.parent / f".{target.name}.lock"
+    while True:
+        with open(file, "a+", encoding="utf-8") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                on_wait(f"{path} is being written by {lock.read().strip() or 'another process'}: waiting for it")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _is_open_at(lock.fileno(), file):  # the one who held it has deleted it: others lock a new one
+                continue
+            lock.truncate(0)
+            lock.write(
+                f"process {os.getpid()} on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            )
+            lock.flush()
+            try:
+                yield
+            finally:
+                file.unlink(missing_ok=True)
+            return
+
+
+def _is_open_at(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 def write_manifest(folder: Path, kind: str, meta: dict[str, Any], names: list[str]) -> None:

@@ -74,6 +74,42 @@ def test_from_clicks_to_a_trained_model(kinrank, tmp_path: Path, monkeypatch: py
     assert seen.doc_id[np.argmax(load("model").predict(seen))] in ("d2", "d5")
 
 
+def test_what_one_client_asked_is_in_no_judgments_and_in_no_model(kinrank, tmp_path: Path, monkeypatch):
+    """A query that one client asked twelve times is written nowhere as text: neither as name nor as example."""
+    monkeypatch.chdir(tmp_path)
+    texts = [f"movie {i}" for i in range(30) for _ in range(4)]
+    columns = ["query,session,document,rank,clicked,time,client"]
+    rows = [
+        f"{text},s{client},d{i % 4},{i % 4 + 1},{int(i % 4 == client % 2)},2026-10-01,c{client}"
+        for i, text in enumerate(texts)
+        for client in range(4)
+    ]
+    private = [
+        f"My Secret,p{i},d{place},{place + 1},{int(place == 0)},2026-10-01,c9" for i in range(12) for place in range(4)
+    ]
+    Path("log.csv").write_text("\n".join([*columns, *rows, *private]))
+    done = kinrank("clicks", "log.csv", "--out", "judgments.parquet", "--model", "none", "--evidence", "evidence")
+    assert done.exit_code == 0, done.stderr
+    assert "1 queries of too few clients are not judged (--min-clients)" in done.stderr
+    judgments = pq.read_table("judgments.parquet")
+    assert set(judgments["query"].to_pylist()) == set(texts)
+    features = pa.array(np.arange(len(judgments)) % 4 / 4.0 + 0.1)
+    pq.write_table(judgments.append_column("f", features), "train.parquet")
+    done = kinrank("train", "train.parquet", "--ranker", "knn", "--model", "model")
+    assert done.exit_code == 0, done.stderr
+    assert b"movie 7" in _content("model") + _content("model", wide=True), "models name their queries"
+    for folder in ("model", "evidence"):
+        assert b"secret" not in _content(folder).lower() + _content(folder, wide=True).lower()
+    done = kinrank("clicks", "log.csv", "--out", "all.parquet", "--model", "none", "--min-clients", "1")
+    assert "my secret" in pq.read_table("all.parquet")["query"].to_pylist(), done.stderr
+
+
+def _content(folder: str, *, wide: bool = False) -> bytes:
+    """Return the bytes of a folder; `wide` without the zeros between the letters of NumPy's texts."""
+    raw = b"".join(file.read_bytes() for file in sorted(Path(folder).rglob("*")) if file.is_file())
+    return raw.replace(b"\0", b"") if wide else raw
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [

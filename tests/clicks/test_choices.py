@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import duckdb  # noqa: F401 - skips this file if it is not installed
@@ -13,8 +19,8 @@ from typer.testing import CliRunner
 
 from kinrank import QuerySet
 from kinrank.cli.app import app
-from kinrank.clicks import many_logs
-from kinrank.clicks.choices import stored_examination, write_evidence
+from kinrank.clicks import choices, many_logs
+from kinrank.clicks.choices import evidence_before_logs, stored_examination, write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.many_logs import add_logs
@@ -23,6 +29,7 @@ from kinrank.clicks.read import open_clicks
 from kinrank.data.hashes import hash_texts, query_keys
 from kinrank.datasets import make_two_camps, simulate_clicks
 from kinrank.errors import DataError
+from kinrank.folder import locked
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.votes import RankCurve, ShownList, count_votes
 from kinrank.parallel import Processes, Serial
@@ -191,6 +198,88 @@ def test_logs_that_are_added_together_are_as_one_after_the_other(executor, log, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "one", "together"]
     with pytest.raises(DataError, match="the evidence has this log already"):
         add_logs([[files[1]]], tmp_path / "together", "none")
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one log each", "several logs each"])
+def test_two_writers_that_read_the_folder_at_once_both_count(together, log, tmp_path, monkeypatch):
+    files = days_of(log, tmp_path / "logs")
+    once = add_logs([[file] for file in files], tmp_path / "once", "none")
+    add_logs([[files[0]]], tmp_path / "evidence", "none")
+    both_have_read, waited = threading.Barrier(2), []
+    module = many_logs if together else choices
+
+    def read_together(path, files):
+        found = evidence_before_logs(path, files)
+        with suppress(threading.BrokenBarrierError):  # one alone goes on
+            both_have_read.wait(2)
+        return found
+
+    monkeypatch.setattr(module, "evidence_before_logs", read_together)
+
+    def write(some: list[Path]) -> None:
+        if together:
+            add_logs([[file] for file in some], tmp_path / "evidence", "none", on_wait=waited.append)
+            return
+        for file in some:
+            with open_clicks([file]) as opened:
+                none = estimate_examination(opened.counts(), "none")
+                write_evidence(opened, none, tmp_path / "evidence", [file], on_wait=waited.append)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, [files[1:3], files[3:]]))
+    found = Evidence.open(tmp_path / "evidence")
+    assert sorted(found.meta["logs"]) == sorted(once.meta["logs"])
+    assert_same_counts(found, once)
+    assert f"evidence is being written by process {os.getpid()} on " in waited[0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["evidence", "logs", "once"]
+
+
+def assert_same_counts(found: Evidence, expected: Evidence) -> None:
+    """Assert that the cells are the same, and the ids in any order."""
+    for name, values in expected.get_state().items():
+        if not name.startswith("id_"):
+            np.testing.assert_array_equal(found.get_state()[name], values)
+    assert len(found.ids) == len(expected.ids)
+
+
+COMMAND = [
+    sys.executable,
+    "-c",
+    "from kinrank.cli import main; main()",
+    "clicks",
+    "--model",
+    "none",
+    "--evidence",
+    "evidence",
+]
+
+
+def test_overlapping_jobs_count_what_one_job_counts(log, tmp_path):
+    """The way beyond one database: jobs over files that add to one folder, here three at once."""
+    files = [str(file) for file in days_of(log, tmp_path / "logs")]
+    once = add_logs([[file] for file in files], tmp_path / "once", "none")
+    shares = [files[0]], ["--workers", "1", *files[1:3]], ["--workers", "1", *files[3:]]
+    with ExitStack() as stack:
+        jobs = [stack.enter_context(subprocess.Popen([*COMMAND, *share], cwd=tmp_path)) for share in shares]
+        assert [job.wait(timeout=300) for job in jobs] == [0, 0, 0]
+    assert_same_counts(Evidence.open(tmp_path / "evidence"), once)
+
+
+def test_command_waits_and_names_who_writes_to_the_folder(log, tmp_path):
+    [file, *_] = days_of(log, tmp_path / "logs")
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*COMMAND, str(file)], cwd=tmp_path, **streams) as job:
+        with locked(tmp_path / "evidence"):
+            said = ""
+            while "waiting for it" not in said:
+                line = job.stderr.readline()
+                assert line, said
+                said += line
+            assert f"evidence is being written by process {os.getpid()} on " in said
+            assert not (tmp_path / "evidence").exists()
+        job.communicate(timeout=300)
+    assert job.returncode == 0
+    assert Evidence.open(tmp_path / "evidence").n_cells > 0
 
 
 def test_command_takes_folders_as_logs(log, tmp_path):

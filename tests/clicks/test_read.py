@@ -11,6 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kinrank.clicks import ClickCounts, LogOptions, read_clicks
+from kinrank.clicks.choices import write_evidence
+from kinrank.clicks.clean import WRONG_TIME
+from kinrank.clicks.examination import estimate_examination
+from kinrank.clicks.read import open_clicks
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
 Rows = list[dict[str, Any]]
@@ -329,6 +333,32 @@ def test_bots_in_a_table(tmp_path: Path):
     assert counts.funnel.dropped == {("impressions", "client is a bot"): 10}
 
 
+@pytest.mark.parametrize("name", ["client_id", "user", "User ID", "visitorId", "client"])
+def test_clients_are_found_under_common_names(tmp_path: Path, name: str):
+    file = tmp_path / "log.csv"
+    rows = [f"alien,s{i},a,1,1,2026-10-01,crawler" for i in range(10)] + ["alien,s,a,1,0,2026-10-01,person"]
+    file.write_text("\n".join([f"query,session,document,rank,clicked,time,{name}", *rows]))
+    counts = read_clicks([file], LogOptions(min_impressions=10))
+    assert counts.funnel.dropped == {("impressions", "client is a bot"): 10}
+    said = f"the client is taken from the column {name!r}: name another one with --columns client=NAME"
+    assert counts.funnel.columns == ([] if name == "client" else [said])
+
+
+def test_a_log_without_clients_or_times_says_what_that_means(tmp_path: Path, read: Read):
+    (tmp_path / "log.csv").write_text("query,session,document,rank,clicked,who\nalien,s1,a,1,1,person\n")
+    counts = read_clicks([tmp_path / "log.csv"])
+    first, second = counts.funnel.columns
+    assert first.startswith("no client column: bots are not found,")
+    assert first.endswith("; name it with --columns client=NAME")
+    assert second.startswith("no time column: what people chose does not age")
+    assert read_clicks([tmp_path / "log.csv"], LogOptions(columns={"client": "who"})).funnel.columns == [second]
+    lists = read([query(1, client_id=None)], [event(1, "a", client_id=None)])
+    [said] = lists.funnel.columns
+    assert said.startswith("no client column: ")
+    assert said.endswith("; log it with each query")
+    assert not read([query(1)], [event(1, "a")]).funnel.columns
+
+
 def test_bots_in_a_table_by_their_rate_of_queries(tmp_path: Path):
     file = tmp_path / "log.csv"
     rows = [f"alien,s{i},{document},1,0,2026-10-01,crawler" for i in range(6) for document in "ab"]
@@ -350,13 +380,26 @@ def test_blank_queries_in_a_table_are_counted(tmp_path: Path):
 TIMES = ["2026-10-01T12:00:00", "2026-10-02T12:00:00", "2026-10-03T00:00:00", "2026-10-09T00:00:00"]
 
 
-@pytest.mark.parametrize("kind", ["text", "time", "zoned", "milliseconds"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text", "time", "zoned", "seconds", "milliseconds", "microseconds", "nanoseconds", "text of seconds",
+        "text of microseconds", "floating seconds", "32 bits",
+    ],
+)  # fmt: skip
 def test_times_in_every_type(tmp_path: Path, kind: str):
     texts = pa.array(TIMES)
     instants = texts.cast(pa.timestamp("ms"))
     times = {
         "text": texts, "time": instants, "zoned": instants.cast(pa.timestamp("ms", "UTC")),
         "milliseconds": instants.cast(pa.int64()),
+        "seconds": pa.compute.divide(instants.cast(pa.int64()), 1000),
+        "microseconds": pa.compute.multiply(instants.cast(pa.int64()), 1000),
+        "nanoseconds": pa.compute.multiply(instants.cast(pa.int64()), 1_000_000),
+        "text of seconds": pa.compute.divide(instants.cast(pa.int64()), 1000).cast(pa.string()),
+        "text of microseconds": pa.compute.multiply(instants.cast(pa.int64()), 1000).cast(pa.string()),
+        "floating seconds": pa.compute.divide(instants.cast(pa.int64()).cast(pa.float64()), 1000.0),
+        "32 bits": pa.compute.divide(instants.cast(pa.int64()), 1000).cast(pa.int32()),
     }[kind]  # fmt: skip
     n = len(TIMES)
     log = {"query": ["alien"] * n, "session": range(n), "document": ["a"] * n, "rank": [1] * n, "clicked": [True] * n}
@@ -365,6 +408,20 @@ def test_times_in_every_type(tmp_path: Path, kind: str):
     assert counts.funnel.dropped == {("impressions", "before the first date"): 1}
     days = {name: counts.part(name).clicks.tolist() for name in ("even", "odd", "late")}
     assert days == {"even": [1], "odd": [1], "late": [1]}
+
+
+@pytest.mark.parametrize("wrong", ["1970-01-21T00:00:00", "9999-12-31", "0", "60000000000", "4000000000000"])
+def test_times_that_cannot_be_are_counted_and_move_no_day(tmp_path: Path, read: Read, wrong: str):
+    rows = [f"alien,s{i},a,1,1,{time}" for i, time in enumerate([*TIMES, wrong])]
+    (tmp_path / "log.csv").write_text("\n".join(["query,session,document,rank,clicked,time", *rows]))
+    with open_clicks([tmp_path / "log.csv"]) as log:
+        counts = log.counts()
+        evidence = write_evidence(log, estimate_examination(counts, "none"), tmp_path / "evidence")
+    assert counts.funnel.dropped == {("impressions", WRONG_TIME): 1}
+    assert counts.part("late").clicks.tolist() == [1], "the last fifth of the time of the others"
+    assert evidence.days == (20_727, 20_735), "1 to 9 October 2026"
+    lists = read([query(1, "alien"), query(2, "alien", timestamp=wrong)], [event(1, "a"), event(2, "a")])
+    assert lists.funnel.dropped == {("queries", WRONG_TIME): 1, ("events", "query was dropped"): 1}
 
 
 def test_errors_say_what_to_do(tmp_path: Path, read: Read):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import lightgbm
@@ -12,8 +15,9 @@ import xgboost
 
 import kinrank
 from kinrank import KinRanker, QuerySet, SingleRanker
+from kinrank import folder as folders
 from kinrank.datasets import make_intents
-from kinrank.errors import DataError, FileFormatError, ParameterError
+from kinrank.errors import DataError, FileFormatError, KinrankError, ParameterError
 from kinrank.learn.lambdamart import LambdaMART
 
 NAMES = ("title", "body", "year of release", "votes")
@@ -178,3 +182,93 @@ def test_pruned_trees_of_xgboost_are_read(queries: QuerySet, tmp_path: Path):
     scores = ranker_of(tmp_path / "pruned.json").fit(queries).predict(queries)
     expected = model.predict(data, output_margin=True)
     np.testing.assert_allclose(scores - scores[0], expected - expected[0], atol=1e-5)
+
+
+@pytest.fixture
+def trees(queries: QuerySet) -> str:
+    return LambdaMART(n_trees=3, n_leaves=5).fit(queries).text
+
+
+def changed_model(queries: QuerySet, path: Path, text: str) -> Path:
+    """Write a model folder with valid checksums and a changed text of its trees."""
+    SingleRanker(LambdaMART(n_trees=3, n_leaves=5)).fit(queries).save(path)
+    meta, arrays = folders.read(path, "model")
+    [name] = [name for name in arrays if name.endswith("booster")]
+    folders.write(path, "model", meta, {**arrays, name: np.frombuffer(text.encode(), dtype=np.uint8)})
+    return path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "becomes", "message"),
+    [
+        (r"split_feature=\d+", "split_feature=4", "tree 0 reads feature 4, and there are 4"),
+        (r"split_feature=\d+", "split_feature=-1", "tree 0 reads feature -1, and there are 4"),
+        (r"left_child=\S+", "left_child=0", "tree 0 has splits or leaves without one parent"),
+        (r"left_child=\S+", "left_child=999999", "tree 0 has splits or leaves without one parent"),
+        (r"left_child=\S+", "left_child=99999999999", "tree 0 has '99999999999' as left_child"),
+        (r"right_child=\S+", "right_child=-77", "tree 0 has splits or leaves without one parent"),
+        (r"num_leaves=5", "num_leaves=500000000", "tree 0 has 4 numbers of split_feature, expected 499999999"),
+        (r"leaf_value=\S+ ", "leaf_value=", "tree 0 has 4 numbers of leaf_value, expected 5"),
+        (r"threshold=\S+", "threshold=x", "tree 0 has 'x' as threshold"),
+        (r"threshold=.*\n", "", "tree 0 has 0 numbers of threshold, expected 4"),
+        (r"Tree=1", "Tree=7", "tree 1 is numbered 7"),
+        (r"num_cat=0", "num_cat=1", "categorical splits"),
+        (r"is_linear=0", "is_linear=1", "constant leaves"),
+        (r"max_feature_idx=3", "max_feature_idx=1", "the trees read 2 features, and have 4 feature_names"),
+        (r"objective=lambdarank", "objective=nothing", "LightGBM cannot read the trees"),
+        (r"(?s)\[verbosity.*", "[ver", "the trees are not whole from the first line to the last"),
+        (r"(?s)Tree=1.*", "", "the trees are not whole"),
+        (r"(?s).*", "", "the trees are not whole"),
+    ],
+)
+def test_changed_trees_of_a_model_are_refused(pattern, becomes, message, trees, queries, tmp_path):
+    text, n = re.subn(pattern, becomes, trees, count=1)
+    assert n == 1
+    with pytest.raises(KinrankError, match=message):
+        kinrank.load(changed_model(queries, tmp_path / "model", text))
+
+
+def test_sizes_of_trees_that_are_wrong_do_not_matter(trees, queries, tmp_path):
+    text = re.sub("tree_sizes=.*", "tree_sizes=7 9999999 -4", trees)
+    ranker = kinrank.load(changed_model(queries, tmp_path / "model", text))
+    assert np.array_equal(ranker.predict(queries), lightgbm.Booster(model_str=trees).predict(queries.X))
+
+
+MUTANTS = """
+import random, re, sys
+import numpy as np
+from lightgbm.basic import LightGBMError
+from kinrank.errors import KinrankError
+from kinrank.learn.lambdamart import LambdaMART
+
+text = open(sys.argv[1]).read()
+X = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+draw = random.Random(0)
+refused = 0
+for _ in range(1000):
+    start = draw.randrange(len(text))
+    number = draw.choice(list(re.finditer(r"-?[0-9]+", text)))
+    kind = draw.randrange(3)
+    if kind == 0:
+        changed = text[:start] + draw.choice("0123456789-=. \\nabe\\0") + text[start + 1 :]
+    elif kind == 1:
+        changed = text[:start] + text[start + draw.randrange(1, 60) :]
+    else:
+        changed = text[: number.start()] + str(draw.choice([-99, -1, 0, 7, 99, 2**31, 2**40])) + text[number.end() :]
+    model = LambdaMART()
+    try:
+        model.set_state({"booster": np.frombuffer(changed.encode(), dtype=np.uint8)})
+        model.predict(X), model.contributions(X)
+    except (KinrankError, LightGBMError):
+        refused += 1
+print(refused)
+"""
+
+
+def test_no_changed_text_ends_the_process(trees, tmp_path):
+    """LightGBM reads beyond its arrays, or ends the process, if it gets a text that it has not written."""
+    (tmp_path / "trees.txt").write_text(trees)
+    command = [sys.executable, "-c", MUTANTS, str(tmp_path / "trees.txt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert 300 < int(done.stdout.split()[-1]) < 1000

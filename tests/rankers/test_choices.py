@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from kinrank import ChoiceRanker, QuerySet, SingleRanker, load
-from kinrank.errors import DataError, EncoderError, ForeignFolderError, ParameterError, StoreError
+from kinrank.cli.app import app
+from kinrank.errors import DataError, EncoderError, ParameterError, StoreError
 from kinrank.measure import NDCG
 from kinrank.memory.evidence import Evidence, Totals
 from kinrank.rankers.base import from_record
 from kinrank.rankers.choices.calibration import Calibration, standing
 from kinrank.rankers.choices.posterior import Posterior
-from kinrank.store import read_model
+from kinrank.store import VersionStore, read_model, read_model_and_examples
 
 RATES = np.array([0.1, 0.35, 0.7])  # of choices per look, by grade
 
@@ -209,8 +211,65 @@ def test_a_folder_of_evidence_is_opened_again(evidence: Evidence, queries: Query
     watched(queries[80:], 100).save_merged(evidence, tmp_path / "evidence")  # last night's log
     assert load(tmp_path / "model").score(queries[80:]) > ranker.score(queries[80:]) + 0.02
     (tmp_path / "evidence").rename(tmp_path / "moved")
-    with pytest.raises(ForeignFolderError, match="evidence does not exist"):
+    with pytest.raises(StoreError, match=r"model: its evidence is not at .*/evidence: copy the folder .*--publish"):
         load(tmp_path / "model")
+
+
+def test_a_model_finds_its_evidence_from_every_folder(
+    evidence: Evidence, queries: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "work" / "models").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    evidence.save("evidence")
+    ranker = ChoiceRanker("single", "evidence").fit(queries[:80])
+    ranker.save("models/choices")
+    expected = ranker.predict(queries)
+    monkeypatch.chdir(tmp_path)
+    assert np.array_equal(load("work/models/choices").predict(queries), expected)
+    Path("link").symlink_to("work/models/choices")
+    assert np.array_equal(load("link").predict(queries), expected)
+    Path("work").rename("moved")  # both together
+    assert np.array_equal(load("moved/models/choices").predict(queries), expected)
+
+
+def test_a_path_as_it_was_typed_is_still_found(
+    evidence: Evidence, queries: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    evidence.save("evidence")
+    ChoiceRanker("single", "evidence").fit(queries[:80]).save("deep/models/choices")
+    record = read_model("deep/models/choices")
+    assert record.params["evidence"] == "../../../evidence"
+    earlier = from_record(replace(record, params={**record.params, "evidence": "evidence"}))
+    assert earlier.evidence_.n_cells == evidence.n_cells
+
+
+def test_a_published_model_has_its_evidence_inside(
+    evidence: Evidence, queries: QuerySet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    meta = {"examination": {"model": "pbm", "fits": True, "ranks": [1, 2], "slope": [1.0, 0.5], "offset": [0.0, 0.0]}}
+    Evidence(evidence.get_state(), meta).save("evidence")
+    ranker = ChoiceRanker("single", "evidence").fit(queries[:80])
+    ranker.save("model", examples=queries[:3])
+    with pytest.raises(
+        StoreError, match=r"model has its evidence in another folder, .*kinrank models ADDRESS --publish"
+    ):
+        VersionStore("models").publish("model")
+    done = CliRunner().invoke(app, ["models", "models", "--publish", "model"])
+    assert done.exit_code == 0, done.output
+    again = CliRunner().invoke(app, ["models", "models", "--publish", "model"])
+    assert (done.stdout, again.stdout) == ("1\n", "1\n"), "the same model is not uploaded again"
+    copy = VersionStore("models").pull(VersionStore("models").find("1").name, "cache")
+    Path("evidence").rename("moved")
+    published = load(copy)
+    assert np.array_equal(published.predict(queries), ranker.predict(queries))
+    assert published.evidence_.meta["examination"] == meta["examination"], "a service counts by it"
+    assert published.evidence_.days == evidence.days
+    assert read_model_and_examples(copy)[1] is not None
+    refused = CliRunner().invoke(app, ["models", "models", "--publish", "model"])
+    assert refused.exit_code != 0
+    assert "model: its evidence is not at" in " ".join(refused.output.split())
 
 
 @pytest.mark.parametrize("with_evidence", [True, False])

@@ -16,6 +16,8 @@ from kinrank.errors import (
     EngineRefusedError,
     EngineTimeoutError,
     EngineUnreachableError,
+    KinrankError,
+    ParameterError,
 )
 from kinrank.serve.circuit import CircuitBreaker, RetryBudget
 from tests.serve.asgi import Client
@@ -90,6 +92,27 @@ def test_only_errors_of_the_engine_open_a_breaker(error: EngineError, opens: boo
         with pytest.raises(type(error)):
             breaker.call(fail(error))
     assert breaker.is_open is opens
+
+
+@pytest.mark.parametrize("wrong", [EngineRefusedError("400"), ParameterError("no vector")])
+def test_wrong_requests_neither_close_a_breaker_nor_take_the_turn_of_others(wrong: Exception):
+    now, sent = [0.0], []
+    breaker = CircuitBreaker("search", failures=5, pause=1.0, longest_pause=4.0, clock=lambda: now[0])
+
+    def request() -> None:
+        sent.append(now[0])
+        raise EngineUnreachableError("down")
+
+    for step in range(150):
+        now[0] = step / 10
+        with pytest.raises(KinrankError):
+            breaker.call(fail(wrong) if step % 4 == 3 else request)
+    assert len(sent) == 9, "five until it opens, then one after 1, 2, 4 and 4 s"
+    now[0] += 5.0
+    with pytest.raises(type(wrong)):
+        breaker.call(fail(wrong))
+    assert breaker.call(lambda: "back") == "back"
+    assert not breaker.is_open
 
 
 def test_budget_is_a_share_of_the_requests():

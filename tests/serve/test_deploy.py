@@ -84,6 +84,9 @@ def test_alerts_and_dashboard_use_metrics_that_exist_and_every_alert_has_a_runbo
     names = re.findall(r"alert: (\w+)", alerts)
     assert names
     assert [name for name in names if f"| `{name}` |" not in runbook] == []
+    on_call = (ROOT / "docs" / "watch.md").read_text()
+    assert set(re.findall(r"`(Kinrank\w+)`", on_call)) == set(names)
+    assert len(on_call.splitlines()) <= 45, "one screen"
 
 
 def test_alerts_fire_when_they_should():

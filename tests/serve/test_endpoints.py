@@ -270,6 +270,33 @@ def test_metrics_include_the_state_of_models_and_of_the_process(
         assert found[f"process_{name}",] > 0
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/judgments", {"queries": [{"qid": 900, **UP, "grades": [0, 1, 2]}]}),
+        ("/v1/judgments/withdraw", {"qid": 900}),
+        ("/v1/model/reload", {}),
+        ("/v1/model/reload", b""),
+    ],
+)
+def test_changes_obey_the_header_that_names_the_model(path: str, body: Any, make_client, secrets):
+    client = make_client(keys=True, key=secrets["admin"])
+    before = client.get("/v1/model").json["models"]["knn"]["loaded"]
+    chosen = client.post(path, body, x_kinrank_model="single")
+    if path == "/v1/model/reload":
+        assert (chosen.status, chosen.json["model"]) == (200, "single")
+    else:
+        assert (chosen.status, chosen.code) == (409, "unable-model")
+        assert "model 'single' (SingleRanker) cannot learn" in chosen.json["error"]["message"]
+    assert client.post(path, body, x_kinrank_model="unknown").status == 404
+    named = {**(body or {}), "model": "knn"}
+    differ = client.post(path, named, x_kinrank_model="single")
+    assert (differ.status, differ.code) == (422, "invalid")
+    assert "x-kinrank-model names the model 'single' and the body 'knn'" in differ.json["error"]["message"]
+    assert client.get("/v1/model").json["models"]["knn"]["loaded"] == before, "nothing was changed"
+    assert client.post(path, named, x_kinrank_model="knn").status == 200
+
+
 def test_models_are_listed_and_reloaded(make_client: Callable[..., Client], models: Path, camps, secrets):
     from kinrank import KnnRanker
 

@@ -314,8 +314,8 @@ def test_store_that_cannot_be_read_does_not_stop_any_model(
     restored = tmp_path / "restored.db"
     restored.write_bytes(intact)
     restored.replace(file)  # at once: an empty file is a new store
-    wait_until(lambda: service.slots["knn"].current.judgments == 1)
-    assert service.slots["knn"].refusal is None
+    wait_until(lambda: service.slots["knn"].refusal is None)
+    assert service.slots["knn"].current.judgments == 1
     assert observer.errors == []
     service.close()
 

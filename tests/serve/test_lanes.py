@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
+from kinrank.errors import NotStoredError
 from kinrank.serve import Service
+from kinrank.serve.http.executor import Lane
 from tests.serve.asgi import Client, Response
 from tests.serve.conftest import PATIENT
 from tests.serve.engine import InMemoryEngine
@@ -79,3 +83,29 @@ def test_explanations_that_hang_hold_up_no_search(make_client: Callable[..., Cli
         *(timed(client, "/v1/explain", UP) for _ in range(9)), timed(client, "/v1/search", {"query": "up"}, after=0.2)
     )
     assert (results[-1][0].status, results[-1][1] < 0.9) == (200, True)
+
+
+@pytest.mark.parametrize("error", [None, NotStoredError("the judgment store cannot be used")])
+def test_call_that_ends_as_its_time_is_up_has_its_own_result(error: Exception | None, monkeypatch):
+    """A database that does not respond ends its call after ten seconds, when the patience of the request ends, too."""
+    lane, started = Lane("the judgment store", 1), threading.Event()
+
+    def call() -> str:
+        started.wait(10)
+        if error is not None:
+            raise error
+        return "stored"
+
+    async def end_together(future: asyncio.Future[str], _: float) -> None:
+        started.set()
+        with suppress(NotStoredError):
+            await future
+        raise TimeoutError
+
+    monkeypatch.setattr(asyncio, "wait_for", end_together)
+    if error is None:
+        assert asyncio.run(lane.run(call, 10.0)) == "stored"
+    else:
+        with pytest.raises(NotStoredError, match="the judgment store cannot be used"):
+            asyncio.run(lane.run(call, 10.0))
+    lane.close()

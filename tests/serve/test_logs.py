@@ -6,16 +6,19 @@ import io
 import json
 import logging
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import pytest
 
 from kinrank import KnnRanker
 from kinrank.errors import DamagedFolderError
 from kinrank.serve import CandidateSet, Fallback, Ranking, Service
 from kinrank.serve.http.logs import JsonLog, log_event
+from kinrank.serve.http.run import log_libraries
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.conftest import PATIENT, LogReader
@@ -158,3 +161,24 @@ def test_ranking_thread_survives_a_failed_delivery(models: Path, up: CandidateSe
         service.submit(up, None, fail)
         wait_until(lambda: observer.errors == ["rank: the event loop is closed"])
         assert service.rank(up).fallback is not Fallback.LATE
+
+
+def test_what_libraries_print_is_logged_as_json(capfd: pytest.CaptureFixture[str]):
+    lightgbm = pytest.importorskip("lightgbm")
+    printed = lightgbm.basic._LOGGER
+    stream = io.StringIO()
+    log = JsonLog(stream).start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            log_libraries()
+            lightgbm.train({"objective": "regression", "nonsense": 1}, lightgbm.Dataset(np.eye(30), np.arange(30)), 1)
+            warnings.warn("a warning", UserWarning, stacklevel=1)
+            logging.captureWarnings(False)
+    finally:
+        log.close()
+        lightgbm.register_logger(printed)
+    lines = [json.loads(line)["message"] for line in stream.getvalue().splitlines()]
+    assert any("[LightGBM] [Warning] Unknown parameter: nonsense" in line for line in lines)
+    assert any("a warning" in line for line in lines)
+    assert capfd.readouterr() == ("", "")

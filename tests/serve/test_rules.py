@@ -125,6 +125,26 @@ def test_rule_of_one_replica_holds_on_another_until_it_is_removed(
     assert [(each["rule"], each["removed_by"]) for each in past] == [(1, "editor"), (2, "editor"), (3, None)]
 
 
+def test_a_place_takes_one_pin(address: str, make_client: Callable[..., Client], secrets: dict[str, str]):
+    client = make_client(keys=True, judgments=address, key=secrets["editor"])
+    pin = {"query": "iron man", "action": "pin", "document": "a"}
+    assert client.post("/v1/rules", pin).json["rule"] == 1
+    refused = client.post("/v1/rules", {**pin, "query": "Iron  Man", "document": "b"})
+    assert (refused.status, refused.code) == (422, "invalid")
+    message = "place 1 of 'Iron  Man' is taken: rule 1 pins 'a' there; remove it first, or pin to another place"
+    assert refused.json["error"]["message"] == message
+    for allowed in (
+        {"document": "b", "places": 2},
+        {"query": "heat", "document": "b"},
+        {"document": "a"},  # in its own place
+        {"document": "c", "action": "boost", "places": 1},
+    ):
+        assert client.post("/v1/rules", {**pin, **allowed}).status == 200
+    number = max(each["rule"] for each in client.get("/v1/rules").json["rules"] if each["document"] == "a")
+    client.send("DELETE", f"/v1/rules?rule={number}", b"")
+    assert client.post("/v1/rules", {**pin, "document": "d"}).status == 200
+
+
 def test_search_fetches_pinned_documents_within_the_filter(make_client: Callable[..., Client], secrets: dict[str, str]):
     client = make_client(keys=True, engine=InMemoryEngine([0.1, 0.2, 0.3, 0.9]), key=secrets["admin"])
     client.post("/v1/rules", {"query": "up", "action": "pin", "document": "d3", "places": 2})

@@ -41,7 +41,7 @@ def clicks(
     ] = None,
     min_clients: Annotated[
         int,
-        typer.Option(min=1, help="Fewest clients of a query that is evidence, if the log names its clients."),
+        typer.Option(min=1, help="Fewest clients of a query that is judged or evidence, if the log names its clients."),
     ] = 2,
     model: Annotated[
         str, typer.Option(help="Model of examination: swaps, pbm, trust, cascade, coec or none.")
@@ -146,24 +146,29 @@ def clicks(
         with console.progress("reading"):
             opened = stack.enter_context(open_clicks(files, options))
             counts = opened.counts(cascade=model == "cascade")
-        console.print_result(_funnel_table(counts.funnel))
+        _tell_funnel(counts.funnel)
         for note in counts.funnel.notes:
             console.info(note)
         with console.progress("estimating"):
             examination = examination_for(counts, model, evidence)
             attractiveness = estimate_attractiveness(counts, examination, strength=prior)
-            table = judgment_table(counts, attractiveness, thresholds, min_impressions)
+            said = len(counts.funnel.notes)
+            table = None
+            if out is not None or report is not None:
+                table = judgment_table(counts, attractiveness, thresholds, min_impressions)
         console.print_result(_examination_table(examination))
         console.info(examination.verdict)
         for warning in examination.warnings:
             console.warn(warning)
-        if out is not None:
+        for note in counts.funnel.notes[said:]:
+            console.info(note)
+        if out is not None and table is not None:
             write_judgments(table, out)
         if evidence is not None:
             _add_evidence(opened, examination, evidence, files, judged)
     for download in downloads:
         download.remove()
-    if report is not None:
+    if report is not None and table is not None:
         from kinrank.clicks.quality import measure_quality
         from kinrank.clicks.report import write_click_report
         from kinrank.engines.judgment_table import read_judgments
@@ -172,7 +177,7 @@ def clicks(
             people = None if human is None else read_judgments(human)
             quality = measure_quality(counts, examination, attractiveness, people)
         write_click_report(report, counts, examination, attractiveness, table, thresholds, quality)
-    if out is None:
+    if out is None or table is None:
         return
     listed = ", ".join(f"{number:,} of grade {grade}" for grade, number in grade_counts(table).items())
     steps = ", ".join(f"{attractiveness.prior_mean * threshold:.3f}" for threshold in thresholds)
@@ -197,10 +202,7 @@ def _add_evidence(
 
     before = len(log.funnel.notes)
     with console.progress("adding evidence"):
-        added = write_evidence(log, examination, folder, files)
-        if judged is not None:
-            added = added.with_judgments(judged)
-            added.save(folder)
+        added = write_evidence(log, examination, folder, files, judged=judged, on_wait=console.info)
     for note in log.funnel.notes[before:]:
         console.info(note)
     _tell(added, folder)
@@ -222,9 +224,16 @@ def _add_logs(
             whole.add(funnel)
             advance(1)
 
-        added = add_logs(files, folder, model, options, executor=executor, progress=count)
-    console.print_result(_funnel_table(whole))
+        added = add_logs(files, folder, model, options, executor=executor, progress=count, on_wait=console.info)
+    _tell_funnel(whole)
     _tell(added, folder)
+
+
+def _tell_funnel(funnel: Funnel) -> None:
+    """Say what the log lacks, then print what was read and dropped."""
+    for sentence in funnel.columns:
+        console.warn(sentence)
+    console.print_result(_funnel_table(funnel))
 
 
 def _tell(added: Evidence, folder: str) -> None:

@@ -17,7 +17,8 @@ def check_exists(address: str) -> None:
     """Raise if there is no file at an address: opening it would create one, and what is asked of it is not there."""
     from kinrank.serve.database import open_database
 
-    if not open_database(address).exists:
+    database = open_database(address)
+    if not database.exists:
         raise ParameterError(
-            f"{address}: no such file; pass the address of kinrank serve --judgments, which creates it"
+            f"{database}: no such file; pass the address of kinrank serve --judgments, which creates it"
         )

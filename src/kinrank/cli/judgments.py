@@ -50,9 +50,9 @@ def judgments(
             console.info(f"{import_log}: {len(rows)} judged queries")
         if withdraw_query is not None or withdraw_source is not None:
             withdrawn, _ = store.delete(model, query=withdraw_query, source=withdraw_source)
-            console.info(f"{address}: withdrew the judgments of {withdrawn} pairs of query and source")
+            console.info(f"{store.database}: withdrew the judgments of {withdrawn} pairs of query and source")
         if compact_through is not None:
-            console.info(f"{address}: removed {store.compact(model, compact_through)} marks")
+            console.info(f"{store.database}: removed {store.compact(model, compact_through)} marks")
         if export is not None:
             queries, revision = exported_queries(store, model)
             write_parquet(queries, export)

@@ -81,6 +81,7 @@ def models(
 
 def _publish(store: VersionStore, model: str, wanted: dict[str, str | None]) -> None:
     """Upload a model and give it a role: the current version, or the canary or shadow of a share of the queries."""
+    from kinrank.rankers.choices.stored import with_evidence_inside
     from kinrank.store.versions import CURRENT, Arm
 
     shares = {role: share for role, share in wanted.items() if share is not None}
@@ -89,7 +90,8 @@ def _publish(store: VersionStore, model: str, wanted: dict[str, str | None]) -> 
     role, share = next(iter(shares.items()), (CURRENT, "1"))
     arm = Arm("", _share(share, share, "SHARE, such as 0.05"))  # refuses an invalid share before the upload
     store.check_role(role)
-    version = store.publish(model)
+    with with_evidence_inside(model) as whole:
+        version = store.publish(whole)
     store.assign(role, Arm(version.name, arm.share))
     console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
     typer.echo(version.number)

@@ -78,12 +78,12 @@ def rules(
                 note=note,
                 days=days,
             )
-            console.info(f"{address}: added {store.add(rule).words}")
+            console.info(f"{store.database}: added {store.add(rule).words}")
         if remove is not None:
             removed = store.remove(remove, who)
             if removed is None:
-                raise ParameterError(f"there is no rule {remove} that holds: kinrank rules {address} lists them")
-            console.info(f"{address}: removed {removed.words}")
+                raise ParameterError(f"there is no rule {remove} that holds: kinrank rules {store.database} lists them")
+            console.info(f"{store.database}: removed {removed.words}")
         _show_rules(store.rules(history=history), as_json=as_json)
     finally:
         store.database.close()

@@ -38,10 +38,17 @@ def serve(
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Folder for models with learned judgments, which makes restarts quick.",
-            show_default="next to a SQLite file",
+            help="Folder for models with learned judgments and a copy of rules and judgments, used at restarts.",
+            show_default="next to a SQLite file, or to the model",
         ),
     ] = None,
+    need_database: Annotated[
+        bool,
+        typer.Option(
+            "--need-database",
+            help="Be ready only once rules and judgments were read, from the database or the copy in --checkpoints.",
+        ),
+    ] = False,
     cache: Annotated[
         str | None,
         typer.Option(
@@ -173,6 +180,7 @@ def serve(
                 remembered=remembered,
                 explore=explore,
                 unexplored=tuple(unexplored or ()),
+                need_database=need_database,
             ),
         )
     )

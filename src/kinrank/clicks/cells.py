@@ -18,7 +18,9 @@ from kinrank.errors import DataError
 _KEYS = ["code", "document"]
 
 
-def collect_cells(batches: Iterable[pa.RecordBatch], texts: pa.Array, funnel: Funnel) -> ClickCounts:
+def collect_cells(
+    batches: Iterable[pa.RecordBatch], texts: pa.Array, funnel: Funnel, few: NDArray[np.bool_] | None = None
+) -> ClickCounts:
     """Build counts from a stream of cells.
 
     Parameters
@@ -31,6 +33,8 @@ def collect_cells(batches: Iterable[pa.RecordBatch], texts: pa.Array, funnel: Fu
         The text of each query by its code.
     funnel
         Receives the numbers of impressions that were read and dropped.
+    few
+        Whether too few clients asked each query, by its code.
     """
     dropped: dict[str | None, int] = {}
     columns: dict[str, list[NDArray[Any]]] = {}
@@ -70,6 +74,7 @@ def collect_cells(batches: Iterable[pa.RecordBatch], texts: pa.Array, funnel: Fu
         examined=numbers.get("examined", numbers["impressions"]),
         days={day: (numbers[f"{day}_impressions"], numbers[f"{day}_clicks"]) for day in DAYS},
         funnel=funnel,
+        few=None if few is None else few[named["code"].to_numpy()],
     )
 
 

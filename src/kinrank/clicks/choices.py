@@ -23,6 +23,7 @@ from kinrank.data.hashes import IdHashes, hash_arrow, query_keys
 from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
+from kinrank.folder import OnWait, locked
 from kinrank.memory.evidence import NO_DAY, Evidence, write_sorted_cells
 
 if TYPE_CHECKING:
@@ -33,7 +34,15 @@ _ENDS = 1 << 20  # bytes at the beginning and at the end of a file that identify
 _DAY = 86_400
 
 
-def write_evidence(log: ClickLog, examination: Examination, path: PathLike, files: Sequence[PathLike] = ()) -> Evidence:
+def write_evidence(
+    log: ClickLog,
+    examination: Examination,
+    path: PathLike,
+    files: Sequence[PathLike] = (),
+    *,
+    judged: Evidence | None = None,
+    on_wait: OnWait = lambda _: None,
+) -> Evidence:
     r"""Add the looks and choices of a click log to a folder of evidence.
 
     A look is an impression, counted by how likely its rank is examined: the slope of the examination model. A choice
@@ -50,6 +59,10 @@ def write_evidence(log: ClickLog, examination: Examination, path: PathLike, file
         The folder. It is created if it does not exist.
     files
         The files of the log, to refuse those that the folder has already.
+    judged
+        Human judgments to put in place of those of the folder; see `Evidence.with_judgments`.
+    on_wait
+        Called before waiting for another process that adds to the folder; see `kinrank.folder.locked`.
 
     Returns
     -------
@@ -71,15 +84,19 @@ def write_evidence(log: ClickLog, examination: Examination, path: PathLike, file
     Evidence(1 queries, 2 cells)
     """
     target = Path(path)
-    before, prints = evidence_before_logs(target, files)
-    meta = {"logs": prints, "examination": _as_json(examination)}
-    ids = _ChosenIds()
-    cells = _cells(log, examination, ids)
-    if before is None:
-        return write_sorted_cells(target, cells, meta, ids.table)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.resolve().parent) as staging:
-        added = write_sorted_cells(Path(staging) / "added", cells, meta, ids.table)
-        before.save_merged(added, target)
+    with locked(target, on_wait):
+        before, prints = evidence_before_logs(target, files)
+        meta = {"logs": prints, "examination": _as_json(examination)}
+        ids = _ChosenIds()
+        cells = _cells(log, examination, ids)
+        if before is None:
+            write_sorted_cells(target, cells, meta, ids.table)
+        else:
+            with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.resolve().parent) as staging:
+                added = write_sorted_cells(Path(staging) / "added", cells, meta, ids.table)
+                before.save_merged(added, target)
+        if judged is not None:
+            Evidence.open(target).with_judgments(judged).save(target)
     return Evidence.open(target)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinrank.clicks.database import quote, scalar, seconds
+from kinrank.clicks.database import is_known_time, quote, scalar, seconds
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
 from kinrank.data.ubi import LIST_ATTRIBUTES, PAGE_SIZE, SAME_LIST
@@ -26,11 +26,13 @@ _NUMBERED_CLICKS = """
     UNION ALL
     SELECT *, row_number() OVER (PARTITION BY session, query, document ORDER BY time, rank) AS nth
     FROM all_rows WHERE session IS NOT NULL AND clicked > 0"""
+WRONG_TIME = "time is before 1995 or in the future"
 SKEW = "the clocks of the query and the event disagree"
 
 
 def clean_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funnel) -> None:
     """Create ``impressions`` from the tables ``lists`` and ``events``."""
+    _say_what_is_missing(database, "lists", options, funnel)
     _find_list_bots(database, options)
     _keep_lists(database, options, funnel)
     shown = _shown_documents(database, options, funnel)
@@ -47,7 +49,9 @@ def clean_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funne
 def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, funnel: Funnel) -> None:
     """Create ``impressions`` from the SQL of a plain table with one row per impression."""
     database.execute(f"CREATE VIEW all_rows AS {rows}")
-    database.execute("CREATE VIEW query_times AS SELECT query, time FROM all_rows")
+    _say_what_is_missing(database, "all_rows", options, funnel)
+    known = is_known_time("time")
+    database.execute(f"CREATE VIEW query_times AS SELECT query, time FROM all_rows WHERE {known}")
     _find_row_bots(database, options)
     _note_bots(database, funnel)
     explored = f"SELECT DISTINCT session, query FROM all_rows WHERE {_explored('explored')}"
@@ -60,10 +64,27 @@ def clean_rows(database: DuckDBPyConnection, rows: str, options: LogOptions, fun
             coalesce(clicked > 0, false) AS clicked, least(coalesce(clicked, 0), {top}) / {top} AS reward, time, client,
             CASE WHEN query IS NULL OR document IS NULL OR rank IS NULL THEN 'no query, document or rank'
                 WHEN nth > 1 THEN 'repeated click'
+                WHEN NOT {known} THEN {quote(WRONG_TIME)}
                 WHEN client IN (SELECT client FROM bots) THEN 'client is a bot'
                 WHEN {_before(options, "time")} THEN 'before the first date'
                 ELSE {_rank_reason(options, f"rank - {first - 1}")} END AS reason
         FROM ({_NUMBERED_CLICKS})""")
+
+
+def _say_what_is_missing(database: DuckDBPyConnection, rows: str, options: LogOptions, funnel: Funnel) -> None:
+    """Say which optional columns are missing, that of the clients first."""
+    for column, effect in (
+        (
+            "client",
+            "bots are not found, one person counts as often as they click, and queries of fewer than "
+            f"{options.min_clients} clients are not left out",
+        ),
+        ("time", "what people chose does not age, and clicks of later days cannot be predicted"),
+    ):
+        if not scalar(database, f"SELECT count(*) FROM (SELECT 1 FROM {rows} WHERE {column} IS NOT NULL LIMIT 1)"):
+            remedy = f"name it with --columns {column}=NAME" if rows == "all_rows" else "log it with each query"
+            funnel.columns.append(f"no {column} column: {effect}; {remedy}")
+    funnel.columns.sort(key=lambda sentence: not sentence.startswith("no client"))
 
 
 def _find_row_bots(database: DuckDBPyConnection, options: LogOptions) -> None:
@@ -110,6 +131,7 @@ def _keep_lists(database: DuckDBPyConnection, options: LogOptions, funnel: Funne
                 WHEN list IS NULL THEN 'no query id'
                 WHEN query IS NULL OR trim(query) = '' THEN 'no query text'
                 WHEN row_number() OVER (PARTITION BY list ORDER BY time) > 1 THEN 'query id seen before'
+                WHEN NOT {is_known_time("time")} THEN {quote(WRONG_TIME)}
                 WHEN client IN (SELECT client FROM bots) THEN 'client is a bot'
                 WHEN {_before(options, "time")} THEN 'before the first date'
                 WHEN {excluded or "false"} THEN 'excluded by an attribute'

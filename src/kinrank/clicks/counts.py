@@ -44,6 +44,8 @@ class ClickCounts:
     """
     funnel: Funnel
     """What was read and dropped."""
+    few: NDArray[np.bool_] | None = None
+    """Pairs of queries that too few clients asked to write down their texts; None if the log names no clients."""
 
     @property
     def n_pairs(self) -> int:

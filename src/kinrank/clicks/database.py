@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kinrank.clicks.options import LogOptions
+from kinrank.data.ubi import FIRST_TIME, LAST_TIME, UNITS
 from kinrank.registry import import_extra
 
 if TYPE_CHECKING:
@@ -57,7 +59,10 @@ def identifier(name: str) -> str:
 
 
 def seconds(column: str, stored: str = "VARCHAR") -> str:
-    """Return the SQL for the seconds since 1970 of a column of texts, times or milliseconds; NULL if it is none.
+    """Return the SQL for the seconds since 1970 of a column of texts, times or numbers; NULL if it is none.
+
+    Numbers count seconds, milliseconds, microseconds or nanoseconds since 1970. Their size tells which, since these
+    are far apart for all times from 1995 to 2100; others are taken as seconds, which `is_known_time` refuses.
 
     Parameters
     ----------
@@ -68,17 +73,32 @@ def seconds(column: str, stored: str = "VARCHAR") -> str:
 
     Examples
     --------
-    >>> seconds("time", "BIGINT")
-    'time // 1000'
+    >>> seconds("time", "TIMESTAMP")
+    'CAST(epoch(time) AS BIGINT)'
     """
     if stored.endswith(("INT", "INTEGER")):
-        return f"{column} // 1000"
+        return _of_number(column)
+    if stored.startswith(("DOUBLE", "FLOAT", "DECIMAL")):
+        return _of_number(f"try_cast({column} AS BIGINT)")
     if stored.startswith("TIMESTAMP"):
         return f"CAST(epoch({column}) AS BIGINT)"
-    return (
-        f"coalesce(CAST(epoch(try_cast({column} AS TIMESTAMPTZ)) AS BIGINT), "
-        f"try_cast(try_cast({column} AS VARCHAR) AS BIGINT) // 1000)"
+    number = _of_number(f"try_cast(try_cast({column} AS VARCHAR) AS BIGINT)")
+    return f"coalesce(CAST(epoch(try_cast({column} AS TIMESTAMPTZ)) AS BIGINT), {number})"
+
+
+def _of_number(column: str) -> str:
+    cases = (
+        f"WHEN {column} BETWEEN {FIRST_TIME * unit} AND {LAST_TIME * unit} THEN {column} // {unit}" for unit in UNITS
     )
+    return f"CASE {' '.join(cases)} ELSE {column} END"
+
+
+def is_known_time(column: str) -> str:
+    """Return the SQL for whether seconds since 1970 can be those of a log, from 1995 until now; true for NULL.
+
+    A day more is for clocks of other time zones, and one for those that are wrong.
+    """
+    return f"coalesce({column} BETWEEN {FIRST_TIME} AND {int(time.time()) + 2 * 86_400}, true)"
 
 
 def scalar(database: DuckDBPyConnection, sql: str) -> Any:

@@ -21,6 +21,8 @@ class Funnel:
     """Rows read by stage: "queries", "events", "impressions"."""
     dropped: dict[tuple[str, str], int] = field(default_factory=dict)
     """Rows dropped by stage and reason."""
+    columns: list[str] = field(default_factory=list)
+    """Sentences about columns that the log lacks, or that were found by their names; they are said first."""
     notes: list[str] = field(default_factory=list)
     """Sentences about choices that were made for this log."""
 
@@ -41,8 +43,9 @@ class Funnel:
         return self.read.get(stage, 0) - sum(rows for (of, _), rows in self.dropped.items() if of == stage)
 
     def add(self, other: Funnel) -> None:
-        """Add the counts of another log."""
+        """Add the counts of another log, and what it says about columns."""
         for stage, rows in other.read.items():
             self.read[stage] = self.read.get(stage, 0) + rows
         for (stage, reason), rows in other.dropped.items():
             self.drop(stage, reason, rows)
+        self.columns += [each for each in other.columns if each not in self.columns]

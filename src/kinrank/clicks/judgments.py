@@ -24,6 +24,9 @@ def judgment_table(
 ) -> pa.Table:
     """Return one row per query and document that `kinrank log` reads as a judgment.
 
+    Queries that too few clients asked are left out: their texts would go from here into models, and people would see
+    what one person asked.
+
     Parameters
     ----------
     counts
@@ -64,9 +67,17 @@ def judgment_table(
             "info.clicks": pa.array(counts.by_pair(counts.clicks).astype(np.int64)),
         }
     )
-    table = table.filter(pa.array((impressions >= min_impressions) & (found.weight > 0)))
-    if not len(table):
+    kept = (impressions >= min_impressions) & (found.weight > 0)
+    if not kept.any():
         raise DataError(f"no document has {min_impressions} impressions at a known rank: lower min_impressions")
+    if counts.few is not None:
+        kept &= ~counts.few
+        left_out = len(np.unique(counts.query_codes[counts.few]))
+        if left_out:
+            counts.funnel.notes.append(f"{left_out:,} queries of too few clients are not judged (--min-clients)")
+    table = table.filter(pa.array(kept))
+    if not len(table):
+        raise DataError("no query was asked by enough clients to be judged: lower min_clients, or pass a longer log")
     return table
 
 

@@ -24,6 +24,7 @@ from kinrank.clicks.options import LogOptions
 from kinrank.clicks.read import open_clicks
 from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
+from kinrank.folder import OnWait, locked
 from kinrank.memory.evidence import Evidence, write_sorted_cells
 from kinrank.parallel import Executor, Serial, map_ordered
 
@@ -39,6 +40,7 @@ def add_logs(
     *,
     executor: Executor | None = None,
     progress: Callable[[Funnel], None] = lambda _: None,
+    on_wait: OnWait = lambda _: None,
 ) -> Evidence:
     """Add logs to a folder of evidence, as `write_evidence` does one after the other.
 
@@ -59,21 +61,32 @@ def add_logs(
         Runs the tasks.
     progress
         Called with what was read and dropped of each log.
+    on_wait
+        Called before waiting for another process that adds to the folder, once the logs are counted; see
+        `kinrank.folder.locked`.
     """
     target, workers = Path(path), executor or Serial()
-    before, _ = evidence_before_logs(target, [file for files in logs for file in files])
+    given = [file for files in logs for file in files]
+    evidence_before_logs(target, given)  # before long logs are counted
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.resolve().parent) as staging:
         count = _LogTask(staging, str(target), model, options or LogOptions())
         for _, funnel in workers.map_unordered(count, [(i, list(map(str, files))) for i, files in enumerate(logs)]):
             progress(funnel)
-        sources = [*([str(target)] if before is not None else []), *(str(count.folder(i)) for i in range(len(logs)))]
-        opened = [Evidence.open(source) for source in sources]
-        n_shares = -(-sum(evidence.n_cells for evidence in opened) // _CELLS_OF_SHARE)
-        bounds = [_HASHES * share // max(n_shares, 1) for share in range(max(n_shares, 1) + 1)]
-        merge = _ShareTask(staging, sources)
-        shares = map_ordered(workers, merge, list(itertools.pairwise(bounds)))
-        described = reduce(Evidence.merged, (_between(evidence, 0, 0, evidence.ids) for evidence in opened))
-        return write_sorted_cells(target, map(_cells_of, shares), described.meta, lambda: described.ids)
+        with locked(target, on_wait):
+            before, _ = evidence_before_logs(target, given)
+            counted = [str(count.folder(i)) for i in range(len(logs))]
+            return _write_sum(target, counted if before is None else [str(target), *counted], staging, workers)
+
+
+def _write_sum(target: Path, sources: list[str], staging: str, workers: Executor) -> Evidence:
+    """Write the sum of folders of evidence."""
+    opened = [Evidence.open(source) for source in sources]
+    n_shares = -(-sum(evidence.n_cells for evidence in opened) // _CELLS_OF_SHARE)
+    bounds = [_HASHES * share // max(n_shares, 1) for share in range(max(n_shares, 1) + 1)]
+    merge = _ShareTask(staging, sources)
+    shares = map_ordered(workers, merge, list(itertools.pairwise(bounds)))
+    described = reduce(Evidence.merged, (_between(evidence, 0, 0, evidence.ids) for evidence in opened))
+    return write_sorted_cells(target, map(_cells_of, shares), described.meta, lambda: described.ids)
 
 
 @dataclass(frozen=True)

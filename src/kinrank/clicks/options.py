@@ -46,7 +46,9 @@ class LogOptions:
     min_impressions: int = 200
     """A client that clicks a larger share of its impressions is a bot, if it has at least this many."""
     min_clients: int = 2
-    """Queries of fewer clients are no evidence, if the log names its clients: one person is not the crowd."""
+    """Queries of fewer clients are neither judged nor evidence, if the log names its clients: one person is not the
+    crowd, and the texts of judged queries go into models.
+    """
     early: float = 300.0
     late: float = 86_400.0
     """Drop actions more than `early` seconds before their query or `late` seconds after it: one of the clocks is wrong.

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kinrank.clicks.cells import collect_cells
 from kinrank.clicks.clean import clean_lists, clean_rows
 from kinrank.clicks.counts import ClickCounts
-from kinrank.clicks.database import open_database
+from kinrank.clicks.database import open_database, scalar
 from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import LogOptions
 from kinrank.clicks.sources import create_metarank, create_ubi, log_format, table_rows
+from kinrank.data.filesystems import redact_passwords
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
 from kinrank.registry import import_extra
@@ -76,16 +80,15 @@ class ClickLog:
 
     def counts(self, *, cascade: bool = False) -> ClickCounts:
         """Count impressions and clicks by query, document and rank; see `read_clicks`. Call it once."""
-        return _count_cells(self.database, self.funnel, cascade=cascade, plain=self.options.plain)
+        return _count_cells(self.database, self.options, self.funnel, cascade=cascade)
 
 
 def check_files(files: Sequence[PathLike]) -> list[Path]:
     """Return the paths of the files of a log. Raise if one is missing."""
-    paths = [Path(file) for file in files]
-    for path in paths:
-        if not path.is_file():
-            raise DataError(f"{path}: no such file: pass the files of a click log")
-    return paths
+    for file in files:
+        if not Path(file).is_file():
+            raise DataError(f"{redact_passwords(str(file))}: no such file: pass the files of a click log")
+    return [Path(file) for file in files]
 
 
 @contextmanager
@@ -111,13 +114,13 @@ def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) ->
 def _create_impressions(database: DuckDBPyConnection, paths: list[Path], options: LogOptions, funnel: Funnel) -> None:
     kind = log_format(database, paths, options)
     if kind == "table":
-        clean_rows(database, table_rows(database, paths, options), options, funnel)
+        clean_rows(database, table_rows(database, paths, options, funnel), options, funnel)
         return
     (create_ubi if kind == "ubi" else create_metarank)(database, paths)
     clean_lists(database, options, funnel)
 
 
-def _count_cells(database: DuckDBPyConnection, funnel: Funnel, *, cascade: bool, plain: bool) -> ClickCounts:
+def _count_cells(database: DuckDBPyConnection, options: LogOptions, funnel: Funnel, *, cascade: bool) -> ClickCounts:
     """Count the impressions by query, document and rank in one pass, together with those that are dropped."""
     texts = _number_texts(database)
     counted = _counted(database)
@@ -129,7 +132,7 @@ def _count_cells(database: DuckDBPyConnection, funnel: Funnel, *, cascade: bool,
         counted["examined"] = "count(*) FILTER (rank <= coalesce(last, rank))"
         joined += " LEFT JOIN last_clicks USING (list)"
     columns = [f"CAST({sql} AS INTEGER) AS {name}" for name, sql in counted.items()]
-    if not plain:
+    if not options.plain:
         columns.append("sum(reward) AS reward")
     keys = {"code": "code", "document": "document", "rank": "CAST(rank AS INTEGER)"}
     kept = [f"CASE WHEN why IS NULL THEN {sql} END AS {name}" for name, sql in keys.items()]
@@ -137,7 +140,20 @@ def _count_cells(database: DuckDBPyConnection, funnel: Funnel, *, cascade: bool,
         SELECT {", ".join(kept)}, why AS reason, {", ".join(columns)}
         FROM (SELECT *, coalesce(reason, CASE WHEN code IS NULL THEN 'no query text' END) AS why FROM {joined})
         GROUP BY 1, 2, 3, 4 ORDER BY 1 NULLS FIRST, 2, 3, 4""")
-    return collect_cells(cells.to_arrow_reader(_BATCH), texts, funnel)
+    few = _asked_by_few(database, options.min_clients, len(texts))
+    return collect_cells(cells.to_arrow_reader(_BATCH), texts, funnel, few)
+
+
+def _asked_by_few(database: DuckDBPyConnection, fewest: int, n_texts: int) -> NDArray[np.bool_] | None:
+    """Return which texts, by their codes, fewer clients asked; a list without a client is one. None without clients."""
+    if not scalar(database, "SELECT count(*) FROM (SELECT 1 FROM impressions WHERE client IS NOT NULL LIMIT 1)"):
+        return None
+    few = np.ones(n_texts, dtype=np.bool_)
+    asked = database.execute(f"""
+        SELECT code FROM (SELECT DISTINCT query, coalesce(client, list) AS client FROM impressions WHERE reason IS NULL)
+        JOIN texts USING (query) GROUP BY code HAVING count(DISTINCT client) >= {fewest}""")
+    few[asked.fetchnumpy()["code"]] = False
+    return few
 
 
 def _number_texts(database: DuckDBPyConnection) -> pa.Array:

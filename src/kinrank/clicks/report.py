@@ -41,7 +41,7 @@ def write_click_report(
         verdict=examination.verdict,
         warnings=examination.warnings,
         funnel=[(f"{stage}, {reason}", rows) for stage, reason, rows in funnel_rows(counts.funnel)],
-        notes=counts.funnel.notes,
+        notes=[*counts.funnel.columns, *counts.funnel.notes],
         curve=safe(examination_curve(examination)),
         model=examination.model,
         grades=[(grade, f"{cuts[grade]:.3f}", f"{number:,}") for grade, number in grade_counts(judgments).items()],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kinrank.clicks.database import identifier, quote, seconds
+from kinrank.clicks.funnel import Funnel
 from kinrank.clicks.options import COLUMNS, LogOptions
 from kinrank.errors import DataError, FileFormatError
 
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 JSON_LINES = (".ndjson", ".jsonl", ".json")
 KINDS = ".ndjson, .jsonl or .json (one object per line, optionally .gz), .parquet or .csv"
 OPTIONAL = {"time", "client", "explored"}
+OTHER_NAMES = {
+    "client": (
+        "clientid", "user", "userid", "visitor", "visitorid", "fullvisitorid", "userpseudoid", "customer", "customerid",
+        "anonymousid", "distinctid", "deviceid", "cookie", "cookieid", "uid",
+    ),
+    "time": ("timestamp", "ts", "datetime", "eventtime", "date"),
+}  # fmt: skip
+"""Common names of optional columns, in lower case and without other characters than letters."""
 
 _UBI_QUERIES = {
     "user_query": "VARCHAR",
@@ -169,14 +179,17 @@ def create_metarank(database: DuckDBPyConnection, files: Sequence[Path]) -> None
         FROM log WHERE event = 'interaction'""")
 
 
-def table_rows(database: DuckDBPyConnection, files: Sequence[Path], options: LogOptions) -> str:
+def table_rows(database: DuckDBPyConnection, files: Sequence[Path], options: LogOptions, funnel: Funnel) -> str:
     """Return the SQL of a plain table with the columns of `COLUMNS`; absent optional columns are NULL."""
     parts = []
+    found: dict[str, str] = {}
     for file in files:
         types = _types(database, scan(database, file)) if file.stat().st_size else {}
         taken = []
         for name in COLUMNS:
-            column = options.columns.get(name, name)
+            column = options.columns.get(name) or _named(name, types)
+            if column != name and name not in options.columns:
+                found[name] = column
             if column in types:
                 taken.append(f"{_typed(name, identifier(column), types[column])} AS {name}")
             elif name in OPTIONAL and name not in options.columns:
@@ -189,7 +202,18 @@ def table_rows(database: DuckDBPyConnection, files: Sequence[Path], options: Log
                     f"--columns {name}=NAME",
                 )
         parts.append(f"SELECT {', '.join(taken)} FROM {scan(database, file)}")
+    funnel.columns += [
+        f"the {name} is taken from the column {column!r}: name another one with --columns {name}=NAME"
+        for name, column in found.items()
+    ]
     return " UNION ALL ".join(parts)
+
+
+def _named(name: str, columns: Collection[str]) -> str:
+    """Return the column of an optional value: that of its own name, or else of a common one; its own without any."""
+    plain = {re.sub("[^a-z]", "", column.lower()): column for column in columns}
+    known = [plain[other] for other in OTHER_NAMES.get(name, ()) if other in plain]
+    return name if name in columns or not known else known[0]
 
 
 def _typed(name: str, column: str, stored: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +33,22 @@ def filesystem_of(path: PathLike) -> tuple[fs.FileSystem, str]:
         opened: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(name)
     except pa.ArrowInvalid as error:
         if name.partition("://")[0] in _ARROW:
-            raise ParameterError(f"{name.partition('?')[0]} cannot be opened: {error}") from error
+            shown = redact_passwords(name.partition("?")[0])
+            raise ParameterError(f"{shown} cannot be opened: {redact_passwords(str(error))}") from None
         other, root = import_extra("fsspec.core", "ray").url_to_fs(name)
         return fs.PyFileSystem(fs.FSSpecHandler(other)), root
     return opened
+
+
+def redact_passwords(text: str) -> str:
+    """Return the text without the user names and passwords of its URLs.
+
+    Examples
+    --------
+    >>> redact_passwords("none of https://me:secret@a:9200, https://b:9200")
+    'none of https://...@a:9200, https://b:9200'
+    >>> redact_passwords("postgresql://db/kinrank?user=me&password=secret&sslmode=require")
+    'postgresql://db/kinrank?user=me&password=...&sslmode=require'
+    """
+    text = re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # a password may contain unencoded slashes or spaces
+    return re.sub(r"([?&](?:ssl)?password=)[^&\s]*", r"\1...", text)

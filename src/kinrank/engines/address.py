@@ -7,6 +7,7 @@ import os
 import re
 from typing import Any
 
+from kinrank.data.filesystems import redact_passwords
 from kinrank.engines.base import Engine
 from kinrank.engines.feature_set import FeatureSet
 from kinrank.errors import ParameterError
@@ -93,14 +94,3 @@ def _credentials_from_environment() -> dict[str, Any]:
         return {}
     basic = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"headers": {"authorization": f"ApiKey {key}" if key else f"Basic {basic}"}}
-
-
-def redact_passwords(text: str) -> str:
-    """Return the text without the user names and passwords of its URLs.
-
-    Examples
-    --------
-    >>> redact_passwords("none of https://me:secret@a:9200, https://b:9200")
-    'none of https://...@a:9200, https://b:9200'
-    """
-    return re.sub(r"//(?:\S*|[^/]*)@", "//...@", text)  # a password may contain unencoded slashes or spaces

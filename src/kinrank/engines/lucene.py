@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
-from kinrank.engines.address import redact_passwords
+from kinrank.data.filesystems import redact_passwords
 from kinrank.engines.base import Engine
 from kinrank.engines.feature_set import FeatureSet
 from kinrank.engines.features import Clause

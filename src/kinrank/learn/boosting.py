@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from kinrank.arrays import Float64, State
-from kinrank.errors import DataError, ParameterError
+from kinrank.errors import DataError, KinrankError, ParameterError
 from kinrank.learn.forest import Forest
+from kinrank.learn.tree_files import check_trees
 from kinrank.parallel import threads_for
 from kinrank.registry import import_extra
 
@@ -140,10 +141,15 @@ class BoosterMixin:
 
     def set_state(self, state: State) -> Self:
         """Restore the model from LightGBM's text format."""
-        return self._set_text(state["booster"].tobytes().decode())
+        return self._set_text(state["booster"].tobytes().decode(errors="replace"))
 
     def _set_text(self, text: str) -> Self:
         lightgbm = import_extra("lightgbm", "lightgbm")
-        self.booster_ = lightgbm.Booster(model_str=text)
+        try:
+            self.booster_ = lightgbm.Booster(model_str=check_trees(text))
+        except (lightgbm.basic.LightGBMError, ValueError) as error:
+            if isinstance(error, KinrankError):
+                raise
+            raise DataError(f"LightGBM cannot read the trees ({error}): write the model again") from error
         self._forest = None
         return self

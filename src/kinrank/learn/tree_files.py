@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Int64
-from kinrank.errors import DataError, FileFormatError
+from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.registry import import_extra
 
 _DEFAULT_LEFT, _MISSING_IS_NAN = 2, 8  # bits of LightGBM's decision_type
 _ONE_SCORE = "expected trees with one score for a row: train with one target, not several classes, and booster='gbtree'"
 _UNNAMED = re.compile(r"Column_\d+")
+_WHOLE, _REAL = re.compile(r"-?\d{1,9}"), re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:inf|nan)")
+_TAIL = re.compile(
+    r"\n*(?:feature_importances:\n(?:[^\n=]+=[-+.\de]+\n)*\n)?"
+    r"(?:parameters:\n(?:\[\w+: [^\n\]]*\]\n)*\nend of parameters\n)?\n*(?:pandas_categorical:[^\n]*\n?)?"
+)
+_HEAD = {"version", "num_class", "num_tree_per_iteration", "label_index", "max_feature_idx", "objective"} | {
+    "feature_names", "feature_infos", "monotone_constraints", "tree_sizes",
+}  # fmt: skip
+_SPLIT_NUMBERS = ("threshold", "split_gain", "internal_value", "internal_weight", "internal_count")
+_OF_SPLITS = dict.fromkeys(("split_feature", "decision_type", "left_child", "right_child"), _WHOLE) | dict.fromkeys(
+    _SPLIT_NUMBERS, _REAL
+)
+_OF_LEAVES = dict.fromkeys(("leaf_value", "leaf_weight", "leaf_count"), _REAL)
+_OF_TREE = {"num_leaves": _WHOLE, "num_cat": _WHOLE, "is_linear": _WHOLE, "shrinkage": _REAL}
+_NEEDED = (
+    "num_leaves",
+    "num_cat",
+    "leaf_value",
+    "split_feature",
+    "threshold",
+    "decision_type",
+    "left_child",
+    "right_child",
+)
 
 
 @dataclass(frozen=True)
@@ -179,6 +203,92 @@ def _columns(n_features: int) -> Iterator[str]:
     """Yield the lines that list features without names."""
     yield "feature_names=" + " ".join(f"Column_{column}" for column in range(n_features))
     yield "feature_infos=" + " ".join(["[-inf:inf]"] * n_features)
+
+
+def check_trees(text: str) -> str:
+    """Return trees in LightGBM's text format as LightGBM can read them, whatever they were changed to.
+
+    LightGBM trusts such a text: it ends the process if a field is missing, and reads and writes beyond its arrays if a
+    number is too large. The sizes of the trees are left out, by which it would find them without looking.
+
+    Raises
+    ------
+    DataError
+        If a field is missing or unknown, has too many numbers, or refers to a feature, a split or a leaf that there is
+        not.
+    """
+    trees, end, tail = text.partition("\nend of trees\n")
+    if not (text.startswith("tree\n") and end and _TAIL.fullmatch(tail)):
+        raise DataError("the trees are not whole from the first line to the last: write the model again")
+    head, *blocks = re.split(r"(?m)^Tree=(?=\d+$)", trees)
+    fields = _read_fields("the head of the trees", head.removeprefix("tree\n"), _HEAD)
+    for name in ("version", "num_class", "num_tree_per_iteration", "label_index", "feature_names", "feature_infos"):
+        if name not in fields:
+            raise DataError(f"the trees have no {name}: write the model again")
+    n_features = _whole("max_feature_idx", fields.get("max_feature_idx", "")) + 1
+    for name in ("feature_names", "feature_infos"):
+        if len(fields[name].split()) != n_features:
+            raise DataError(f"the trees read {n_features} features, and have {len(fields[name].split())} {name}")
+    if (fields["num_class"], fields["num_tree_per_iteration"]) != ("1", "1"):
+        raise DataError(f"the trees have several scores for a row: {_ONE_SCORE}")
+    for number, block in enumerate(blocks):
+        first, _, rest = block.partition("\n")
+        if first != str(number):
+            raise DataError(f"tree {number} is numbered {first}: write the model again")
+        _check_tree(f"tree {number}", _read_fields(f"tree {number}", rest), n_features)
+    return re.sub(r"(?m)^tree_sizes=.*\n", "", text, count=1)
+
+
+def _check_tree(tree: str, fields: Mapping[str, str], n_features: int) -> None:
+    """Raise `DataError` unless the fields are those of a tree over these features."""
+    n_leaves = _whole("num_leaves", fields.get("num_leaves", ""))
+    if n_leaves < 1:
+        raise DataError(f"{tree} has {n_leaves} leaves: write the model again")
+    for kinds, size in ((_OF_SPLITS, n_leaves - 1), (_OF_LEAVES, n_leaves), (_OF_TREE, 1)):
+        for name, kind in kinds.items():
+            words = fields.get(name, "").split()
+            if (name in fields or (name in _NEEDED and size)) and len(words) != size:
+                raise DataError(f"{tree} has {len(words)} numbers of {name}, expected {size}: write the model again")
+            wrong = [word for word in words if not kind.fullmatch(word)]
+            if wrong:
+                raise DataError(f"{tree} has {wrong[0][:50]!r} as {name}: write the model again")
+    if _whole("num_cat", fields["num_cat"]) or any(int(word) & 1 for word in fields.get("decision_type", "").split()):
+        raise ParameterError("kinrank does not evaluate trees with categorical splits: encode the feature as numbers")
+    if fields.get("is_linear", "0") != "0":
+        raise ParameterError("kinrank evaluates boosted trees with constant leaves: drop linear_tree")
+    if n_leaves == 1:
+        return
+    features = [int(word) for word in fields["split_feature"].split()]
+    if not all(0 <= feature < n_features for feature in features):
+        wrong_feature = next(feature for feature in features if not 0 <= feature < n_features)
+        raise DataError(f"{tree} reads feature {wrong_feature}, and there are {n_features}: write the model again")
+    if not all(0 <= int(word) < 1 << 7 for word in fields["decision_type"].split()):
+        raise DataError(f"{tree} has an unknown decision_type: write the model again")
+    children = [[int(word) for word in fields[name].split()] for name in ("left_child", "right_child")]
+    # Every split but the first, and every leaf, has one parent, and that comes before it: so there is no circle.
+    below = sorted(children[0] + children[1])
+    follow = all(child < 0 or child > split for side in children for split, child in enumerate(side))
+    if below != [*range(-n_leaves, 0), *range(1, n_leaves - 1)] or not follow:
+        raise DataError(f"{tree} has splits or leaves without one parent: write the model again")
+
+
+def _read_fields(
+    where: str, text: str, known: Collection[str] = (*_OF_SPLITS, *_OF_LEAVES, *_OF_TREE)
+) -> dict[str, str]:
+    """Return the values of lines ``name=value`` by name."""
+    fields: dict[str, str] = {}
+    for line in filter(None, text.split("\n")):
+        name, equals, value = line.partition("=")
+        if not equals or name not in known or name in fields or "=" in value:
+            raise DataError(f"{where} must not have the line {line[:50]!r}: write the model again")
+        fields[name] = value
+    return fields
+
+
+def _whole(name: str, value: str) -> int:
+    if not _WHOLE.fullmatch(value):
+        raise DataError(f"the trees have {value[:50]!r} as {name}: write the model again")
+    return int(value)
 
 
 def _field(text: str, name: str) -> str:

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -207,7 +208,7 @@ class Ranker(BaseEstimator, ABC):
         """
         check_is_fitted(self)
         through = self.judgments_through_ if judgments_through is None else judgments_through
-        params = encode(self.storable_params(), PARTS)
+        params = encode(self.storable_params(Path(path)), PARTS)
         name = RANKERS.name_of(type(self))
         names = self.names_.get_state(self._kin_ids())
         record = ModelRecord(
@@ -233,8 +234,8 @@ class Ranker(BaseEstimator, ABC):
         other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in settings})
         return other
 
-    def storable_params(self) -> dict[str, Any]:
-        """Return the parameters as a model folder can hold them: an encoder by its name."""
+    def storable_params(self, folder: Path | None = None) -> dict[str, Any]:  # noqa: ARG002
+        """Return the parameters as a model folder can hold them: an encoder by its name, a path from the folder."""
         params: dict[str, Any] = self.get_params(deep=False)
         encoder = params.get("encoder")
         if encoder is not None and not isinstance(encoder, str):

@@ -13,6 +13,7 @@ from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.events.feed import EvidenceFeed
 from kinrank.serve.events.log import EventLog
 from kinrank.serve.judgment_store import JudgmentStore
+from kinrank.serve.kept import KeptCopy
 from kinrank.serve.learning import JudgmentLearner
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
@@ -38,6 +39,7 @@ class Assembly:
     store: JudgmentStore | None
     events: EventLog | None
     checkpoints: str | None
+    kept: KeptCopy
     search: FeatureSet | None
 
     def rollouts(self, models: Mapping[str, str | os.PathLike[str]]) -> dict[str, Rollout]:
@@ -60,7 +62,9 @@ class Assembly:
             source,
             settings=self.settings,
             observer=self.observer,
-            learner=None if self.store is None else JudgmentLearner(name, self.store, self.observer, folder),
+            learner=None
+            if self.store is None
+            else JudgmentLearner(name, self.store, self.observer, folder, self.kept, role),
             feed=feed,
             search=self.search,
         )

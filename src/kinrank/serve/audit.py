@@ -117,7 +117,7 @@ class AuditLog:
         now = dict(state)
         if self._followed.get(action) == now:
             return
-        known = self._latest(action)
+        known = self.latest(action)
         ended = {subject: ENDED for subject, detail in known.items() if detail != ENDED and subject not in now}
         actor = ACTOR.set(ACTOR.get() or socket.gethostname())
         try:
@@ -128,8 +128,8 @@ class AuditLog:
             ACTOR.reset(actor)
         self._followed[action] = now
 
-    def _latest(self, action: str) -> dict[str, str]:
-        """Return the latest detail of each subject."""
+    def latest(self, action: str) -> dict[str, str]:
+        """Return the latest detail of each subject of an action, such as the version of each model in use."""
         with self.database.reading() as execute:
             rows = execute(
                 "SELECT subject, detail FROM kinrank_audit WHERE action = ? ORDER BY time, entry",

@@ -75,27 +75,31 @@ class CircuitBreaker:
     def call(self, request: Callable[[], T]) -> T:
         """Return what the request returns, or raise `EngineUnreachableError` without sending it."""
         with self._lock:
-            self._check()
+            turn = self._check()
         try:
             result = request()
         except FAILURES as error:
             with self._lock:
                 self._count(error)
             raise
-        except Exception:  # the engine responded, and the request was wrong
-            self._reset()
+        except Exception:  # the request was wrong, which tells nothing about the engine: the next call may test it
+            with self._lock:
+                if self._closed_until == turn:
+                    self._closed_until = self._clock()
             raise
         self._reset()
         return result
 
-    def _check(self) -> None:
+    def _check(self) -> float:
+        """Return until when this call is the only one, if the engine is failing. Raise if it is not its turn."""
         now = self._clock()
         if self.is_open and now < self._closed_until:
             raise EngineUnreachableError(
                 f"{self._name} failed {self._failures} times in a row and is not tried for"
                 f" {self._closed_until - now:.2g} s; the last error: {self._last_error}"
             )
-        self._closed_until = now + self._pause  # this call is the only one until then, if the engine is failing
+        self._closed_until = now + self._pause
+        return self._closed_until
 
     def _count(self, error: EngineError) -> None:
         self._failures += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -248,13 +249,18 @@ def open_store(address: str) -> JudgmentStore:
     return JudgmentStore(open_database(address))
 
 
-def checkpoint_folder(address: str) -> str | None:
+def checkpoint_folder(address: str, model: str | os.PathLike[str]) -> str | None:
     """Return where models with the judgments of a store are kept by default; None without a lasting place.
 
     Examples
     --------
-    >>> checkpoint_folder("sqlite:///judgments.db"), checkpoint_folder("postgresql://db/kinrank")
-    ('judgments.db.checkpoints', None)
+    >>> checkpoint_folder("sqlite:///judgments.db", "model"), checkpoint_folder("postgresql://db/kinrank", "model")
+    ('judgments.db.checkpoints', 'model.checkpoints')
+    >>> checkpoint_folder("postgresql://db/kinrank", "s3://bucket/models")
     """
     prefix = "sqlite:///"
-    return f"{address.removeprefix(prefix)}.checkpoints" if address.startswith(prefix) else None
+    if address.startswith(prefix):
+        return f"{address.removeprefix(prefix)}.checkpoints"
+    folder = os.path.normpath(model)
+    local = "://" not in os.fspath(model) and os.access(os.path.dirname(os.path.abspath(folder)), os.W_OK)
+    return f"{folder}.checkpoints" if local else None

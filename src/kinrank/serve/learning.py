@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kinrank.errors import OtherHistoryError
+from kinrank.errors import DataError, OtherHistoryError
 from kinrank.rankers.base import Ranker
 from kinrank.rankers.capabilities import can_adapt
 from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.following import Follower
-from kinrank.serve.judgment_store import JudgmentRow, JudgmentStore
-from kinrank.serve.live_judgments import learn, make_entries, merge_records
+from kinrank.serve.judgment_store import Changes, JudgmentRow, JudgmentStore
+from kinrank.serve.kept import KeptCopy
+from kinrank.serve.live_judgments import Learned, learn, make_entries, merge_records
 from kinrank.serve.messages import JudgedQuery
 from kinrank.serve.observer import Observer
 from kinrank.serve.selftest import warm_up
 from kinrank.serve.served_model import ServedModel
+from kinrank.store.versions import CURRENT
 
 CHECKPOINT_QUERIES, CHECKPOINT_SHARE = 10_000, 0.05
 """A checkpoint is written when so many queries, and this share of all, were learned since the last one."""
@@ -35,12 +37,26 @@ class JudgmentLearner(Follower):
         Notified when judgments were learned, or could not be.
     checkpoints
         Where models with their judgments are written now and then.
+    kept, role
+        A copy of the judgments on this machine, to learn from while the store is away. Models of other roles may have
+        learned other judgments, so each has its own copy.
     """
 
     what = "judgments"
 
-    def __init__(self, name: str, store: JudgmentStore, observer: Observer, checkpoints: Checkpoints) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: JudgmentStore,
+        observer: Observer,
+        checkpoints: Checkpoints,
+        kept: KeptCopy | None = None,
+        role: str = CURRENT,
+    ) -> None:
         super().__init__(name, observer)
+        self._kept, self._kept_as = kept, f"{name}:{role}"
+        self.known = False
+        """Whether the judgments were read, from the store, a checkpoint or the copy."""
         self._store = store
         self._checkpoints = checkpoints
         self._writer: threading.Thread | None = None
@@ -63,6 +79,7 @@ class JudgmentLearner(Follower):
     def update(self, served: ServedModel) -> ServedModel:
         """Return the model with all judgments in the store, or unchanged if that fails; the next call retries."""
         if served.revision is None:
+            self.known = True
             return served
         resumed = served
         try:
@@ -75,10 +92,26 @@ class JudgmentLearner(Follower):
                 warm_up(updated.ranker, None)  # code differs for arrays that were read and arrays that grew
         except Exception as error:  # a store that is away, or checkpoints of others, must not stop a good model
             self._report(served, error)
-            return max(served, resumed, key=lambda model: model.revision or 0)
-        self.failure = None
+            self.known = self.known or resumed is not served
+            return self._from_copy(max(served, resumed, key=lambda model: model.revision or 0))
+        self.failure, self.known = None, True
         self._consolidate(updated)
         return updated
+
+    def _from_copy(self, served: ServedModel) -> ServedModel:
+        """Return a model with the judgments of the copy, as far as it has not learned them."""
+        known = served.revision or 0
+        changes = None if self._kept is None else self._kept.judgments(self._kept_as, known)
+        if changes is None:
+            return served
+        try:
+            if changes.through > known:
+                served = self._with(served, learn(served.ranker, [changes], served.base, served.fitted))
+        except DataError as error:
+            self._observer.error("kept", error)
+            return served
+        self.known = True
+        return served
 
     def _resumed(self, served: ServedModel) -> ServedModel:
         """Return the model as of the latest checkpoint, if it has yet to learn anything, or one has just been written.
@@ -118,6 +151,8 @@ class JudgmentLearner(Follower):
             judgments=0,
             consolidated=0,
         )
+        if self._kept is not None:
+            self._kept.forget_judgments(self._kept_as)
         updated = self._learn(fitted)
         self._checkpoints.discard(self._name)
         self._writer, self._consolidated_at = None, 0
@@ -128,8 +163,19 @@ class JudgmentLearner(Follower):
         known = served.revision or 0
         if (known, served.mark) == self._store.position(self._name):
             return served
-        pages = self._store.pages(self._name, known, served.mark)
-        result = learn(served.ranker, pages, served.base, served.fitted)
+        pages = self._copied(self._store.pages(self._name, known, served.mark), known)
+        return self._with(served, learn(served.ranker, pages, served.base, served.fitted))
+
+    def _copied(self, pages: Iterable[Changes], since: int) -> Iterator[Changes]:
+        """Yield changes, and keep a copy of them."""
+        for page in pages:
+            if self._kept is not None:
+                self._kept.keep_judgments(self._kept_as, since, page)
+            since = page.through
+            yield page
+
+    def _with(self, served: ServedModel, result: Learned) -> ServedModel:
+        """Return a model with what was learned, and report that."""
         if result.learned or result.skipped:
             detail = f"{result.learned} judged queries" + (f", {result.skipped} skipped" if result.skipped else "")
             self._observer.model(self._name, served.fitted, "learned", detail)

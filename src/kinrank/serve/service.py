@@ -17,6 +17,7 @@ from kinrank.serve.events.log import EventLog
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
 from kinrank.serve.interleave import interleave
 from kinrank.serve.judgment_store import checkpoint_folder, open_store
+from kinrank.serve.kept import KeptCopy
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.models import ModelSlot
 from kinrank.serve.observer import Observer
@@ -49,8 +50,9 @@ class Service:
         Where new judgments are stored, ``sqlite:///PATH`` or ``postgresql://...``; see
         `kinrank.serve.judgment_store.open_store`. Without it, judgments are not accepted.
     checkpoints
-        Folder for models with the judgments they have learned, so that a restart is quick. By default next to a SQLite
-        file; with PostgreSQL, a temporary folder.
+        Folder for models with the judgments they have learned, so that a restart is quick, and for a copy of the last
+        rules and judgments, by which a process ranks that starts while the database is away. By default next to a
+        SQLite file; with PostgreSQL, next to the first model folder, or temporary if that is not on this machine.
     cache
         Folder for copies of models from stores, which the processes of a machine can share. By default a temporary
         folder.
@@ -96,7 +98,9 @@ class Service:
         self.observer = observer
         self._store = None if judgments is None else open_store(judgments)
         self.events = None if judgments is None else EventLog.of(judgments, self.settings, client_secret)
-        self.rules = LiveRules(judgments)
+        folder = checkpoints or (judgments and checkpoint_folder(judgments, next(iter(models.values()))))
+        kept = KeptCopy(folder, judgments, partial(observer.error, "kept"))
+        self.rules = LiveRules(judgments, kept=kept)
         self.audit = AuditLog(judgments)
         self._copies = WorkFolder(cache)
         self.rollouts = Assembly(
@@ -105,7 +109,8 @@ class Service:
             copies=self._copies,
             store=self._store,
             events=self.events,
-            checkpoints=checkpoints or (judgments and checkpoint_folder(judgments)),
+            checkpoints=folder,
+            kept=kept,
             search=search,
         ).rollouts(models)
         self.slots = {name: rollout.current for name, rollout in self.rollouts.items()}
@@ -157,8 +162,16 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether every model is loaded."""
-        return all(slot.current is not None for slot in self.slots.values())
+        """Whether every model is loaded, and the database was read if the settings ask for that."""
+        return all(slot.current is not None for slot in self.slots.values()) and not self.waits_for_database
+
+    @property
+    def waits_for_database(self) -> bool:
+        """Whether rules or judgments are needed to be ready, and were never read; see `Settings.need_database`."""
+        if not (self.settings.need_database and self.rules):
+            return False
+        learners = [slot.learner for slot in self.slots.values() if slot.learner is not None]
+        return not (self.rules.known and all(learner.known for learner in learners))
 
     @property
     def waiting(self) -> dict[str, int]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from kinrank.errors import ParameterError
 
+_MAY_BE_0 = ("log_shown", "remembered", "explore")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -79,13 +81,14 @@ class Settings:
     would have to change at the same moment, so such a model is refused.
     """
 
+    need_database: bool = False
+    """Whether a process is ready only once it has read rules and judgments: from the database, or from the copy of an
+    earlier run. Otherwise it ranks without them until the database is back.
+    """
+
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if (
-                name
-                not in ("map_models", "encoders", "accept_features", "log_shown", "remembered", "explore", "unexplored")
-                and not value > 0
-            ):
+            if not isinstance(value, bool | tuple) and name not in _MAY_BE_0 and not value > 0:
                 raise ParameterError(f"{name} must be positive, got {value}")
         if not 0 <= self.explore <= 1:
             raise ParameterError(f"explore must be a share from 0 to 1, got {self.explore}")

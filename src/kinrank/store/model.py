@@ -44,6 +44,8 @@ class ModelRecord:
     """The revision of the live judgments that it has learned, or None; see `kinrank.serve.judgment_store`."""
     names: State = field(default_factory=dict)
     """Texts of judged queries and titles of documents, for explanations; empty in models of version 0.1."""
+    path: Path | None = None
+    """The folder that it was read from."""
 
 
 def write_model(path: str | os.PathLike[str], record: ModelRecord, examples: Examples | None = None) -> None:
@@ -94,6 +96,7 @@ def read_model_and_examples(path: str | os.PathLike[str], *, copy: bool = False)
             hashes,
             meta.get("judgments_through"),
             names,
+            Path(path),
         )
         return record, _examples_of(examples, record.feature_names)
     except (KeyError, TypeError) as error:

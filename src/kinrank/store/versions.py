@@ -22,11 +22,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pyarrow import fs
 
 from kinrank import folder
-from kinrank.data.filesystems import filesystem_of
+from kinrank.data.filesystems import filesystem_of, redact_passwords
 from kinrank.data.jobs import write_atomically
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, StoreError
 from kinrank.store.model import KIND, read_model
@@ -109,7 +110,7 @@ class VersionStore:
         self._address = os.fspath(address)
 
     def __str__(self) -> str:
-        return re.sub(r"(?<=://)[^/@]*@", "", self._address)  # without a password
+        return redact_passwords(self._address).replace("//...@", "//")
 
     @staticmethod
     def is_at(address: str | os.PathLike[str]) -> bool:
@@ -161,7 +162,12 @@ class VersionStore:
         A model that is there completely is not uploaded again.
         """
         manifest = folder.read_manifest(Path(path), KIND)
-        read_model(path)
+        outside = _evidence_outside(read_model(path).params)
+        if outside is not None:
+            raise StoreError(
+                f"{os.fspath(path)} has its evidence in another folder, {outside}, which other machines lack: publish "
+                "it with kinrank models ADDRESS --publish MODEL, or train it with the evidence in memory"
+            )
         fitted = fingerprint(path)
         size = (
             sum(entry["bytes"] for entry in manifest["arrays"].values()) + (Path(path) / folder.MANIFEST).stat().st_size
@@ -294,6 +300,14 @@ class VersionStore:
         if role != CURRENT and CURRENT not in known:
             raise ParameterError(f"{self} has no current version, and needs one before a {role}: kinrank models --use")
         return known
+
+
+def _evidence_outside(params: Any) -> str | None:
+    """Return the folder of evidence that the settings of a model, or of one that it wraps, name; None without one."""
+    if not isinstance(params, Mapping):
+        return None
+    own = params.get("evidence")
+    return own if isinstance(own, str) else next(filter(None, map(_evidence_outside, params.values())), None)
 
 
 def _to_version(name: str, infos: list[fs.FileInfo]) -> ModelVersion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -26,6 +27,7 @@ from kinrank.rankers.choices.live import EvidencePart, LiveJudgments, as_evidenc
 from kinrank.rankers.choices.memory import remembered_documents
 from kinrank.rankers.choices.posterior import Posterior
 from kinrank.rankers.choices.similar import SimilarQueries
+from kinrank.rankers.choices.stored import find_evidence, from_state, path_from, state_of
 from kinrank.rankers.intake import QueryArrays, takes_arrays
 from kinrank.rankers.local.judged_queries import JudgedQueries
 from kinrank.rankers.names import Names
@@ -299,19 +301,20 @@ class ChoiceRanker(Ranker):
 
     # --- saving ---------------------------------------------------------------------------------------------------
 
-    def storable_params(self) -> dict[str, Any]:
+    def storable_params(self, folder: Path | None = None) -> dict[str, Any]:
         """Return the parameters as a model folder can hold them; evidence in memory is among the arrays."""
-        params = super().storable_params()
+        params = super().storable_params(folder)
         params["ranker"] = storable(self.ranker)
         evidence = params["evidence"]
-        params["evidence"] = None if evidence is None or isinstance(evidence, Evidence) else os.fspath(evidence)
+        in_memory = evidence is None or isinstance(evidence, Evidence)
+        params["evidence"] = None if in_memory else path_from(folder, evidence)
         return params
 
     @classmethod
     def from_record(cls, record: ModelRecord, **changed: Any) -> Self:
         """Return the fitted ranker that `save` wrote, with some parameters changed."""
         check_stored(record)
-        return super().from_record(record, **changed)
+        return super().from_record(record, **{"evidence": find_evidence(record), **changed})
 
     def get_state(self) -> State:
         """Return everything learned."""
@@ -321,7 +324,7 @@ class ChoiceRanker(Ranker):
                 "XGBoost, and wrap 'single(learner=lambdamart(model=FILE))'"
             )
         in_memory = self.evidence is None or isinstance(self.evidence, Evidence)  # or loaded with the model
-        evidence = {"evidence": self.evidence_.get_state()} if self.evidence_ is not None and in_memory else {}
+        evidence = {"evidence": state_of(self.evidence_)} if self.evidence_ is not None and in_memory else {}
         return nest(
             ranker=self.ranker_.get_state(),
             similar={} if self.similar_ is None else self.similar_.get_state(),
@@ -337,5 +340,5 @@ class ChoiceRanker(Ranker):
         self.best_grade_, self.judged_ = float(state["best_grade"]), JudgedQueries(state["fitted"])
         self.live_ = LiveJudgments(**unnest(state, "live"))
         stored = unnest(state, "evidence")
-        self.evidence_, self.recent_ = Evidence(stored) if stored else opened(self.evidence), None
+        self.evidence_, self.recent_ = from_state(stored) if stored else opened(self.evidence), None
         return self

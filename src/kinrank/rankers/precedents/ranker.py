@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -191,9 +192,9 @@ class PrecedentRanker(Ranker):
 
     # --- saving ---------------------------------------------------------------------------------------------------
 
-    def storable_params(self) -> dict[str, Any]:
+    def storable_params(self, folder: Path | None = None) -> dict[str, Any]:
         """Return the parameters as a model folder can hold them."""
-        return {**super().storable_params(), "ranker": storable(self.ranker)}
+        return {**super().storable_params(folder), "ranker": storable(self.ranker)}
 
     @classmethod
     def from_record(cls, record: ModelRecord, **changed: Any) -> Self:

@@ -6,6 +6,7 @@ for the tables.
 
 from __future__ import annotations
 
+from kinrank.data.filesystems import redact_passwords
 from kinrank.errors import ParameterError
 from kinrank.registry import Registry
 from kinrank.serve.database.base import Database, Execute
@@ -35,6 +36,6 @@ def open_database(address: str) -> Database:
     """
     scheme, separator, _ = address.partition("://")
     if not separator or scheme not in DATABASES:
-        raise ParameterError(f"judgments must be sqlite:///PATH or postgresql://..., got {address!r}")
+        raise ParameterError(f"judgments must be sqlite:///PATH or postgresql://..., got {redact_passwords(address)!r}")
     database: Database = DATABASES[scheme](address)
     return database

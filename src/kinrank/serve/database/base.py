@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from kinrank.data.filesystems import redact_passwords
 from kinrank.errors import NotStoredError, StoreUnavailableError
 
 Execute = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
@@ -28,7 +29,11 @@ class Database(ABC):
 
     def __init__(self, address: str) -> None:
         self.address = address
+        """Where it is, with its password; see `__str__`."""
         self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return redact_passwords(self.address)
 
     @contextmanager
     def reading(self) -> Iterator[Execute]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
 from kinrank.serve.database.base import Database, Execute
 from kinrank.serve.database.schema import is_current, migrate
@@ -23,6 +25,7 @@ _GUARDS = (
     "CREATE TRIGGER kinrank_audit_guard BEFORE UPDATE OR DELETE OR TRUNCATE ON kinrank_audit FOR EACH STATEMENT "
     "EXECUTE FUNCTION kinrank_audit_guard()",
 )
+_PASSWORD = re.compile(r"[a-z]+://[^:/@]*:(.*)@", re.DOTALL)
 _SCHEMA_LOCK = 7_271_946  # any number that others are unlikely to use
 
 
@@ -40,6 +43,12 @@ class PostgresDatabase(Database):
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
         super().__init__(address)
+        # Such a password is cut at the wrong place, and messages of the database show the rest as a host or a port.
+        given = _PASSWORD.match(address)
+        if given and (re.search(r"[/?#@\s]", given[1]) or re.search(r"%(?![0-9A-Fa-f]{2})", given[1])):
+            raise ParameterError(
+                f"{self}: percent-encode special characters in the password (%2F for /, %25 for %), or set PGPASSWORD"
+            )
         self._seconds = seconds
         self._psycopg = import_extra("psycopg", "postgres")
         self._connection: Any = None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from kinrank.data.filesystems import redact_passwords
 from kinrank.errors import ParameterError
 from kinrank.serve.database.base import Database, Execute
 from kinrank.serve.database.schema import is_current, migrate
@@ -37,7 +38,7 @@ class SqliteDatabase(Database):
         super().__init__(address)
         self.path = address.removeprefix("sqlite:///")
         if self.path == address or not self.path:
-            raise ParameterError(f"a SQLite file is written sqlite:///PATH, got {address!r}")
+            raise ParameterError(f"a SQLite file is written sqlite:///PATH, got {redact_passwords(address)!r}")
         self._connection: sqlite3.Connection | None = None
         self._pid = 0
 

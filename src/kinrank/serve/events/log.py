@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from kinrank.data.hashes import query_keys
+from kinrank.errors import StoreUnavailableError
 from kinrank.memory.votes import MAX_RANK, RankCurve
 from kinrank.serve.database import open_database
+from kinrank.serve.database.rows import parts, placeholders
 from kinrank.serve.events.clients import ClientHashes
 from kinrank.serve.events.feed import EvidenceFeed
 from kinrank.serve.events.records import ClickRecord, ListRecord
@@ -111,6 +114,22 @@ class EventLog:
     def show(self, shown: Shown) -> None:
         """Store a list soon. It may be lost if the process is killed within the second."""
         self._waiting.append(shown)
+
+    def unknown(self, clicks: Iterable[Click], lists: Iterable[Shown]) -> int:
+        """Return how many clicks are on lists that are neither stored, nor about to be, nor among `lists`.
+
+        They count if their list comes in while clicks are kept.
+        """
+        known = {shown.query_id for shown in (*lists, *self._waiting.copy())}
+        asked = Counter(click.query_id for click in clicks if click.query_id not in known)
+        with suppress(StoreUnavailableError):  # they are stored: this is for the answer only
+            for some in parts(list(asked)):
+                with self.store.database.reading() as execute:
+                    wanted = f"SELECT list FROM kinrank_lists WHERE list IN ({placeholders(some)})"  # noqa: S608
+                    for (name,) in execute(wanted, tuple(some)):
+                        del asked[name]
+            return asked.total()
+        return 0
 
     def record(self, lists: Sequence[Shown], clicks: Sequence[Click]) -> dict[str, int]:
         """Store lists and clicks durably, and return how many of them do not count, by reason.

@@ -24,7 +24,16 @@ from kinrank.serve.http.executor import Lane
 from kinrank.serve.http.feedback import Feedback
 from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.requests import HOLD, KEY, MODEL_HEADER, REVISION_HEADER, RequestReader, is_packed, model_of
+from kinrank.serve.http.requests import (
+    HOLD,
+    KEY,
+    MODEL_HEADER,
+    REVISION_HEADER,
+    RequestReader,
+    is_packed,
+    model_named,
+    model_of,
+)
 from kinrank.serve.http.responses import (
     JudgmentsResponse,
     ModelsResponse,
@@ -201,27 +210,30 @@ class Endpoints:
         """Load a model's folder again. If it fails its self-test, the current model stays."""
         raw = await self.reader.body(request)
         body = bodies.parse(raw, bodies.ReloadBody) if raw else bodies.ReloadBody()
-        served = await self._model_lane.run(lambda: self._service.reload(body.model), _RELOAD_SECONDS, _MODEL_LATE)
-        return json_response(ReloadResponse(body.model or self._service.default, served.version))
+        model = model_named(request, body.model)
+        served = await self._model_lane.run(lambda: self._service.reload(model), _RELOAD_SECONDS, _MODEL_LATE)
+        return json_response(ReloadResponse(model or self._service.default, served.version))
 
     async def judgments(self, request: Request) -> Response:
         """Store judged queries for the model to learn from. They are durable when the response is sent."""
         body, queries = await self.reader.parse(request, bodies.parse_judgments)
+        model = model_named(request, body.model)
         unknown = sum(isinstance(query, bodies.JudgedBody) for query in queries)
         judged = [query for query in queries if isinstance(query, JudgedQuery)]
         if unknown:
             judged = await self._engine_lane.run(
                 lambda: [self._judged_query(query) for query in queries], unknown * self._engine_seconds, _ENGINE_LATE
             )
-        revision = await self._in_store(lambda: self._service.judge(judged, model=body.model, source=body.source))
+        revision = await self._in_store(lambda: self._service.judge(judged, model=model, source=body.source))
         return json_response(JudgmentsResponse(len(body.queries)), {REVISION_HEADER: str(revision)})
 
     async def withdraw(self, request: Request) -> Response:
         """Withdraw the judgments of a query, of a source, or of a query by a source. The model forgets them."""
         body = await self.reader.parse(request, partial(bodies.parse, body=bodies.WithdrawBody))
         qid = None if body.qid is None else str(body.qid)
+        model = model_named(request, body.model)
         withdrawn, revision = await self._in_store(
-            lambda: self._service.withdraw(qid=qid, source=body.source, model=body.model)
+            lambda: self._service.withdraw(qid=qid, source=body.source, model=model)
         )
         return json_response(WithdrawResponse(withdrawn), {REVISION_HEADER: str(revision)})
 
@@ -247,6 +259,10 @@ class Endpoints:
                 f"{name} {'is being loaded' if reason is None else 'was refused'}" for name, reason in missing.items()
             ]
             raise HttpError(503, "no-model", f"{', '.join(why)}: GET /v1/model and the log have the reason")
+        if self._service.waits_for_database:
+            raise HttpError(
+                503, "no-rules", "the database is away, and there is no copy of its rules and judgments: see the log"
+            )
         versions = [slot.current.version for slot in self._service.slots.values() if slot.current is not None]
         return json_response(ReadyResponse("ready", versions))
 

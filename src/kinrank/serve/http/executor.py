@@ -49,8 +49,8 @@ class Lane:
         try:
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), seconds)
         except TimeoutError:
-            if future.done() and not future.cancelled():  # the call itself raised it
-                raise
+            if future.done() and not future.cancelled():  # it ended in this very moment, or raised it itself
+                return future.result()
             future.cancel()
             raise late() from None
 

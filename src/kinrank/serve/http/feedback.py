@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kinrank.errors import NotStoredError, UnsupportedByModelError
-from kinrank.serve.events.log import Shown
+from kinrank.serve.events.log import RAW_DAYS, Shown
 from kinrank.serve.exploring import DRAW, draw_for
 from kinrank.serve.http.executor import Lane
 from kinrank.serve.http.requests import CLIENT_HEADER, KEY, QUERY_HEADER, RequestReader, model_of
@@ -25,6 +25,7 @@ from kinrank.serve.service import Service
 
 _QUERY_ID = "kinrank.query_id"  # key of the scope
 _LONGEST_ID = 100
+_UNKNOWN = f"unknown list (counts if its query comes in within {RAW_DAYS} days)"
 R = TypeVar("R", bound=Ranking)
 
 
@@ -57,11 +58,15 @@ class Feedback:
         batch = await self._reader.parse(request, partial(parse_events, model=model, now=time.time()))
         seconds = self._service.settings.judgment_seconds
         message = f"the event store did not respond within {seconds:g} seconds: try again, that is safe"
-        ignored = await self._lane.run(
-            lambda: log.record(batch.lists, batch.clicks), seconds, partial(NotStoredError, message)
+        ignored, unknown = await self._lane.run(
+            lambda: (log.record(batch.lists, batch.clicks), log.unknown(batch.clicks, batch.lists)),
+            seconds,
+            partial(NotStoredError, message),
         )
         queries = len(batch.lists) - sum(ignored.values())
-        return json_response(EventsResponse(queries, len(batch.clicks), {**batch.ignored, **ignored}))
+        if unknown:
+            ignored[_UNKNOWN] = unknown
+        return json_response(EventsResponse(queries, len(batch.clicks) - unknown, {**batch.ignored, **ignored}))
 
     def begin(self, request: Request, *, may_explore: bool = True) -> None:
         """Give the list of a request its id, which decides whether it explores, and how.

@@ -130,7 +130,9 @@ class Operation:
             document["requestBody"] = {"required": self.body is not bodies.ReloadBody, "content": content}
         if self.role is not None:
             document["security"] = [{"key": []}]
-        given = [("query", self.parameters), ("header", _HEADERS if self.ranks else {})]
+        names_model = self.body in (bodies.JudgmentsBody, bodies.WithdrawBody, bodies.ReloadBody)
+        headers = {name: _HEADERS[name] for name in _HEADERS if self.ranks or (names_model and name == MODEL_HEADER)}
+        given = [("query", self.parameters), ("header", headers)]
         parameters = [
             {"name": name, "in": place, "required": False, "description": description, "schema": schema}
             for place, named in given

@@ -132,6 +132,16 @@ def model_of(request: Request) -> str | None:
     return request.headers.get(MODEL_HEADER)
 
 
+def model_named(request: Request, named: str | None) -> str | None:
+    """Return the name of the model that the header or the body of a request asks for; raise if they differ."""
+    header = model_of(request)
+    if header is not None and named is not None and header != named:
+        raise DataError(
+            f"{MODEL_HEADER} names the model {header[:100]!r} and the body {named[:100]!r}: name one of them"
+        )
+    return header if named is None else named
+
+
 def is_packed(request: Request) -> bool:
     """Return whether the body is MessagePack."""
     return _media_type(request) == bodies.MSGPACK

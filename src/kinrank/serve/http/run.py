@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -141,6 +143,7 @@ def run(options: Options) -> None:
 def build_app(options: Options) -> RequestMiddleware:
     """Build the application from the options. Its models are loaded when it starts."""
     log = JsonLog().start()
+    log_libraries()
     traces = start_traces()
     metrics = Metrics(traces)
     keys = None if options.keys is None else KeyRing(options.keys, partial(metrics.error, "keys"))
@@ -173,6 +176,15 @@ def build_app(options: Options) -> RequestMiddleware:
         on_load=freeze_loaded,
         on_shutdown=close,
     )
+
+
+def log_libraries() -> None:
+    """Log what LightGBM prints, and warnings of Python: a line that is not JSON breaks what reads the log."""
+    logging.captureWarnings(True)
+    with suppress(ImportError):
+        import lightgbm
+
+        lightgbm.register_logger(logging.getLogger("lightgbm"))
 
 
 def freeze_loaded() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from kinrank.data.ubi import changes_list
+from kinrank.data.ubi import changes_list, epoch_seconds
 from kinrank.errors import DataError
 from kinrank.serve.events.log import Click, Shown
 from kinrank.serve.http.bodies import INVALID, MAX_CANDIDATES, AnyId
@@ -137,11 +137,11 @@ def _event_id(record: UbiRecord) -> str:
 
 
 def _to_seconds(timestamp: Timestamp | None, now: float) -> float:
-    """Return a time in seconds since 1970, given as ISO 8601 or in milliseconds; now if it is neither."""
+    """Return a time in seconds since 1970, given as ISO 8601 or as a number in any unit; now if it is neither."""
     if timestamp is None:
         return now
     try:
-        seconds = float(timestamp) / 1000
+        seconds = epoch_seconds(float(timestamp))
     except (ValueError, OverflowError):
         try:
             parsed = datetime.fromisoformat(str(timestamp).strip())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from kinrank.errors import UnsupportedByModelError
 from kinrank.serve.database import open_database
+from kinrank.serve.kept import KeptCopy
 from kinrank.serve.rules.book import RuleBook
 from kinrank.serve.rules.preview import Preview, preview
 from kinrank.serve.rules.rule import Rule
@@ -22,14 +23,20 @@ class LiveRules:
         The database; see `kinrank.serve.database.open_database`. None: there are no rules, and none can be added.
     now
         Returns the seconds since 1970.
+    kept
+        A copy of the rules on this machine, which hold until the database can be read.
     """
 
-    def __init__(self, address: str | None, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: str | None, now: Callable[[], float] = time.time, kept: KeptCopy | None = None) -> None:
         stores = [] if address is None else [RuleStore(open_database(address), now) for _ in range(2)]
         self._stores = stores  # ranking does not wait for writers
         self._now = now
         self._position: tuple[int, str] | None = None
-        self.book = RuleBook()
+        self._kept = kept
+        known = None if kept is None else kept.rules()
+        self.known = known is not None
+        """Whether the rules were read, from the database or from the copy."""
+        self.book = RuleBook(known or (), now)
         """The rules that this process ranks by."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when a rule was changed here."""
@@ -66,6 +73,9 @@ class LiveRules:
         if following.position() != self._position:
             rules, self._position = following.read()
             self.book = RuleBook(rules, self._now)
+            if self._kept is not None:
+                self._kept.keep_rules(rules)
+        self.known = True
 
     def close(self) -> None:
         """Close the connections."""

@@ -53,7 +53,8 @@ class RuleStore:
     def add(self, rule: Rule) -> Rule:
         """Store a rule durably and return it with its number.
 
-        It replaces the one for the same query and document, so adding it again changes nothing.
+        It replaces the one for the same query and document, so adding it again changes nothing. Raise `DataError` if
+        another document is pinned to its place.
         """
         key = normalize_text(rule.query)
         with self.database.writing() as execute:
@@ -66,6 +67,8 @@ class RuleStore:
             [(count,)] = execute(f"SELECT count(*) FROM kinrank_rules WHERE {_HOLDS}", (rule.created,))  # noqa: S608
             if count >= MOST_RULES:
                 raise DataError(f"{count} rules hold already, which is the most: remove some first")
+            if rule.action is Action.PIN:
+                _check_place(execute, rule, key)
             added = replace(rule, number=number)
             insert(execute, f"kinrank_rules ({_COLUMNS}, query_key, revision)", [(*_row(added), key, number)])
             record(execute, "added rule", str(number), added.words)
@@ -107,6 +110,20 @@ class RuleStore:
         condition, arguments = ("", ()) if history else (f" WHERE {_HOLDS}", (self._now(),))
         rows = execute(f"SELECT {_COLUMNS} FROM kinrank_rules{condition} ORDER BY number", arguments)  # noqa: S608
         return [_to_rule(row) for row in rows]
+
+
+def _check_place(execute: Execute, rule: Rule, key: str) -> None:
+    """Raise `DataError` if another document is pinned to the place of a rule for the same query."""
+    rows = execute(
+        f"SELECT number, document FROM kinrank_rules WHERE query_key = ? AND action = ? AND places = ? AND {_HOLDS}",  # noqa: S608
+        (key, str(Action.PIN), rule.places, rule.created),
+    )
+    if rows:
+        number, document = rows[0]
+        raise DataError(
+            f"place {rule.places} of {rule.query!r} is taken: rule {number} pins {document!r} there; remove it first, "
+            "or pin to another place"
+        )
 
 
 def _position(execute: Execute) -> tuple[int, str]:
