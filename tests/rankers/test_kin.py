@@ -226,7 +226,7 @@ def weighted_camps(weights_of_relevant: tuple[float, float]) -> QuerySet:
 
 def test_trees_do_not_see_the_standing_if_weights_of_relevant_documents_differ(tmp_path):
     clicked = weighted_camps((0.9, 0.2))
-    ranker = KinRanker(5, trees=FEW).fit(clicked)
+    ranker = KinRanker(5, local=True, trees=FEW).fit(clicked)
     assert ranker.forest_.n_features == clicked.n_features + 1
     explained = ranker.explain(clicked[:2])
     assert explained[0].shares["trees: standing"] == 0.0
@@ -240,12 +240,12 @@ def test_trees_do_not_see_the_standing_if_weights_of_relevant_documents_differ(t
 
 def test_trees_see_the_standing_if_only_unjudged_documents_weigh_less():
     judged = weighted_camps((1.0, 1.0))
-    assert KinRanker(5, trees=FEW).fit(judged).forest_.n_features == 3 * (judged.n_features + 1)
+    assert KinRanker(5, local=True, trees=FEW).fit(judged).forest_.n_features == 3 * (judged.n_features + 1)
 
 
 def test_later_repeats_grow_only_as_many_trees_as_the_first_needs():
     queries = make_two_camps(n_queries=40, seed=0)
-    once, twice = (KinRanker(10, trees=FEW, n_repeats=repeats).fit(queries) for repeats in (1, 2))
+    once, twice = (KinRanker(10, local=True, trees=FEW, n_repeats=repeats).fit(queries) for repeats in (1, 2))
     grown = [member.booster_.num_trees() for member in twice.members_]
     assert once.n_trees_ < FEW.n_trees
     assert grown == [FEW.n_trees] * 4 + [once.n_trees_] * 4

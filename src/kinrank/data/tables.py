@@ -153,7 +153,9 @@ def is_reserved(name: str) -> bool:
     >>> is_reserved("qid"), is_reserved("query.intent"), is_reserved("query_length")
     (True, True, False)
     """
-    return name in ("qid", "y", "doc_id", TITLE, WEIGHT) or name.startswith((QUERY_PREFIX, DOCUMENT_PREFIX, INFO_PREFIX))
+    return name in ("qid", "y", "doc_id", TITLE, WEIGHT) or name.startswith(
+        (QUERY_PREFIX, DOCUMENT_PREFIX, INFO_PREFIX)
+    )
 
 
 def _chosen(

@@ -45,6 +45,7 @@ class Entry:
             None if vector is None else np.array(vector, dtype=np.float32),
             record["columns"],
             record.get("text"),
+            record.get("keys", {}),
         )
         return cls(record["base"], JudgedQuery(record["qid"], candidates, record["grades"]))
 
@@ -56,19 +57,24 @@ def merge_records(old: str, new: str) -> str:
     documents.
     """
     before, after = json.loads(old), json.loads(new)
-    if before["feature_names"] != after["feature_names"]:
+    if any(_names(before, what) != _names(after, what) for what in ("feature_names", "keys")):
         return new
     rows: dict[str, list[Any]] = {}
     for doc_id, *row in [*_rows(before), *_rows(after)]:
         rows.pop(doc_id, None)  # a document judged again is among the latest
         rows[doc_id] = row
     kept = dict(list(rows.items())[-MOST_DOCUMENTS:])
-    features, grades = zip(*kept.values(), strict=True)
-    return _dump({**after, "ids": list(kept), "features": features, "grades": grades})
+    features, grades, *keys = zip(*kept.values(), strict=True)
+    keyed = {"keys": dict(zip(after["keys"], keys, strict=True))} if keys else {}
+    return _dump({**after, "ids": list(kept), "features": features, "grades": grades, **keyed})
+
+
+def _names(record: dict[str, Any], what: str) -> list[str]:
+    return list(record.get(what, ()))
 
 
 def _rows(record: dict[str, Any]) -> Iterable[tuple[Any, ...]]:
-    return zip(record["ids"], record["features"], record["grades"], strict=True)
+    return zip(record["ids"], record["features"], record["grades"], *record.get("keys", {}).values(), strict=True)
 
 
 def _dump(record: dict[str, Any]) -> str:
@@ -86,7 +92,7 @@ def make_entries(ranker: Any, base: Any, version: str, queries: Sequence[JudgedQ
         checked = _to_judged_set(query, names, dtype)
         ranker.check_learnable(checked)
         given = query.candidates
-        named = CandidateSet(given.ids, checked.X, names, given.vector, given.columns, given.text)
+        named = CandidateSet(given.ids, checked.X, names, given.vector, given.columns, given.text, given.keys)
         entries.append(Entry(version, JudgedQuery(query.qid, named, query.grades)))
     return entries
 

@@ -54,6 +54,8 @@ class CandidateSet:
         Further numbers of the query, for models that describe queries by them.
     text : str, or None
         The text of the query, for models that encode it. A vector takes precedence.
+    keys : mapping of str to list of str
+        Other values of each candidate, such as its site or brand, for models whose memory keeps them.
 
     Examples
     --------
@@ -68,8 +70,12 @@ class CandidateSet:
     vector: Float32 | None = None
     columns: Mapping[str, float] = field(default_factory=dict)
     text: str | None = None
+    keys: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, values in self.keys.items():
+            if len(values) != len(self.ids):
+                raise DataError(f"key {name!r} must have one value per id ({len(self.ids)}), got {len(values)}")
         if self.features.ndim != 2 or len(self.features) != len(self.ids) or not self.ids:
             raise DataError(f"features must have one row per id ({len(self.ids)}), got shape {self.features.shape}")
         if len(set(self.ids)) != len(self.ids):
@@ -110,12 +116,14 @@ class CandidateSet:
             "vector": None if self.vector is None else self.vector.tolist(),
             "columns": dict(self.columns),
             "text": self.text,
+            **({"keys": dict(self.keys)} if self.keys else {}),
         }
 
     @property
     def batch_key(self) -> tuple[object, ...]:
         """Queries with equal keys can be ranked in one batch."""
-        return (None if self.vector is None else len(self.vector), self.text is None, *sorted(self.columns))
+        vector = None if self.vector is None else len(self.vector)
+        return vector, self.text is None, tuple(sorted(self.columns)), tuple(sorted(self.keys))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,4 +296,14 @@ def to_query_set(queries: list[CandidateSet], rows: list[Float32], names: tuple[
         columns[TEXT] = np.array([query.text for query in queries], dtype=np.str_)
     X = rows[0] if len(rows) == 1 else np.concatenate(rows)
     documents = np.array([document for query in queries for document in query.ids], dtype=np.str_)
-    return QuerySet(X, None, offsets, np.arange(len(queries)), documents, feature_names=names, query_columns=columns)
+    keys = {name: np.array([value for query in queries for value in query.keys[name]]) for name in first.keys}
+    return QuerySet(
+        X,
+        None,
+        offsets,
+        np.arange(len(queries)),
+        documents,
+        feature_names=names,
+        query_columns=columns,
+        doc_columns=keys,
+    )

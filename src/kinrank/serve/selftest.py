@@ -137,6 +137,7 @@ def example_candidates(queries: QuerySet, position: int) -> CandidateSet:
         vector,
         columns,
         None if text is None else str(text),
+        {name: values.astype(np.str_).tolist() for name, values in query.doc_columns.items()},
     )
 
 

@@ -139,7 +139,7 @@ class KinFitting:
         if not folds:
             return KinModel.of(local, [], dict(zip(INGREDIENTS, (0.0, 0.0, 1.0), strict=True)), {}, TreeView())
         n_memory = 0 if self.memory is None else self.memory.shape[1]
-        view = TreeView(not weights_differ(judged), self.settings.local, n_memory)
+        view = TreeView(not weights_differ(judged), bool(self.settings.local), n_memory)
         settings: LambdaMART = tree_settings(self.settings).set_params(seed=self.settings.seed)
         training = BagTraining(
             rows=kept,
@@ -152,7 +152,7 @@ class KinFitting:
             memory=None if self.memory is None else MemoryOfBlocks(self.memory, kept),
         )
         records = []
-        if decide and view.local and settings.learns:
+        if decide and self.settings.local == "auto" and settings.learns:
             training, found = weights_that_pay(training, judged)
             view, records = training.tree_view, [found]
         bag = training.run(self.executor, self.progress, self.train_member)

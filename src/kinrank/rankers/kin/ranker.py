@@ -71,8 +71,9 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     n_cells : int, optional
         Learn local models from sums over this many cells of similar queries (`CellRanker`), for any number of judged
         queries. None: keep every judged query; when training from disk, a tenth of their number, at most 4,096.
-    local : bool
-        Whether queries have their own models. False leaves out the local score everywhere, to measure what it adds.
+    local : bool or "auto"
+        Whether queries have their own weights. ``"auto"``: if they help held-out queries. False leaves out the local
+        score everywhere, to measure what it adds.
     n_members : int
         Folds of the cross-fitting, and tree models in the bag of each repeat.
     n_repeats : int or "auto"
@@ -162,7 +163,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         memory: bool = True,
         time_column: str | None = None,
         n_cells: int | None = None,
-        local: bool = True,
+        local: bool | Literal["auto"] = "auto",
         n_members: int = 4,
         n_repeats: int | Literal["auto"] = "auto",
         trees: str | LambdaMART | None = None,

@@ -33,7 +33,7 @@ class KinSettings(Protocol):
 
     n_neighbors: int | Literal["auto"]
     n_cells: int | None
-    local: bool
+    local: bool | Literal["auto"]
     n_members: int
     n_repeats: int | Literal["auto"]
     trees: str | LambdaMART | None
@@ -54,6 +54,8 @@ def check_settings(settings: KinSettings, queries: QuerySet) -> None:
     tree_settings(settings)  # raises if they are none
     if settings.n_neighbors != "auto" and not _whole_from(1, settings.n_neighbors):
         raise ParameterError(f"n_neighbors must be 'auto' or a whole number from 1, got {settings.n_neighbors!r}")
+    if settings.local not in (True, False, "auto"):
+        raise ParameterError(f"local must be True, False or 'auto', got {settings.local!r}")
     if not _whole_from(2, settings.n_members):
         raise ParameterError(f"n_members must be a whole number from 2, got {settings.n_members!r}")
     if settings.n_repeats != "auto" and not _whole_from(1, settings.n_repeats):

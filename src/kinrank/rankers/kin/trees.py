@@ -126,14 +126,29 @@ class BagTraining:
         """What trees see; tables may have more."""
         return self.view if self.seen is None else TreeView(False, False, self.view.n_memory)
 
-    def held_out_quality(self, repeat: int, held_out: int, measure: Measure) -> Float64:
-        """Return the quality of the left-out queries by a member with its best number of trees."""
-        if _name(self.kind, repeat, held_out) not in self.store.names():
-            self._make_member(repeat, held_out)
-        member, curve = self._member(repeat, held_out)
-        out = self.split(repeat, held_out, range(len(self.folds[repeat])))[1]
-        scores = member.keep_trees(best_number_of_trees([curve], np.ones(1, dtype=np.int64))).predict(out.X)
-        return measure.per_query(scores, out.grades, out.offsets, sample_weight=out.sample_weight)
+    def held_out_quality(self, held_out: int, measure: Measure) -> Float64:
+        """Return the quality of the queries of a fold, in the first repeat, by trees that have not seen them.
+
+        Without the fold, the member with its best number of trees, the linear model that it can be blended with, and
+        the mean of both rank the queries; shape (3, queries).
+        """
+        if _name(self.kind, 0, held_out) not in self.store.names():
+            self._make_member(0, held_out)
+        member, curve = self._member(0, held_out)
+        trees = member.keep_trees(best_number_of_trees([curve], np.ones(1, dtype=np.int64)))
+        found = []
+        for block, fold in enumerate(self.folds[0]):
+            state = self._table(0, block)
+            table = QuerySet.from_state(state, ())
+            out, rows = table[fold == held_out], rows_of(table, fold == held_out)
+            both = np.column_stack([trees.predict(out.X), state["linear"][rows, 0 if self.seen is None else 1]])
+            both = standardized_columns(both, out)
+            judged = out.grades, out.offsets
+            orders = both[:, 0], both[:, 1], both.sum(axis=1)
+            found.append(
+                np.array([measure.per_query(order, *judged, sample_weight=out.sample_weight) for order in orders])
+            )
+        return np.hstack(found)
 
     @property
     def kind(self) -> str:

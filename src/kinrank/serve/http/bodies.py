@@ -60,6 +60,10 @@ Places = Annotated[
         "if negative.",
     ),
 ]
+Keys = Annotated[
+    dict[Name, Annotated[list[Name], Meta(min_length=1, max_length=MAX_CANDIDATES)]],
+    Meta(description="Other values of each candidate by name, such as its site or brand, which memory keeps."),
+]
 AnyId = Name | int
 AnyIds = Annotated[list[AnyId], Meta(min_length=1, max_length=MAX_CANDIDATES)]
 
@@ -72,6 +76,7 @@ class ExplainBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: Vector | None = None
     columns: Columns = {}
+    keys: Keys = {}
     text: Text | None = None
 
 
@@ -89,6 +94,7 @@ class PackedRankBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: bytes | None = None
     columns: Columns = {}
+    keys: Keys = {}
     text: Text | None = None
     interleave: TwoModels | None = None
 
@@ -101,6 +107,7 @@ class WeightsBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: Vector | None = None
     columns: Columns = {}
+    keys: Keys = {}
     text: Text | None = None
     query: Text | None = None
     size: Size = 10
@@ -134,6 +141,7 @@ class JudgedBody(Struct, forbid_unknown_fields=True, kw_only=True):
     feature_names: Names | None = None
     vector: Vector | None = None
     columns: Columns = {}
+    keys: Keys = {}
     text: Text | None = None
 
 
@@ -290,7 +298,8 @@ def to_candidates(
     """Return the candidates of a body."""
     text = body.text or (body.query if isinstance(body, WeightsBody) else None)
     names = None if body.feature_names is None else tuple(body.feature_names)
-    return CandidateSet([str(each) for each in body.ids or ()], features, names, vector, body.columns, text)
+    ids = [str(each) for each in body.ids or ()]
+    return CandidateSet(ids, features, names, vector, body.columns, text, body.keys)
 
 
 def _to_judged_query(body: JudgedBody, raw: bytes, number: int) -> JudgedQuery:
