@@ -98,7 +98,7 @@ def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
     path
         From where.
     missing
-        The setting `missing` of the ranker, or another reason why values are missing.
+        The setting `missing` of the ranker.
     """
     import numpy as np
 

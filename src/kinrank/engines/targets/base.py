@@ -133,7 +133,7 @@ class Target(ABC):
             wanted = "none" if self.normalization is None else self.normalization
             raise DataError(
                 f"the weights are for {normalization} scores, and {self.version} {applied}: learn with "
-                f"kinrank hybrid --normalization {wanted}, or use another target"
+                f"scale={wanted!r} of the ranker, or use another target"
             )
 
     def _check_not_negative(self, weights: Mapping[str, float]) -> None:
