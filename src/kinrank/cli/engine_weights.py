@@ -152,9 +152,6 @@ class _Requests:
 
 
 def _print_requests(make: _Requests, rows: Iterator[Row], *, single: bool) -> None:
-    if not make.target.per_query and not single:
-        version = make.target.version
-        raise ParameterError(f"{version} stores one model for many queries: choose one query with --query QID")
     refused: list[DataError] = []
     answered = 0
     for query, row, _, boosts in rows:
