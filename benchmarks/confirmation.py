@@ -55,8 +55,7 @@ from kinrank import KinRanker, QuerySet, read_parquet
 from kinrank.data.split import fold_of_query
 from kinrank.datasets import make_intents
 from kinrank.engines import FeatureSet, connect
-from kinrank.engines.logger import FeatureLogger
-from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines.logger import FeatureLogger, ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import holm

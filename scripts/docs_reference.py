@@ -42,7 +42,7 @@ BROWSED = {
     "Studies": "kinrank.study.study kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning "
     "kinrank.study.validation kinrank.study.peers kinrank.study.other_peers",
     "Clicks": "kinrank.clicks",
-    "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.feature_set kinrank.engines.targets",
+    "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features kinrank.engines.targets",
     "Scale": "kinrank.scale.training kinrank.parallel",
     "PyTerrier": "kinrank.pyterrier",
     "Progress": "kinrank.progress",

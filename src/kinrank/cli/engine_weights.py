@@ -134,7 +134,7 @@ class _Requests:
 
     def __call__(self, query: QuerySet, weights: dict[str, float], boosts: dict[str, float]) -> dict[str, Any]:
         """Return the request of one query, with its columns filled into the clauses."""
-        from kinrank.engines.placeholders import fill_placeholders
+        from kinrank.engines.features import fill_placeholders
         from kinrank.engines.targets import value_ranges
 
         ranges = value_ranges(query.feature_names, query.X)

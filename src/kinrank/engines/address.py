@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from kinrank.engines.base import Engine
-from kinrank.engines.feature_set import FeatureSet
+from kinrank.engines.features import FeatureSet
 from kinrank.errors import ParameterError
 from kinrank.registry import Registry
 
@@ -23,8 +23,8 @@ _CREDENTIALS = {"api_key", "basic_auth", "bearer_auth", "headers", "http_auth"}
 ENGINES = Registry(
     "engine",
     {
-        "elasticsearch": "kinrank.engines.elasticsearch:ElasticsearchEngine",
-        "opensearch": "kinrank.engines.opensearch:OpenSearchEngine",
+        "elasticsearch": "kinrank.engines.lucene:ElasticsearchEngine",
+        "opensearch": "kinrank.engines.lucene:OpenSearchEngine",
     },
 )
 

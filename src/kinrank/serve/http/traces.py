@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import Scope
 
-from kinrank.engines.trace_headers import TRACE_HEADERS
+from kinrank.engines.base import TRACE_HEADERS
 from kinrank.serve.http.logs import TRACE_ID
 
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.A)
