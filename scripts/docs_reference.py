@@ -40,7 +40,7 @@ BROWSED = {
     "Measures and tests": "kinrank.measure.base kinrank.measure.discounted kinrank.measure.binary "
     "kinrank.measure.cascade kinrank.measure.evaluation kinrank.measure.significance kinrank.measure.resampled",
     "Studies": "kinrank.study.study kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning "
-    "kinrank.study.validation kinrank.study.peers kinrank.study.other_peers",
+    "kinrank.study.validation kinrank.study.peers",
     "Clicks": "kinrank.clicks",
     "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features kinrank.engines.targets",
     "Scale": "kinrank.scale.training kinrank.parallel",
