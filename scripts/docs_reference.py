@@ -37,8 +37,8 @@ BROWSED = {
     "Describer": "kinrank.describe.describer",
     "Encoders": "kinrank.describe.encoders kinrank.describe.encoders.ngrams",
     "Indexes": "kinrank.neighbors.base",
-    "Measures and tests": "kinrank.measure.base kinrank.measure.discounted kinrank.measure.binary "
-    "kinrank.measure.cascade kinrank.measure.evaluation kinrank.measure.significance kinrank.measure.resampled",
+    "Measures and tests": "kinrank.measure.base kinrank.measure.measures kinrank.measure.evaluation "
+    "kinrank.measure.significance",
     "Studies": "kinrank.study.study kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning "
     "kinrank.study.validation kinrank.study.peers",
     "Clicks": "kinrank.clicks",
