@@ -21,8 +21,7 @@ from kinrank.data.grouping import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import split_queries
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.boosting import shares_of_gain
-from kinrank.learn.lambdamart import LambdaMART
+from kinrank.learn.lambdamart import LambdaMART, shares_of_gain
 from kinrank.measure.base import query_means
 from kinrank.rankers.local.held_out import MEASURE
 from kinrank.registry import Registry, import_extra
