@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.common import interleaved, judged_text, log_progress, medians, msrd
-from benchmarks.confirmation import logged, read_scores
+from benchmarks.confirmation import acordar2, logged
 from kinrank import PrecedentRanker, QuerySet
 from kinrank.arrays import Float64
 from kinrank.data.split import fold_of_query
@@ -54,10 +54,10 @@ def read(collection: str, queries: str) -> QuerySet:
     if collection.startswith("msrd"):
         found = QuerySet.concat(list(msrd().values()))
         found = found.replace(query_columns={**found.query_columns, TEXT: found.qid.astype(np.str_)})
-    elif collection == "mwmbl":
-        found = judged_text("mwmbl")[0]
+    elif collection in ("nfcorpus", "scifact"):
+        found = logged(collection)
     else:
-        found = logged(collection) if collection in ("nfcorpus", "scifact") else read_scores(collection)
+        found = acordar2() if collection == "acordar2" else judged_text(collection)[0]
     if queries != "all" and int(queries) < len(found):
         found = found[np.sort(np.random.default_rng(0).permutation(len(found))[: int(queries)])]
     return found

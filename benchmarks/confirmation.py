@@ -39,7 +39,6 @@ from sklearn.base import clone
 from benchmarks import kin_quality
 from benchmarks.common import data_dir, log_progress, movie_of
 from benchmarks.engine_msrd import running
-from benchmarks.hybrid_strength import read as read_scores
 from benchmarks.kin_quality import (
     MEMBERS,
     MOVIES,
@@ -56,8 +55,7 @@ from kinrank import KinRanker, QuerySet, read_parquet
 from kinrank.data.split import fold_of_query
 from kinrank.datasets import make_intents
 from kinrank.engines import FeatureSet, connect
-from kinrank.engines.logger import FeatureLogger
-from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines.logger import FeatureLogger, ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.measure import holm
@@ -65,6 +63,7 @@ from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.trees import best_number_of_trees
 from kinrank.rankers.local.held_out import MEASURE
 from kinrank.study.peers import PEERS, Shape
+from reproduction.data_folder import query_set
 
 FOLDS, REPEATS = 5, 10
 METHODS = ("kin", "without", "bag", "catboost")
@@ -114,9 +113,15 @@ INDEX = {
 # --- collections -----------------------------------------------------------------------------------------------------
 
 
+def acordar2() -> QuerySet:
+    """Return the judged queries of acordar2, with the scores of 17 searches; NaN: not returned by the search."""
+    stored = np.load(data_dir() / "text" / "acordar2" / "scores17.npz")
+    return query_set(stored, {"text": stored["query"]})
+
+
 def official_folds(repeat: int) -> list[Split]:
     """Return the official folds of acordar2, in later repeats other folds."""
-    queries = read_scores("acordar2")
+    queries = acordar2()
     if repeat:
         return random_folds(queries, repeat)
     fold = np.load(data_dir() / "text" / "acordar2" / "scores17.npz")["fold"]

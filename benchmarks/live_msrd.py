@@ -26,9 +26,8 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query, split_queries
 from kinrank.data.vectors import VECTORS
 from kinrank.engines import FeatureSet, connect
-from kinrank.engines.logger import CandidateSource, FeatureLogger
+from kinrank.engines.logger import CandidateSource, FeatureLogger, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers import Ranker

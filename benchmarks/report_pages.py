@@ -97,11 +97,11 @@ def make_report(
     file: Path, title: str, parts: tuple[QuerySet, QuerySet, QuerySet], rankers: dict[str, Ranker]
 ) -> dict[str, Any]:
     """Fit and compare rankers, and write the report."""
-    train, vali, test = parts
+    train, _, test = parts
     entrants = [fit_and_evaluate(name, ranker, train, test, MEASURES) for name, ranker in rankers.items()]
     comparison = compare(test, entrants)
     start = time.perf_counter()
-    report = collect(comparison, title=title, judged=train, validation=vali)
+    report = collect(comparison, title=title, judged=train)
     size = write_page(file, report)
     seconds = time.perf_counter() - start
     log_progress(f"{title}: {headline(report)}, {size:,} bytes, {seconds:.0f} s")

@@ -37,12 +37,12 @@ BROWSED = {
     "Describer": "kinrank.describe.describer",
     "Encoders": "kinrank.describe.encoders kinrank.describe.encoders.ngrams",
     "Indexes": "kinrank.neighbors.base",
-    "Measures and tests": "kinrank.measure.base kinrank.measure.discounted kinrank.measure.binary "
-    "kinrank.measure.cascade kinrank.measure.evaluation kinrank.measure.significance kinrank.measure.resampled",
+    "Measures and tests": "kinrank.measure.base kinrank.measure.measures kinrank.measure.evaluation "
+    "kinrank.measure.significance",
     "Studies": "kinrank.study.study kinrank.study.headroom kinrank.study.comparison kinrank.study.tuning "
-    "kinrank.study.hybrid kinrank.study.validation kinrank.study.peers kinrank.study.other_peers",
+    "kinrank.study.validation kinrank.study.peers",
     "Clicks": "kinrank.clicks",
-    "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.feature_set kinrank.engines.targets",
+    "Engines": "kinrank.engines kinrank.engines.base kinrank.engines.features kinrank.engines.targets",
     "Scale": "kinrank.scale.training kinrank.parallel",
     "PyTerrier": "kinrank.pyterrier",
     "Progress": "kinrank.progress",

@@ -1,4 +1,4 @@
-"""Install, start and stop a local PostgreSQL with pgvector, for tests and demonstrations.
+"""Install, start and stop a local PostgreSQL, for tests and demonstrations.
 
 scripts/engine install postgresql            download the server, once
 scripts/engine start postgresql [--port P]   start the server unless it is running, wait for it, print the address

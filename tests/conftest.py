@@ -22,9 +22,9 @@ CORE_ONLY = "KINRANK_CORE_ONLY" in os.environ
 settings.register_profile("kinrank", deadline=None, derandomize=IN_CI, max_examples=20 if CORE_ONLY else 100)
 settings.load_profile("kinrank")
 _MODULES = (
-    "catboost clarabel duckdb elasticsearch faiss graphql ir_datasets ir_measures jsonschema kubernetes_validate "
-    "lancedb lightgbm matplotlib msgspec opensearchpy opentelemetry optuna pandas piqp playwright polars psycopg "
-    "pymilvus pyterrier qdrant_client ranx ray schemathesis tests.serve.asgi uvicorn xgboost yaml"
+    "catboost clarabel duckdb elasticsearch faiss ir_datasets ir_measures jsonschema kubernetes_validate "
+    "lightgbm matplotlib msgspec opensearchpy opentelemetry optuna pandas piqp playwright polars psycopg "
+    "pyterrier qdrant_client ranx ray schemathesis tests.serve.asgi uvicorn xgboost yaml"
 )
 EXTRAS = re.compile(rf"^(?:import|from) (?:{'|'.join(map(re.escape, _MODULES.split()))})\b", re.M)
 collect_ignore = [str(file) for file in HERE.rglob("*.py") if CORE_ONLY and EXTRAS.search(file.read_text())]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from graphlib import CycleError, TopologicalSorter
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -97,6 +98,35 @@ def test_sample_of_prose_has_the_size_asked_for():
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert re.findall(r"^== (\d+) of", done.stdout, re.MULTILINE) == ["20", "10"]
     assert len(re.findall(r"^\d+\. src/kinrank/[\w/]+\.py:\d+$", done.stdout, re.MULTILINE)) == 30
+
+
+def test_count_leaves_out_blank_lines_comments_and_docstrings(tmp_path: Path):
+    loader = SourceFileLoader("count", str(ROOT / "scripts" / "count"))
+    script = ModuleType(loader.name)
+    loader.exec_module(script)
+    (tmp_path / "empty.py").touch()
+    (tmp_path / "example.py").write_text(
+        '''"""A module
+of two lines."""
+
+# A comment.
+class Public:
+    """A class."""
+
+    field: int  # counts
+    """A field."""
+
+class _Private:
+    text = """not
+a docstring"""
+'''
+    )
+    counted = {"lines": 13, "code lines": 5, "modules": 2, "public classes": 1}
+    assert script.count_package(tmp_path) == counted
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "count"], capture_output=True, text=True, check=True)
+    totals = dict(line.split(maxsplit=1)[::-1] for line in done.stdout.splitlines())
+    assert int(totals["modules"]) == len(SOURCES)
+    assert int(totals["options"]) == sum(int(count) for name, count in totals.items() if name.startswith("options of"))
 
 
 def test_version_is_the_same_everywhere():

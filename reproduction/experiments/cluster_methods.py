@@ -16,7 +16,7 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_LETOR, Measure, P, compare_paired, evaluate
-from kinrank.measure.difficulty import difficulty_levels, mean_by_level
+from kinrank.measure.evaluation import difficulty_levels, mean_by_level
 from kinrank.rankers import Ranker
 from kinrank.rankers.cluster.ranker import ClusterRanker
 from kinrank.rankers.single import SingleRanker

@@ -17,7 +17,7 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import LETOR_MAP
-from kinrank.measure.oracle import rank_curve, rank_of, upper_bound
+from kinrank.measure.evaluation import rank_curve, rank_of, upper_bound
 from kinrank.rankers.single import SingleRanker
 from reproduction.data_folder import DataFolder
 from reproduction.experiment import Experiment, TaskResult, letor_tasks, results_by_fold

@@ -89,7 +89,7 @@ def test_every_command_that_reads_tables_has_the_options(kinrank) -> None:
 
 
 def test_labels_ids_and_clicks_are_told_from_features() -> None:
-    from kinrank.data.suspect_names import suspect_names
+    from kinrank.study.table_check import suspect_names
 
     features = [
         "bm25",

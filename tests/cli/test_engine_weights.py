@@ -105,22 +105,20 @@ def test_queries_without_a_request_are_counted_in_a_warning(kinrank, camps: Quer
 
 def test_request_of_one_query_is_printed_on_its_own(kinrank, queries: QuerySet):
     qid = queries.qid[0].item()
-    done = kinrank("explain", "--weights", "signed", "queries.parquet", "--target", "vespa", "--query", qid)
+    Path("prefetches.json").write_text(json.dumps({"f1": {"query": "{{text}}"}, "f2": "votes"}))
+    options = ["--target", "qdrant-formula", "--clauses", "prefetches.json", "--query", qid]
+    done = kinrank("explain", "--weights", "signed", "queries.parquet", *options)
     request = json.loads(done.stdout)
-    assert json.loads(request["input.query(weights)"]).keys() == {"f1", "f2"}
-    done = kinrank(
-        "explain", "--weights", "signed", "queries.parquet", "--target", "solr-ltr(name='kin')", "--query", qid
-    )
-    assert json.loads(done.stdout)["name"] == "kin"
+    assert [term["mult"][1] for term in request["query"]["formula"]["sum"]] == ["$score[0]", "votes"]
+    assert request["prefetch"] == [{"query": f"words {qid}"}]
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (["--target", "sphinx"], "unknown target 'sphinx': choose one of 'opensearch-hybrid'"),
-        (["--target", "vespa(color=1)"], "cannot read target"),
+        (["--target", "qdrant-formula(color=1)"], "cannot read target"),
         (["--query", "nobody"], "queries.parquet: no query 'nobody' among 20 queries"),
-        (["--target", "solr-ltr"], "stores one model for many queries: choose one query with --query QID"),
         (["--target", "opensearch-hybrid", "--clauses", "bad.json"], "bad.json, line 1: expected JSON"),
         (["--target", "opensearch-hybrid", "--clauses", "list.json"], "expected an object with the clause of each"),
         (

@@ -22,7 +22,6 @@ COUNTS = "40 of 800 feature values are missing (f1: 40)"
         ("headroom holes.csv --linear --folds 2", "fill in the mean"),
         ("tune holes.csv --study s --try single --trials 1 --folds 2", "fill in the mean"),
         ("report test single() knn() --train holes.csv --out r.html", "fill in the mean"),
-        ("hybrid holes.csv --folds 2", "the search did not return the document, which counts as score 0"),
     ],
 )
 def test_every_command_fills_missing_values_and_counts_them(

@@ -7,7 +7,6 @@ MinMaxScoreNormalizer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from kinrank.arrays import Float64
 
 
-def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> dict[str, Any] | None:
+def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> dict[str, Any]:
     """Return clauses that contain their column. Qdrant's last one is a payload field.
 
     In Elasticsearch and OpenSearch they return every candidate, by "must" or by "filter", or with "" only matches.
@@ -24,10 +23,6 @@ def clauses_for(spec: str, names: Sequence[str], candidates: str = "must") -> di
     clauses: dict[str, Any] = {name: {"column": column} for column, name in enumerate(names)}
     if spec.startswith("qdrant"):
         return clauses | ({names[-1]: names[-1]} if spec == "qdrant-formula" else {})
-    if spec.startswith("milvus"):
-        return clauses
-    if not spec.startswith(("opensearch", "elasticsearch")):
-        return None
     if not candidates:
         return clauses
     return {name: {"bool": {candidates: [{"ids": {}}], "should": [clause]}} for name, clause in clauses.items()}
@@ -70,11 +65,6 @@ def _elasticsearch(request: dict[str, Any], X: Float64) -> Float64:
     return total
 
 
-def _named(weights: dict[str, float], X: Float64) -> Float64:
-    """Return the weighted sum of features that are named in alphabetical order of the columns."""
-    return X @ [weights[name] for name in sorted(weights)]
-
-
 def _formula(request: dict[str, Any], X: Float64) -> Float64:
     total = np.zeros(len(X))
     for term in request["query"]["formula"]["sum"]:
@@ -112,12 +102,6 @@ def _opensearch_rrf(request: dict[str, Any], X: Float64) -> Float64:
     return np.nan_to_num(parts).sum(axis=0)
 
 
-def _milvus(request: dict[str, Any], X: Float64) -> Float64:
-    weights = request["rerank"]["params"]["weights"]
-    assert all(0 <= weight <= 1 for weight in weights)
-    return X[:, [search["column"] for search in request["search"]]] @ weights
-
-
 def _ranks(request: dict[str, Any], X: Float64) -> Float64:
     rrf = request["query"]["rrf"]
     total = np.zeros(len(X))
@@ -132,10 +116,6 @@ ENGINES: dict[str, Callable[[dict[str, Any], Float64], Float64]] = {
     "opensearch-rrf": _opensearch_rrf,
     "elasticsearch-linear": _elasticsearch,
     "elasticsearch-rrf": _elasticsearch_rrf,
-    "milvus-weighted": _milvus,
-    "vespa": lambda request, X: _named(json.loads(request["input.query(weights)"]), X),
     "qdrant-formula": _formula,
     "qdrant-rrf": _ranks,
-    "solr-ltr": lambda request, X: _named(request["params"]["weights"], X),
-    "ltr-plugin": lambda request, X: _named(json.loads(request["model"]["model"]["definition"]), X),
 }

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kinrank.engines import ENGINES, Engine, connect
-from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.response_errors import response_error, root_cause
+from kinrank.engines.lucene import LuceneEngine, response_error, root_cause
 from kinrank.errors import (
     EngineBusyError,
     EngineFailedError,

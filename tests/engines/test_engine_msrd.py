@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.engine_msrd import in_turn, log_all
 from examples.movies.prepare import PARTS
 from kinrank.engines import FeatureSet
-from kinrank.engines.responses import Health
+from kinrank.engines.base import Health
 from tests.engines.toy import ToyEngine, toy_judgments
 
 

@@ -11,9 +11,8 @@ import pytest
 from kinrank import QuerySet
 from kinrank.checks.engine_sample import FEATURES, QUERY, VECTOR, sample_documents
 from kinrank.engines import Engine, FeatureSet, connect
-from kinrank.engines.logger import FeatureLogger, LogCounts
+from kinrank.engines.logger import FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.resumable_log import ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import (
     EngineBusyError,

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 
 from kinrank.engines import FeatureSet
-from kinrank.engines.features import FieldValue, Match, MultiMatch, QueryLength, RawClause
-from kinrank.engines.fields import check_fields, required_fields
+from kinrank.engines.features import (
+    FieldValue,
+    Match,
+    MultiMatch,
+    QueryLength,
+    RawClause,
+    check_fields,
+    required_fields,
+)
 from kinrank.errors import EngineRefusedError, FileFormatError, ParameterError
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "movies" / "features.toml"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kinrank.engines import FeatureSet
-from kinrank.engines.elasticsearch import ElasticsearchEngine
-from kinrank.engines.filters import LEAVES, check_filter
+from kinrank.engines.lucene import ElasticsearchEngine
 from kinrank.engines.query_dsl import QueryBuilder
+from kinrank.engines.search_options import LEAVES, check_filter
 from kinrank.errors import ParameterError
 
 RED = {"term": {"color": "red"}}

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.engine_faults import Killing, identical, log, log_during_kill
 from kinrank import read_parquet
 from kinrank.engines import connect
-from kinrank.engines.responses import LoggedFeatures
+from kinrank.engines.base import LoggedFeatures
 from tests.engines.toy import ToyEngine, toy_judgments
 
 ADDRESS = "elasticsearch+http://127.0.0.1:9200,127.0.0.1:9201,127.0.0.1:9202"

@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kinrank.engines import FeatureSet, opensearch
-from kinrank.engines.elasticsearch import ElasticsearchEngine, log_request
-from kinrank.engines.opensearch import OpenSearchEngine
-from kinrank.engines.opensearch import log_request as opensearch_log_request
+from kinrank.engines import FeatureSet, lucene
+from kinrank.engines.lucene import ElasticsearchEngine, OpenSearchEngine, feature_searches, named_search
 from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
 from kinrank.engines.search_options import SearchOptions
 from kinrank.errors import ParameterError
@@ -119,13 +117,11 @@ def test_script_feature_is_a_clause_and_part_of_the_weighted_script():
 
 
 def test_one_request_logs_all_features():
-    body = log_request(builder(), SearchOptions(ids_filter(["a", "b"])), 2)
+    body = named_search(builder(), SearchOptions(ids_filter(["a", "b"])), 2)
     named = [clause["bool"]["_name"] for clause in body["rescore"]["query"]["rescore_query"]["bool"]["should"]]
     assert named == ["title", "body", "near"]
     assert (body["size"], body["docvalue_fields"]) == (3, ["votes"])
-    names, searches = opensearch_log_request(
-        builder(OpenSearchEngine.dialect), SearchOptions(ids_filter(["a", "b"])), 2
-    )
+    names, searches = feature_searches(builder(OpenSearchEngine.dialect), SearchOptions(ids_filter(["a", "b"])), 2)
     assert names == named
     assert len(searches) == 1 + 3
-    assert json.loads(opensearch._HEADER)["search_type"] == "dfs_query_then_fetch"
+    assert json.loads(lucene._HEADER)["search_type"] == "dfs_query_then_fetch"

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from kinrank import QuerySet, read_parquet
-from kinrank.engines import resumable_log
-from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts
-from kinrank.engines.responses import Hits, LoggedFeatures
-from kinrank.engines.resumable_log import ResumableLog
+from kinrank.engines import logger
+from kinrank.engines.base import Hits, LoggedFeatures
+from kinrank.engines.logger import CandidateSource, FeatureLogger, LogCounts, ResumableLog
 from kinrank.engines.retry import RetryingPool
 from kinrank.errors import DataError, EngineBusyError, EngineRefusedError, EngineTimeoutError, JobError, ParameterError
 from kinrank.serve.search import Searcher
@@ -22,7 +21,7 @@ from tests.processes import wait_until
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resumable_log, "QUERIES_PER_PART", 2)
+    monkeypatch.setattr(logger, "QUERIES_PER_PART", 2)
 
 
 def write(
@@ -190,7 +189,7 @@ def test_interrupt_while_parts_are_removed_loses_nothing(tmp_path: Path, monkeyp
 
     out = tmp_path / "logged.parquet"
     with monkeypatch.context() as patch:
-        patch.setattr(resumable_log.shutil, "rmtree", interrupted)
+        patch.setattr(logger.shutil, "rmtree", interrupted)
         with pytest.raises(KeyboardInterrupt):
             write(out, ToyEngine())
     assert write(out, ToyEngine()).queries == len(read_parquet(out)) == 7

@@ -12,12 +12,9 @@ from kinrank.data.normalization import NORMALIZATIONS
 from kinrank.engines.targets import TARGETS, Target, value_ranges
 from kinrank.errors import DataError, ParameterError
 from tests.engines.simulated_engines import ENGINES, clauses_for, scores
-from tests.engines.target_cases import AZURE, CASES, GOLDEN, MATCHES, PREFETCHES, RETRIEVERS
+from tests.engines.target_cases import CASES, GOLDEN, MATCHES, PREFETCHES, RETRIEVERS
 
 NAMES = ["a", "b", "c"]
-PAIRS = ("weaviate-hybrid", "lancedb-hybrid", "typesense-hybrid")
-"""Targets with one alpha for a keyword and a vector search."""
-SIMULATED = [name for name in TARGETS if name not in (*PAIRS, "pgvector", "azure-hybrid")]
 
 
 def make(name: str) -> Target:
@@ -25,7 +22,7 @@ def make(name: str) -> Target:
     return target
 
 
-SUMS = [name for name in SIMULATED if make(name).fuses != "ranks"]
+SUMS = [name for name in TARGETS if make(name).fuses != "ranks"]
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
@@ -98,7 +95,7 @@ def test_invalid_spec_raises(spec: str, message: str) -> None:
     [
         ("elasticsearch-linear", {"size": "ten"}, "size must be a positive integer, got 'ten'"),
         ("qdrant-rrf", {"k": True}, "k must be a positive integer, got True"),
-        ("vespa", {"profile": 3}, "profile must be a string, got 3"),
+        ("opensearch-hybrid", {"technique": 3}, "technique must be a string, got 3"),
     ],
 )
 def test_invalid_setting_raises(name: str, settings: dict[str, object], message: str) -> None:
@@ -112,10 +109,6 @@ def test_request_that_the_engine_does_not_support_raises() -> None:
         make("opensearch-hybrid").request(zeros, MATCHES)
     with pytest.raises(DataError, match="at most 5 sub-queries, got 6"):
         make("opensearch-hybrid").request(dict.fromkeys("abcdef", 1.0), {name: {"match_all": {}} for name in "abcdef"})
-    with pytest.raises(DataError, match="supports two features, 'keyword' and 'vector', got"):
-        make("weaviate-hybrid").request({"keyword": 1.0, "text": 1.0}, {"keyword": {"query": "x"}, "text": {}})
-    with pytest.raises(DataError, match="must include 'query' and can include properties, vector, targetVectors; got"):
-        make("weaviate-hybrid").request({"keyword": 1.0, "vector": 1.0}, {"keyword": {}, "vector": {"vector": [1.0]}})
     with pytest.raises(DataError, match="at least one prefetch to find points"):
         make("qdrant-formula").request({"votes": 1.0}, {"votes": "votes"})
     with pytest.raises(ParameterError, match="normalizer must be one of 'none', 'minmax', 'l2_norm', got 'zscore'"):
@@ -179,18 +172,6 @@ def test_missing_values_count_as_zero_in_ranges() -> None:
     assert value_ranges(NAMES, X) == {"a": (0.0, 3.0), "b": (-1.0, 2.0), "c": (0.0, 0.0)}
 
 
-@pytest.mark.parametrize("name", PAIRS)
-@given(keyword=st.floats(0.001, 1000.0), vector=st.floats(0.001, 1000.0))
-def test_alpha_is_the_weight_share_of_the_vector(name: str, keyword: float, vector: float) -> None:
-    clauses = {"keyword": {"query": "heat"}, "vector": {"field": "text"} if name == "typesense-hybrid" else {}}
-    ranges = {"keyword": (0.0, 20.0), "vector": (0.5, 1.0)}
-    request = make(name).request({"keyword": keyword, "vector": vector}, clauses, ranges=ranges)
-    text = json.dumps(request).replace('"weight": ', "alpha: ")
-    alpha = float(re.split(r"alpha: ([0-9.e-]+)", text)[1])
-    assert alpha == pytest.approx(vector * 0.5 / (vector * 0.5 + keyword * 20.0))
-    assert 0.0 <= alpha <= 1.0
-
-
 @pytest.mark.parametrize("name", list(TARGETS))
 def test_weights_for_normalized_scores_need_the_same_normalization(name: str) -> None:
     case, target = CASES[name], make(CASES[name].spec)
@@ -210,19 +191,8 @@ def test_weights_for_normalized_scores_need_the_same_normalization(name: str) ->
 def test_normalization_is_a_setting() -> None:
     assert make("opensearch-hybrid(technique='z_score')").normalization == "z_score"
     assert make("elasticsearch-linear(normalizer='l2_norm')").normalization == "l2"
-    assert make("pgvector(normalizer='none')").normalization is None
     processors = make("opensearch-hybrid(technique='l2')").request({"title": 1.0, "text": 1.0}, MATCHES)
     assert '"normalization": {"technique": "l2"}' in json.dumps(processors)
-
-
-def test_azure_leaves_out_searches_without_weight() -> None:
-    target = make("azure-hybrid")
-    assert "search" not in target.request({"keyword": 0.0, "text": 3.0}, AZURE)
-    assert "vectorQueries" not in target.request({"keyword": 1.0, "text": 0.0}, AZURE)
-    with pytest.raises(DataError, match="needs a weight above 0"):
-        target.request({"keyword": 0.0, "text": 0.0}, AZURE)
-    with pytest.raises(DataError, match="needs 'keyword' and at least one vector query"):
-        target.request({"title": 1.0, "text": 1.0}, {"title": {}, "text": {}})
 
 
 @pytest.mark.parametrize("name", ["qdrant-rrf", "elasticsearch-rrf", "opensearch-rrf"])
@@ -245,7 +215,7 @@ def test_rrf_uses_positions_only() -> None:
 
 def test_every_target_has_a_case_and_a_simulated_engine() -> None:
     assert set(CASES) == set(TARGETS)
-    assert set(ENGINES) == set(SIMULATED)
+    assert set(ENGINES) == set(TARGETS)
 
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name != "elasticsearch-linear"])

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kinrank import QuerySet
-from kinrank.engines.base import Engine
-from kinrank.engines.responses import Document, Health, Hits, LoggedFeatures
+from kinrank.engines.base import Document, Engine, Health, Hits, LoggedFeatures
 from kinrank.errors import EngineError
 
 

@@ -1,4 +1,4 @@
-"""Engine requests against JSON schemas of the vendors' documentation, Qdrant's client and a GraphQL library."""
+"""Engine requests against JSON schemas of the vendors' documentation, and Qdrant's client."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import graphql
 import jsonschema
 import pytest
 from qdrant_client import models
 
 from kinrank.engines.targets import TARGETS
-from tests.engines.target_cases import CASES, HYBRID, SCHEMAS
+from tests.engines.target_cases import CASES, SCHEMAS
 
 
 def request_of(name: str) -> dict[str, Any]:
@@ -39,17 +38,8 @@ WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
     "opensearch-rrf": lambda r: r["query"]["hybrid"]["queries"].extend([{"match_all": {}}] * 4),
     "elasticsearch-rrf": lambda r: r["retriever"]["rrf"].update(rank_constant=0),
     "elasticsearch-linear": lambda r: retrievers(r)[0].update(weight=-1.0),
-    "vespa": lambda r: r.update({"input.query(weights)": "{title:}"}),
     "qdrant-formula": lambda r: r["query"]["formula"].update(product=[1.0]),
     "qdrant-rrf": lambda r: r["query"]["rrf"].update(weights=[1.0, -1.0]),
-    "weaviate-hybrid": lambda r: r.update(hybrid={}),
-    "milvus-weighted": lambda r: r["rerank"]["params"].update(weights=[0.5, 2.0]),
-    "lancedb-hybrid": lambda r: r["reranker"].update(weight=2.0),
-    "pgvector": lambda r: r["params"].update(weight_0=2.0),
-    "azure-hybrid": lambda r: r["vectorQueries"][0].update(weight=0.0),
-    "typesense-hybrid": lambda r: r["searches"][0].update(vector_query="text:([0.1, 0.9], alpha: 75)"),
-    "solr-ltr": lambda r: r["params"].update(weights={"title": "0.5"}),
-    "ltr-plugin": lambda r: r["model"]["model"].update(definition={"title": 0.5}),
 }
 
 
@@ -70,19 +60,3 @@ def test_qdrant_client_accepts_the_request(name: str) -> None:
     request = request_of(name)
     parsed = models.QueryRequest.model_validate(request)
     assert parsed.model_dump(mode="json", exclude_unset=True) == request
-
-
-def test_weaviate_query_is_valid_graphql() -> None:
-    schema = graphql.build_schema((SCHEMAS / "weaviate-hybrid.graphql").read_text())
-    document = graphql.parse(request_of("weaviate-hybrid")["query"])
-    assert graphql.validate(schema, document) == []
-    hybrid = document.definitions[0].selection_set.selections[0].selection_set.selections[0].arguments[1]  # type: ignore[attr-defined]
-    values = {field.name.value: graphql.value_from_ast_untyped(field.value) for field in hybrid.value.fields}
-    assert values == {
-        **HYBRID["keyword"],
-        **HYBRID["vector"],
-        "alpha": 0.75,
-        "fusionType": "relativeScoreFusion",
-    }
-    wrong = graphql.parse(request_of("weaviate-hybrid")["query"].replace("alpha: 0.75", 'alpha: "0.75"'))
-    assert graphql.validate(schema, wrong) != []

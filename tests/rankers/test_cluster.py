@@ -21,7 +21,7 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import AP
-from kinrank.measure.oracle import upper_bound
+from kinrank.measure.evaluation import upper_bound
 from kinrank.rankers.cluster.modes import Select, divergences, normalized
 from kinrank.rankers.cluster.ranker import Mode
 

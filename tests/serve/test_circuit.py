@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kinrank.engines.response_errors import response_error
+from kinrank.engines.lucene import response_error
 from kinrank.errors import (
     EngineBusyError,
     EngineError,

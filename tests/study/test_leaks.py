@@ -11,8 +11,7 @@ from benchmarks.common import msrd
 from kinrank.data.queryset import QuerySet
 from kinrank.datasets import make_intents
 from kinrank.errors import LeakError
-from kinrank.study.leaks import find_leaks, leak_warning
-from kinrank.study.overlap import Items, most_similar
+from kinrank.study.leaks import Items, find_leaks, leak_warning, most_similar
 
 
 @pytest.fixture
@@ -127,13 +126,14 @@ def test_most_similar_has_the_largest_jaccard(one: list[set[int]], other: list[s
         query, item = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return Items(query, item, len(sets))
 
-    position, share, count = most_similar(items(one), items(other))
+    position, share, count, same = most_similar(items(one), items(other))
     for query, some in enumerate(one):
         expected = [len(some & each) / len(some | each) if some & each else 0.0 for each in other]
         assert share[query] == pytest.approx(max(expected))
         if share[query]:
             assert expected[position[query]] == pytest.approx(max(expected))
             assert count[query] == len(some & other[position[query]])
+        assert same[query] == (len(some) > 1 and some in other)
 
 
 @pytest.mark.data("text/msrd")

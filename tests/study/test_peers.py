@@ -13,8 +13,7 @@ from kinrank.measure import NDCG
 from kinrank.study import peers
 from kinrank.study.entrants import make_ranker
 from kinrank.study.experiment import run_experiment
-from kinrank.study.other_peers import XGBoostPeer
-from kinrank.study.peers import PEERS
+from kinrank.study.peers import PEERS, XGBoostPeer
 
 
 @pytest.fixture(scope="module")

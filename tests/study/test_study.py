@@ -11,7 +11,6 @@ from kinrank.datasets import make_two_camps
 from kinrank.errors import DataError, LeakError, ParameterError
 from kinrank.study.experiment import run_experiment
 from kinrank.study.headroom import headroom
-from kinrank.study.hybrid import hybrid
 from kinrank.study.study import Study
 from kinrank.study.tuning import Plan, tune
 
@@ -29,7 +28,6 @@ STUDIES: dict[str, Callable[[QuerySet, QuerySet, Path], int]] = {
     "compare": lambda train, test, _: len(
         run_experiment(["single"], test, train=train, leaks="drop").comparison.queries
     ),
-    "hybrid": lambda train, test, _: len(hybrid(train, test, leaks="drop").comparison.queries),
     "tune": lambda train, test, folder: len(
         np.load(tuned_values(train, test, folder)),
     ),

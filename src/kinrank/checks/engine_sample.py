@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.engines.responses import Document
+from kinrank.engines.base import Document
 
 WORDS = ["red", "blue", "green", "old", "fast", "small", "car", "house", "tree", "boat"]
 QUERY = "red car"

@@ -20,7 +20,6 @@ from kinrank.cli.explain import explain
 from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.forget import forget
 from kinrank.cli.headroom import headroom
-from kinrank.cli.hybrid import hybrid
 from kinrank.cli.judgments import judgments
 from kinrank.cli.key import key
 from kinrank.cli.log import log
@@ -43,7 +42,6 @@ _PANELS = {
     "Prepare data": (clicks, with_columns(log), with_columns(convert), with_columns(split), with_columns(describe)),
     "Study what pays": (
         with_columns(with_threads(headroom)),
-        with_columns(with_threads(hybrid)),
         with_columns(with_threads(tune)),
         with_columns(with_threads(compare)),
         with_columns(with_threads(report)),

@@ -68,7 +68,7 @@ def _numbers(queries: QuerySet, describer: Describer, points: Float32) -> Iterat
 def _neighbors(queries: QuerySet, points: Float32, count: int) -> Iterator[str]:
     """Yield each query with its nearest other queries and their distances."""
     from kinrank.neighbors import make_index
-    from kinrank.study.report.names import query_names
+    from kinrank.study.report.collect import query_names
 
     names = query_names(queries)
     index = make_index("auto", *points.shape).fit(points)

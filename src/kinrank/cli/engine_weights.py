@@ -134,7 +134,7 @@ class _Requests:
 
     def __call__(self, query: QuerySet, weights: dict[str, float], boosts: dict[str, float]) -> dict[str, Any]:
         """Return the request of one query, with its columns filled into the clauses."""
-        from kinrank.engines.placeholders import fill_placeholders
+        from kinrank.engines.features import fill_placeholders
         from kinrank.engines.targets import value_ranges
 
         ranges = value_ranges(query.feature_names, query.X)
@@ -152,9 +152,6 @@ class _Requests:
 
 
 def _print_requests(make: _Requests, rows: Iterator[Row], *, single: bool) -> None:
-    if not make.target.per_query and not single:
-        version = make.target.version
-        raise ParameterError(f"{version} stores one model for many queries: choose one query with --query QID")
     refused: list[DataError] = []
     answered = 0
     for query, row, _, boosts in rows:

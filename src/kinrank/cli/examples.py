@@ -10,7 +10,6 @@ EXAMPLES = {
     "split": "kinrank split judged.csv train.parquet test.parquet --group customer",
     "describe": "kinrank describe train.parquet --nearest 5",
     "headroom": "kinrank headroom judged.csv --group customer",
-    "hybrid": "kinrank hybrid logged.parquet --model hybrid",
     "tune": "kinrank tune train.parquet --study trials --budget 600",
     "compare": "kinrank compare test.parquet lightgbm kin --train train.parquet",
     "report": "kinrank report test.parquet lightgbm kin --train train.parquet --out report.html",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kinrank.data.queryset import QuerySet
     from kinrank.rankers import Ranker
-    from kinrank.study.added_rows import AddedRows
+    from kinrank.study.leaks import AddedRows
     from kinrank.study.traffic import SplitInTime
 
 _EXAMPLES = 5
@@ -88,7 +88,7 @@ def check_added_rows(queries: QuerySet, leaks: OnLeak) -> AddedRows | None:
     LeakError
         There are some, and `leaks` says to refuse them.
     """
-    from kinrank.study.added_rows import find_added_rows
+    from kinrank.study.leaks import find_added_rows
 
     added_rows = find_added_rows(queries)
     if added_rows is not None:
@@ -108,7 +108,7 @@ def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
     path
         From where.
     missing
-        The setting `missing` of the ranker, or another reason why values are missing.
+        The setting `missing` of the ranker.
     """
     import numpy as np
 
@@ -128,7 +128,7 @@ def announce(queries: QuerySet, path: str, missing: str = "mean") -> None:
 
 def warn_if_perfect(means: Mapping[str, float]) -> None:
     """Warn of results that are too good to be believed."""
-    from kinrank.study.giveaways import NEAR_PERFECT
+    from kinrank.study.leaks import NEAR_PERFECT
 
     for name, mean in means.items():
         if mean >= NEAR_PERFECT:
@@ -141,7 +141,7 @@ def warn_if_perfect(means: Mapping[str, float]) -> None:
 
 def _check_names(queries: QuerySet, path: str) -> None:
     """Refuse columns that would become features although their names say that they are something else."""
-    from kinrank.data.suspect_names import suspect_names
+    from kinrank.study.table_check import suspect_names
 
     for name, meaning in suspect_names(queries.feature_names):
         raise DataError(
@@ -151,7 +151,7 @@ def _check_names(queries: QuerySet, path: str) -> None:
 
 
 def _warn_of_giveaway(queries: QuerySet, path: str) -> None:
-    from kinrank.study.giveaways import find_giveaway
+    from kinrank.study.leaks import find_giveaway
 
     giveaway = find_giveaway(queries)
     if giveaway is not None:

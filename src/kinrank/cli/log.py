@@ -50,8 +50,7 @@ def log(
     """Log the features of judged queries from a search engine; an interrupted log resumes when run again."""
     from kinrank.engines import connect
     from kinrank.engines.judgment_table import read_judgments, read_vectors
-    from kinrank.engines.logger import FeatureLogger
-    from kinrank.engines.resumable_log import ResumableLog
+    from kinrank.engines.logger import FeatureLogger, ResumableLog
     from kinrank.engines.retry import RetryingPool
 
     if output_format(out) == "letor":

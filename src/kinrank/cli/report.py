@@ -37,12 +37,6 @@ def report(
             help="Training queries, to fit rankers, to name neighbors and to find test queries seen in training.",
         ),
     ] = None,
-    validate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA", help="Validation queries to show the effect of k on.", show_default="test queries"
-        ),
-    ] = None,
     measures: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,14 +57,6 @@ def report(
             metavar="COLUMN", help="Query column with the names of queries.", show_default="text, query or the id"
         ),
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Query column with the kind of each query, such as its intent.",
-            show_default="queries that are ranked by similar features",
-        ),
-    ] = None,
     titles: Annotated[
         str | None,
         typer.Option(
@@ -84,8 +70,7 @@ def report(
     from kinrank.measure import parse_measure
     from kinrank.progress import Parts
     from kinrank.study.report import STEPS, collect, write_page
-    from kinrank.study.report.shares import groups_by_column
-    from kinrank.study.report.words import evidence, headline, ingredients, provenance
+    from kinrank.study.report.words import evidence, headline, provenance
     from kinrank.study.study import Study
 
     # Fail on wrong options before the work starts.
@@ -100,10 +85,7 @@ def report(
     judged = None if train is None else read_queries(train, n_features)
     tests = read_queries(data, n_features or (judged.n_features if judged is not None else None))
     announce(tests if judged is None else judged, train or data)
-    validation = None if validate is None else read_queries(validate, tests.n_features)
     known_titles = None if titles is None else read_labels(titles)
-    if by is not None:
-        groups_by_column(tests, by)
     labels = _labels(entrants)
     if judged is None:
         study = Study.of_test(tests, wanted, leaks="warn", evidence=split)
@@ -120,11 +102,9 @@ def report(
             title=title or Path(data).name,
             name_column=names,
             judged=judged,
-            validation=validation,
             ladder=ladder,
-            by=by,
             titles=known_titles,
-            sources=_sources(data, train, validate),
+            sources=_sources(data, train),
             study=study,
             advance=advance,
         )
@@ -139,9 +119,7 @@ def report(
     if collected.answer is not None:
         print_traffic(collected.answer)
         console.print_result(collected.answer.text)
-    if collected.ingredients:
-        console.print_result(ingredients(collected))
-    console.info(f"{out}: {size / 1e6:.1f} MB")
+    console.info(f"{out}: {size / 1e3:.0f} KB")
 
 
 def _n_features(entrants: list[str]) -> int | None:
@@ -152,8 +130,8 @@ def _n_features(entrants: list[str]) -> int | None:
     return next((len(read_model(text).feature_names) for text in entrants if origin_of(text) == "model"), None)
 
 
-def _sources(data: str, train: str | None, validate: str | None) -> dict[str, str]:
-    paths = {"Test file": data, "Training file": train, "Validation file": validate}
+def _sources(data: str, train: str | None) -> dict[str, str]:
+    paths = {"Test file": data, "Training file": train}
     return {use: path for use, path in paths.items() if path is not None}
 
 

@@ -187,7 +187,7 @@ def serve(
 
 
 def _parse_filter(text: str | None) -> dict[str, Any] | None:
-    from kinrank.engines.filters import check_filter
+    from kinrank.engines.search_options import check_filter
 
     if text is None:
         return None

@@ -16,8 +16,8 @@ from kinrank.clicks.posterior import Attractiveness
 from kinrank.clicks.quality import ClickQuality
 from kinrank.data.textfile import PathLike, atomic_writer
 from kinrank.registry import import_extra
+from kinrank.study.report.charts import Frame, element, picture, polyline
 from kinrank.study.report.page import content_policy
-from kinrank.study.report.svg import Frame, element, picture, polyline
 
 
 def write_click_report(

@@ -215,8 +215,8 @@ class QuerySet(QueryRows):
         from kinrank.data import tables  # imports Arrow, which QuerySet itself does not need
 
         names: tables.ColumnNames = {"qid": qid, "y": y, "doc_id": doc_id, "text": text, "title": title}
-        chosen: tables.ColumnNames = {"features": features, "query": query, "keys": keys, "drop": drop}
-        return cls._from_groups(**tables.read_table(table, **{**names, **chosen}))
+        names |= {"features": features, "query": query, "keys": keys, "drop": drop}
+        return cls._from_groups(**tables.read_table(table, **names))
 
     def to_table(self) -> pa.Table:
         """Return an Arrow table that `from_table` reads back.

@@ -9,20 +9,20 @@ if TYPE_CHECKING:
     from kinrank.engines.address import ENGINES as ENGINES
     from kinrank.engines.address import connect as connect
     from kinrank.engines.base import Engine as Engine
-    from kinrank.engines.feature_set import FeatureSet as FeatureSet
-    from kinrank.engines.responses import FoundDocuments as FoundDocuments
-    from kinrank.engines.responses import Health as Health
-    from kinrank.engines.responses import Hits as Hits
-    from kinrank.engines.responses import LoggedFeatures as LoggedFeatures
+    from kinrank.engines.base import FoundDocuments as FoundDocuments
+    from kinrank.engines.base import Health as Health
+    from kinrank.engines.base import Hits as Hits
+    from kinrank.engines.base import LoggedFeatures as LoggedFeatures
+    from kinrank.engines.features import FeatureSet as FeatureSet
 
 _MODULES = {
     "ENGINES": "address",
     "Engine": "base",
-    "FeatureSet": "feature_set",
-    "FoundDocuments": "responses",
-    "Health": "responses",
-    "Hits": "responses",
-    "LoggedFeatures": "responses",
+    "FeatureSet": "features",
+    "FoundDocuments": "base",
+    "Health": "base",
+    "Hits": "base",
+    "LoggedFeatures": "base",
     "connect": "address",
 }
 

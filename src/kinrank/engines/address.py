@@ -9,7 +9,7 @@ from typing import Any
 
 from kinrank.data.filesystems import redact_passwords
 from kinrank.engines.base import Engine
-from kinrank.engines.feature_set import FeatureSet
+from kinrank.engines.features import FeatureSet
 from kinrank.errors import ParameterError
 from kinrank.registry import Registry
 
@@ -24,8 +24,8 @@ _CREDENTIALS = {"api_key", "basic_auth", "bearer_auth", "headers", "http_auth"}
 ENGINES = Registry(
     "engine",
     {
-        "elasticsearch": "kinrank.engines.elasticsearch:ElasticsearchEngine",
-        "opensearch": "kinrank.engines.opensearch:OpenSearchEngine",
+        "elasticsearch": "kinrank.engines.lucene:ElasticsearchEngine",
+        "opensearch": "kinrank.engines.lucene:OpenSearchEngine",
     },
 )
 

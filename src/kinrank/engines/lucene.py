@@ -1,9 +1,12 @@
-"""Shared implementation of the Elasticsearch and OpenSearch engines."""
+"""Elasticsearch and OpenSearch, through their official clients: one engine with few differences."""
 
 from __future__ import annotations
 
+import json
+import time
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, get_args
 from urllib.parse import quote
 
@@ -12,23 +15,126 @@ from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float32
 from kinrank.data.filesystems import redact_passwords
-from kinrank.engines.base import Engine
-from kinrank.engines.feature_set import FeatureSet
-from kinrank.engines.features import Clause
-from kinrank.engines.fields import FieldCheck
-from kinrank.engines.hit_values import HitValues, feature_matrix
-from kinrank.engines.query_dsl import Dialect, QueryBuilder, ids_filter
-from kinrank.engines.response_errors import check_complete
-from kinrank.engines.responses import Document, Health, Hits, LoggedFeatures
+from kinrank.engines.base import (
+    TRACE_HEADERS,
+    Document,
+    Engine,
+    FoundDocuments,
+    Health,
+    Hits,
+    LoggedFeatures,
+    missing_ids,
+    remaining,
+)
+from kinrank.engines.features import Clause, FeatureSet, FieldCheck
+from kinrank.engines.query_dsl import (
+    Dialect,
+    HitValues,
+    QueryBuilder,
+    adding_search,
+    feature_matrix,
+    ids_filter,
+    without_added,
+)
 from kinrank.engines.search_options import PLAIN, SearchOptions
 from kinrank.errors import (
     EngineBusyError,
+    EngineError,
+    EngineFailedError,
     EngineRefusedError,
+    EngineTimeoutError,
     EngineUnreachableError,
     MissingIndexError,
     ParameterError,
 )
+from kinrank.registry import import_extra
 from kinrank.registry.choices import check_choice
+
+BUSY = (429, 502, 503, 504)
+# A node left, or its search context was lost. The status is 500 or 404, as for an invalid request.
+NODE_LOST = frozenset(
+    {
+        "connect_transport_exception",
+        "node_closed_exception",
+        "node_disconnected_exception",
+        "node_not_connected_exception",
+        "search_context_missing_exception",
+    }
+)
+
+
+def response_error(status: int, body: Any, where: str) -> EngineError:
+    """Return the error for an unsuccessful response.
+
+    Examples
+    --------
+    >>> missing = {"error": {"type": "index_not_found_exception", "reason": "no such index [movies]"}}
+    >>> response_error(404, missing, "engine")
+    MissingIndexError('engine: no such index [movies]; check the name, or index the documents first')
+    >>> response_error(429, {"error": {"type": "rejected", "reason": "queue is full"}}, "engine")
+    EngineBusyError('engine: overloaded (429, queue is full); retry later, or send fewer requests at a time')
+    """
+    kind, reason = root_cause(body)
+    if kind == "index_not_found_exception":
+        return MissingIndexError(f"{where}: {reason}; check the name, or index the documents first")
+    if status in BUSY:
+        return EngineBusyError(
+            f"{where}: overloaded ({status}, {reason}); retry later, or send fewer requests at a time"
+        )
+    if not NODE_LOST.isdisjoint(_error_types(body)):
+        return EngineBusyError(f"{where}: lost a node during the request ({status}, {reason}); retry later")
+    if status in (401, 403):
+        return EngineRefusedError(f"{where}: access denied ({status}, {reason}); check the user, password or API key")
+    if status >= 500:
+        return EngineFailedError(f"{where}: failed ({status}, {kind}): {reason}; look at the engine's log")
+    return EngineRefusedError(f"{where}: request rejected ({status}, {kind}): {reason}")
+
+
+def check_complete(response: Mapping[str, Any], where: str) -> None:
+    """Raise `EngineBusyError` if shards failed or the search timed out: partial results must not be logged."""
+    failed = response["_shards"]["failed"]
+    if failed or response["timed_out"]:
+        failures = response["_shards"].get("failures") or [{"reason": "timed out"}]
+        _, reason = root_cause({"error": failures[0]["reason"]})
+        raise EngineBusyError(f"{where}: partial response ({failed} shards failed: {reason}); retry later")
+
+
+def root_cause(body: Any) -> tuple[str, str]:
+    """Return the type of the innermost error and the reasons of all errors that led to it.
+
+    The innermost reason is usually the most helpful one, but it can be a parser's "null".
+
+    Examples
+    --------
+    >>> root_cause({"error": {"type": "a", "reason": "all failed", "failed_shards": [
+    ...     {"reason": {"type": "b", "reason": "runtime", "caused_by": {"type": "c", "reason": "wrong length"}}}]}})
+    ('c', 'runtime: wrong length')
+    """
+    error = body.get("error") if isinstance(body, Mapping) else body
+    if not isinstance(error, Mapping):
+        return "error", str(error)
+    for shard in error.get("failed_shards", ())[:1]:
+        error = shard.get("reason", error)
+    reasons = [str(error.get("reason", error))]
+    while isinstance(error.get("caused_by"), Mapping) and error["caused_by"].get("reason"):
+        error = error["caused_by"]
+        reasons.append(str(error["reason"]))
+    return str(error.get("type", "error")), ": ".join(dict.fromkeys(reasons))
+
+
+def _error_types(body: Any) -> Iterator[str]:
+    """Yield the types of all errors in a response, at any depth."""
+    if isinstance(body, Mapping):
+        if "type" in body:
+            yield str(body["type"])
+        body = list(body.values())
+    if isinstance(body, list):
+        for inner in body:
+            yield from _error_types(inner)
+
+
+# --- shared implementation of the Elasticsearch and OpenSearch engines ------------------------------------------------
+
 
 DocumentIds = Literal["id", "index/id"]
 
@@ -71,6 +177,8 @@ class LuceneEngine(Engine):
 
     name: ClassVar[str]
     dialect: ClassVar[Dialect]
+    _library: Any  # the module of the official client
+    _client_errors: tuple[type[Exception], ...]
     apply_params = GLOBAL_STATISTICS
 
     def __init__(
@@ -105,12 +213,18 @@ class LuceneEngine(Engine):
         """Create the official client. It may retry on another node only: pauses are up to the caller."""
 
     @abstractmethod
-    def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
-        """Send a request and return the decoded response. Raises `EngineError` for errors of the client."""
+    def _perform(
+        self, method: str, path: str, params: Mapping[str, Any], body: Any, headers: dict[str, str], timeout: float
+    ) -> Any:
+        """Send a request with the client and return the decoded response."""
 
     @abstractmethod
-    def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
-        """Write documents with the client's bulk helper and return their number."""
+    def _problem(self, error: Exception) -> tuple[int | None, Any]:
+        """Return the status and body of the response that an error of the client has, or None and its reason."""
+
+    @abstractmethod
+    def _bulk_client(self) -> tuple[Any, dict[str, Any]]:
+        """Return the client, and the options for its bulk helper, with which requests may take `ADMIN_TIMEOUT`."""
 
     @abstractmethod
     def _log_batch(
@@ -284,10 +398,36 @@ class LuceneEngine(Engine):
             raise ParameterError("this engine was opened without features: pass features=FeatureSet.read(file)")
         return QueryBuilder.create(self.feature_set, self.dialect, query, vector)
 
-    def _unreachable_error(self, reason: object) -> EngineUnreachableError:
-        # Users of a service see this message: keep passwords in the addresses out of it.
-        hosts = ", ".join(self.hosts)
-        return EngineUnreachableError(redact_passwords(f"{self.where}: cannot reach any of {hosts} ({reason})"))
+    def _send(self, method: str, path: str, params: Mapping[str, Any], body: Any, timeout: float) -> Any:
+        """Send a request and return the decoded response. Raises `EngineError` for errors of the client."""
+        try:
+            return self._perform(method, path, params, body, dict(TRACE_HEADERS.get()), timeout)
+        except self._client_errors as error:
+            raise self._engine_error(error, timeout) from error
+
+    def _bulk(self, actions: Iterable[Mapping[str, Any]]) -> int:
+        """Write documents with the client's bulk helper and return their number."""
+        helpers = import_extra(f"{self._library.__name__}.helpers", "engines")
+        client, options = self._bulk_client()
+        try:
+            count, _ = helpers.bulk(client, actions, max_retries=5, **options)
+        except helpers.BulkIndexError as error:
+            raise EngineRefusedError(f"{self.name}: {error.args[0]}; first error: {error.errors[0]}") from error
+        except self._client_errors as error:
+            raise self._engine_error(error, ADMIN_TIMEOUT) from error
+        return int(count)
+
+    def _engine_error(self, error: Exception, timeout: float) -> EngineError:
+        if isinstance(error, self._library.ConnectionTimeout):
+            return EngineTimeoutError(f"{self.where}: no response within {timeout:g} s; increase timeout")
+        status, body = self._problem(error)
+        if status is not None:
+            return response_error(status, body, self.where)
+        if isinstance(error, self._library.ConnectionError):
+            # Users of a service see this message: keep passwords in the addresses out of it.
+            hosts = ", ".join(self.hosts)
+            return EngineUnreachableError(redact_passwords(f"{self.where}: cannot reach any of {hosts} ({body})"))
+        return EngineRefusedError(f"{self.where}: {error}")
 
     def _path(self, rest: str) -> str:
         return f"/{quote(self.index_name)}{rest}"
@@ -347,3 +487,251 @@ class LuceneEngine(Engine):
         """Check once that the index has the fields of the features."""
         path, seconds = self._path("/_field_caps"), timeout or self.timeout
         self._fields(lambda names: self._send("GET", path, {"fields": names}, None, seconds)["fields"])
+
+
+# --- Elasticsearch: one request returns all features, as named clauses ------------------------------------------------
+
+
+_JSON = {"accept": "application/json", "content-type": "application/json"}
+_WITH_NAMED_SCORES = {**GLOBAL_STATISTICS, "include_named_queries_score": "true"}
+
+
+class ElasticsearchEngine(LuceneEngine):
+    """An index of Elasticsearch 8, from 8.8 on (8.12 if `[search]` has a vector). Tested with 8.12.2.
+
+    Parameters
+    ----------
+    hosts, index, features, timeout, connections
+        See `LuceneEngine`.
+    client
+        Other options of ``elasticsearch.Elasticsearch``: ``api_key``, ``basic_auth``, ``ca_certs``, ``max_retries``.
+    """
+
+    name = "elasticsearch"
+    dialect = Dialect(
+        similarities={
+            "cosine": "cosineSimilarity(params.vector, {})",
+            "l2": "l2norm(params.vector, {})",
+        },
+        knn_in_field=False,
+    )
+
+    def _make_client(self, connections: int, options: dict[str, Any]) -> Any:
+        self._library = import_extra("elasticsearch", "engines")
+        self._client_errors = (self._library.ApiError, self._library.TransportError)
+        defaults = {"connections_per_node": connections, "retry_on_status": (), "request_timeout": self.timeout}
+        client = self._library.Elasticsearch(self.hosts, **{**defaults, **options})
+        # client.options() creates a new client, which takes longer than building the request.
+        self._client_with_timeout = lru_cache(maxsize=16)(lambda timeout: client.options(request_timeout=timeout))
+        return client
+
+    def _perform(
+        self, method: str, path: str, params: Mapping[str, Any], body: Any, headers: dict[str, str], timeout: float
+    ) -> Any:
+        client = self._client_with_timeout(timeout)
+        return client.perform_request(method, path, params=params, headers={**_JSON, **headers}, body=body).body
+
+    def _problem(self, error: Any) -> tuple[int | None, Any]:
+        return (error.meta.status, error.body) if isinstance(error, self._library.ApiError) else (None, error)
+
+    def _bulk_client(self) -> tuple[Any, dict[str, Any]]:
+        return self._client_with_timeout(ADMIN_TIMEOUT), {}
+
+    def search_features(
+        self,
+        query: str,
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> tuple[Hits, Float32]:
+        """See `Engine.search_features`. Sends one request."""
+        found = self.search_adding(query, (), size=size, vector=vector, options=options, timeout=timeout)
+        return found.hits, found.features
+
+    def search_adding(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> FoundDocuments:
+        """See `Engine.search_adding`. Sends one request."""
+        builder = self._builder(query, vector)
+        self._check_fields(timeout)
+        search_clause = builder.candidate_query()
+        # The engine has scored its own query already: do not ask for its score again, as that of a feature.
+        scored = [name for name, clause in builder.feature_clauses().items() if clause == search_clause]
+        if doc_ids:
+            body = adding_search(builder, self._ids_filter(doc_ids), options)
+        else:
+            body = {"query": builder.candidate_query(options.filter_clause), **options.response_body()}
+        body |= {
+            "rescore": _named_scores(_named_clauses(builder, scored)),
+            "size": size + len(doc_ids),
+            "docvalue_fields": builder.docvalue_fields(),
+        }
+        response = self._send("POST", self._path("/_search"), _WITH_NAMED_SCORES, body, timeout or self.timeout)
+        documents = self._by_id(response["hits"]["hits"])
+        response, n_found = without_added(response, documents, doc_ids, size) if doc_ids else (response, len(documents))
+        values = [
+            HitValues.from_hit(hit, {**hit.get("matched_queries", {}), **dict.fromkeys(scored, hit["_score"])})
+            for hit in response["hits"]["hits"]
+        ]
+        return FoundDocuments(self._parse_hits(response), feature_matrix(values, builder), n_found)
+
+    def _log_batch(
+        self, builder: QueryBuilder, wanted: SearchOptions, n_documents: int, timeout: float
+    ) -> dict[str, HitValues]:
+        body = named_search(builder, wanted, n_documents)
+        response = self._send_complete(_WITH_NAMED_SCORES, body, timeout)
+        hits = self._by_id(response["hits"]["hits"])
+        return {doc_id: HitValues.from_hit(hit, hit.get("matched_queries")) for doc_id, hit in hits.items()}
+
+
+def named_search(builder: QueryBuilder, wanted: SearchOptions, n_documents: int) -> dict[str, Any]:
+    """Return a request whose hits have the scores of all named clauses and the values of all fields.
+
+    Its size is one more than the number of documents, so that ids that stand for several documents are noticed.
+    """
+    return {
+        "query": {"bool": {"filter": [wanted.filter_clause]}},
+        "rescore": _named_scores(_named_clauses(builder)),
+        "size": n_documents + 1,
+        "docvalue_fields": builder.docvalue_fields(),
+        "_source": list(wanted.fields) or False,
+        "track_total_hits": False,
+    }
+
+
+def _named_scores(clauses: list[Clause]) -> dict[str, Any]:
+    """Return a rescorer that changes no score, but whose named clauses are returned with every hit.
+
+    Their scores are computed when hits are fetched. A rescorer of one document spares computing them before that, too.
+    """
+    query = {"rescore_query": {"bool": {"should": clauses}}, "query_weight": 1.0, "rescore_query_weight": 0.0}
+    return {"window_size": 1, "query": query}
+
+
+def _named_clauses(builder: QueryBuilder, left_out: Sequence[str] = ()) -> list[Clause]:
+    clauses = builder.feature_clauses().items()
+    return [{"bool": {"must": [clause], "_name": name}} for name, clause in clauses if name not in left_out]
+
+
+# --- OpenSearch: one _msearch returns all features of a query, with a search per clause -------------------------------
+#
+# OpenSearch 2.5 returns the names of matching clauses, but not their scores.
+
+
+_HEADER = json.dumps({**GLOBAL_STATISTICS, "allow_partial_search_results": False})
+
+
+class OpenSearchEngine(LuceneEngine):
+    """An index of OpenSearch 2. Tested with 2.5.0.
+
+    Parameters
+    ----------
+    hosts, index, features, timeout, connections
+        See `LuceneEngine`.
+    client
+        Other options of ``opensearchpy.OpenSearch``: ``http_auth``, ``ca_certs``, ``headers``, ``max_retries``.
+    """
+
+    name = "opensearch"
+    dialect = Dialect(
+        similarities={
+            "cosine": "cosineSimilarity(params.vector, doc[{}])",
+            "l2": "Math.sqrt(l2Squared(params.vector, doc[{}]))",
+        },
+        knn_in_field=True,
+    )
+
+    def _make_client(self, connections: int, options: dict[str, Any]) -> Any:
+        self._library = import_extra("opensearchpy", "engines")
+        self._client_errors = (self._library.OpenSearchException,)
+        defaults = {"pool_maxsize": connections, "retry_on_status": (), "timeout": self.timeout}
+        return self._library.OpenSearch(self.hosts, **{**defaults, **options})
+
+    def _perform(
+        self, method: str, path: str, params: Mapping[str, Any], body: Any, headers: dict[str, str], timeout: float
+    ) -> Any:
+        limited = {**params, "request_timeout": timeout}
+        return self.client.transport.perform_request(method, path, params=limited, body=body, headers=headers)
+
+    def _problem(self, error: Any) -> tuple[int | None, Any]:
+        if isinstance(error, self._library.ConnectionError):
+            return None, error.error
+        return (
+            (int(error.status_code), error.info) if isinstance(error, self._library.TransportError) else (None, error)
+        )
+
+    def _bulk_client(self) -> tuple[Any, dict[str, Any]]:
+        return self.client, {"request_timeout": ADMIN_TIMEOUT}
+
+    def search_adding(
+        self,
+        query: str,
+        doc_ids: Sequence[str],
+        *,
+        size: int,
+        vector: ArrayLike | None = None,
+        options: SearchOptions = PLAIN,
+        timeout: float | None = None,
+    ) -> FoundDocuments:
+        """See `Engine.search_adding`. Added documents are in the request for the features of the others."""
+        start = time.monotonic()
+        hits = self.search(query, size=size, vector=vector, options=options, timeout=timeout)
+        ids, missing = hits.doc_id.tolist(), missing_ids(hits, doc_ids)
+        left = remaining(timeout, start)
+        if not missing:
+            return FoundDocuments(hits, self.features(query, ids, vector=vector, timeout=left), len(ids))
+        documents, rows = self.fetch(query, [*ids, *missing], vector=vector, options=options, timeout=left)
+        row_of = {doc_id: row for row, doc_id in enumerate(documents.doc_id.tolist())}
+        kept = [place for place, doc_id in enumerate(ids) if doc_id in row_of]  # unless deleted since
+        added = [row_of[doc_id] for doc_id in missing if doc_id in row_of]
+        order = [row_of[ids[place]] for place in kept] + added
+        return FoundDocuments(hits.take(kept).followed_by(documents.take(added)), rows[order], len(kept))
+
+    def _log_batch(
+        self, builder: QueryBuilder, wanted: SearchOptions, n_documents: int, timeout: float
+    ) -> dict[str, HitValues]:
+        names, searches = feature_searches(builder, wanted, n_documents)
+        text = "".join(f"{_HEADER}\n{json.dumps(search)}\n" for search in searches)
+        # Start all searches at once: OpenSearch 2.5 can crash if a client times out and disconnects while searches of
+        # its _msearch are queued (opensearch-project/OpenSearch issue 3962).
+        params = {"max_concurrent_searches": len(searches)}
+        response = self._send("POST", self._path("/_msearch"), params, text, timeout)
+        existing, *scored = [self._checked_hits(part) for part in response["responses"]]
+        documents = {doc_id: HitValues.from_hit(hit) for doc_id, hit in self._by_id(existing).items()}
+        for name, hits in zip(names, scored, strict=True):
+            for doc_id, hit in self._by_id(hits).items():
+                if doc_id in documents:  # else it was indexed between two of the searches
+                    documents[doc_id].scores[name] = hit["_score"]
+        return documents
+
+    def _checked_hits(self, response: Mapping[str, Any]) -> list[dict[str, Any]]:
+        if "error" in response:
+            raise response_error(int(response.get("status", 500)), response, self.where)
+        check_complete(response, self.name)
+        hits: list[dict[str, Any]] = response["hits"]["hits"]
+        return hits
+
+
+def feature_searches(
+    builder: QueryBuilder, wanted: SearchOptions, n_documents: int
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Return feature names and the searches of one ``_msearch``: one for existing documents, then one per feature.
+
+    Their size is one more than the number of documents, so that ids that stand for several documents are noticed.
+    """
+    common = {"size": n_documents + 1, "_source": False, "track_total_hits": False}
+    matching = {"filter": [wanted.filter_clause]}
+    returned = {"docvalue_fields": builder.docvalue_fields(), "_source": list(wanted.fields) or False}
+    clauses = builder.feature_clauses()
+    searches: list[dict[str, Any]] = [{"query": {"bool": matching}, **common, **returned}]
+    searches += [{"query": {"bool": {"must": [clause], **matching}}, **common} for clause in clauses.values()]
+    return list(clauses), searches

@@ -1,18 +1,162 @@
-"""LambdaMART, trained by LightGBM."""
+"""LambdaMART, trained by LightGBM, and what it shares with boosted regression."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
+from kinrank.arrays import Float64, State
 from kinrank.data.grouping import shuffle_within_queries
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError
+from kinrank.errors import DataError, KinrankError, ParameterError
 from kinrank.learn.base import Learner, check_query_weight
-from kinrank.learn.boosting import BoosterMixin
-from kinrank.learn.tree_files import read_trees
+from kinrank.learn.forest import Forest
+from kinrank.learn.tree_files import check_trees, read_trees
+from kinrank.parallel import threads_for
+from kinrank.registry import import_extra
+
+
+def shares_of_gain(gain: NDArray[Any]) -> Float64:
+    """Return importances that sum to 1, or zeros if no tree splits."""
+    shares: Float64 = np.asarray(gain, dtype=np.float64) / (np.sum(gain) or 1.0)
+    return shares
+
+
+class BoosterMixin:
+    """Mixin for models that are a LightGBM booster, ``booster_``. Needs ``pip install 'kinrank[lightgbm]'``."""
+
+    allow_nan: ClassVar[bool] = True
+    booster_: Any
+    _forest: Forest | None = None  # built when it is needed
+
+    def __init__(
+        self,
+        n_trees: int = 100,
+        n_leaves: int = 31,
+        learning_rate: float = 0.1,
+        min_rows_in_leaf: int = 20,
+        params: dict[str, Any] | None = None,
+        n_threads: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.n_trees = n_trees
+        self.n_leaves = n_leaves
+        self.learning_rate = learning_rate
+        self.min_rows_in_leaf = min_rows_in_leaf
+        self.params = params
+        self.n_threads = n_threads
+        self.seed = seed
+
+    def _boost(
+        self,
+        objective: str,
+        X: NDArray[Any],
+        label: NDArray[Any],
+        *,
+        validation: dict[str, Any] | None = None,
+        start: Self | None = None,
+        **data: Any,
+    ) -> Self:
+        """Train deterministically, from `start` if given; record NDCG@10 on the validation rows after each tree."""
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        settings = {
+            "objective": objective,
+            "num_leaves": self.n_leaves,
+            "learning_rate": self.learning_rate,
+            "min_data_in_leaf": self.min_rows_in_leaf,
+            "num_threads": self.n_threads,
+            "seed": self.seed,
+            "eval_at": [10],
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+            **(self.params or {}),
+        }
+        rows = lightgbm.Dataset(np.asarray(X), label=label, params=settings, **data)
+        options: dict[str, Any] = {} if start is None else {"init_model": start.booster_}
+        history: dict[str, dict[str, list[float]]] = {}
+        if validation is not None:
+            options |= {
+                "valid_sets": [rows.create_valid(**validation)],
+                "valid_names": ["validation"],
+                "callbacks": [lightgbm.record_evaluation(history)],
+            }
+        try:
+            with self._threads(X):
+                self.booster_ = lightgbm.train(settings, rows, num_boost_round=self.n_trees, **options)
+        except lightgbm.basic.LightGBMError as error:
+            raise DataError(f"LightGBM rejects these data or settings: {error}") from error
+        self._forest = None
+        if validation is not None:
+            self.validation_ndcg_ = np.array(history["validation"].get("ndcg@10", ()))
+            if len(self.validation_ndcg_) != self.n_trees:
+                raise ParameterError(f"params must leave metric, eval_at and early stopping out, got {self.params}")
+        return self
+
+    def _threads(self, X: NDArray[Any]) -> AbstractContextManager[object]:
+        """Limit OpenMP's threads by the size of the data, unless their number is set.
+
+        Not as a parameter of LightGBM, which would store the number of cores with the model.
+        """
+        return nullcontext() if self.n_threads else threadpool_limits(threads_for(np.asarray(X).size), "openmp")
+
+    def keep_trees(self, count: int) -> Self:
+        """Use only the first `count` trees from now on."""
+        self.booster_.best_iteration = count
+        self._forest = None
+        return self
+
+    def predict(self, X: NDArray[Any]) -> Float64:
+        """Return the sum of the trees' leaf values for each row."""
+        if self._forest is None:
+            self._forest = Forest.from_text(self.text)
+        return self._forest.predict(X)
+
+    @property
+    def text(self) -> str:
+        """The trees in use, in LightGBM's text format."""
+        text: str = self.booster_.model_to_string()
+        return text
+
+    @property
+    def n_trees_(self) -> int:
+        """Number of trees in use."""
+        return int(self.booster_.best_iteration if self.booster_.best_iteration > 0 else self.booster_.num_trees())
+
+    @property
+    def feature_importances_(self) -> Float64:
+        """The share of each feature in the loss that the splits of all trees save."""
+        return shares_of_gain(self.booster_.feature_importance("gain", iteration=self.n_trees_))
+
+    def contributions(self, X: NDArray[Any]) -> Float64:
+        """Return the SHAP values of each feature for each row; the last column is the expected score."""
+        with self._threads(X):
+            shares: Float64 = self.booster_.predict(np.asarray(X), pred_contrib=True, num_threads=self.n_threads)
+        return shares
+
+    def get_state(self) -> State:
+        """Return the model in LightGBM's text format, as bytes."""
+        return {"booster": np.frombuffer(self.text.encode(), dtype=np.uint8)}
+
+    def set_state(self, state: State) -> Self:
+        """Restore the model from LightGBM's text format."""
+        return self._set_text(state["booster"].tobytes().decode(errors="replace"))
+
+    def _set_text(self, text: str) -> Self:
+        lightgbm = import_extra("lightgbm", "lightgbm")
+        try:
+            self.booster_ = lightgbm.Booster(model_str=check_trees(text))
+        except (lightgbm.basic.LightGBMError, ValueError) as error:
+            if isinstance(error, KinrankError):
+                raise
+            raise DataError(f"LightGBM cannot read the trees ({error}): write the model again") from error
+        self._forest = None
+        return self
+
 
 HIGHEST_GRADE = 30  # the last entry of LightGBM's default gain table
 

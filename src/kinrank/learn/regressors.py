@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from kinrank.arrays import Float64, State
 from kinrank.errors import ParameterError
 from kinrank.learn.base import check_penalty
-from kinrank.learn.boosting import BoosterMixin
+from kinrank.learn.lambdamart import BoosterMixin
 from kinrank.registry import Registry
 
 _ROWS_AT_ONCE = 1 << 13

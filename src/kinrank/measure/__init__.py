@@ -9,14 +9,23 @@ from __future__ import annotations
 from typing import Any
 
 from kinrank.measure.base import Measure
-from kinrank.measure.binary import AP, RR, P
-from kinrank.measure.cascade import ERR
-from kinrank.measure.discounted import DCG, NDCG, MeanNDCG
 from kinrank.measure.evaluation import Evaluation, evaluate
-from kinrank.measure.letor import LETOR_MAP, LETOR_NDCG, MEAN_NDCG_GENG, MEAN_NDCG_LETOR
-from kinrank.measure.parse import MEASURES, parse_measure
-from kinrank.measure.resampled import compare_resampled
-from kinrank.measure.significance import PairedComparison, compare_paired, holm
+from kinrank.measure.measures import (
+    AP,
+    DCG,
+    ERR,
+    LETOR_MAP,
+    LETOR_NDCG,
+    MEAN_NDCG_GENG,
+    MEAN_NDCG_LETOR,
+    MEASURES,
+    NDCG,
+    RR,
+    MeanNDCG,
+    P,
+    parse_measure,
+)
+from kinrank.measure.significance import PairedComparison, compare_paired, compare_resampled, holm
 
 __all__ = [
     "AP",

@@ -225,7 +225,7 @@ def set_sizes(kin: KinRanker, blocks: Blocks, n_queries: int) -> None:
     if kin.n_cells is None:
         kin.n_cells = int(np.clip(n_queries // 10, 1, MOST_CELLS))
     if kin.tree_queries is None:
-        values = blocks.total_rows() / n_queries * n_columns_seen(len(blocks.feature_names), kin.local)
+        values = blocks.total_rows() / n_queries * n_columns_seen(len(blocks.feature_names), bool(kin.local))
         kin.tree_queries = int(np.clip(TREE_VALUES / max(values, 1.0), 1, TREE_QUERIES))
 
 

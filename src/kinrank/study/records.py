@@ -12,7 +12,6 @@ from kinrank.study.answer import Answer, Claim, TrafficAnswer
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.entrants import unjudged_in_top
 from kinrank.study.headroom import Headroom
-from kinrank.study.hybrid import Hybrid
 from kinrank.study.tuning import Nested, Tuning
 
 
@@ -67,26 +66,6 @@ def headroom_record(found: Headroom) -> dict[str, Any]:
         "unjudged_top_10": found.unjudged,
         "chosen": [_choice(each) for each in found.choices],
         "cost": {each.name: _cost(each) for each in found.comparison.entrants},
-    }
-
-
-def hybrid_record(found: Hybrid) -> dict[str, Any]:
-    """Return a `Hybrid` as JSON values."""
-    return {
-        **comparison_record(found.comparison),
-        "oracle": found.oracle.evaluation[found.measure],
-        "gain": {basis: _claim(found.claim(basis)) for basis in found.per_query},
-        "gain_over_learned": {basis: _paired(paired) for basis, paired in found.over_learned.items()},
-        "best_alone": found.best_alone.name,
-        "one_search_is_enough": found.one_search_is_enough,
-        "best": [
-            {"fusion": each.fusion.name, "weights": each.weights.tolist(), "quality": each.quality}
-            for each in found.best
-        ],
-        "chosen": {
-            basis: [{"normalization": each.fusion.normalization, **_choice(each.choice)} for each in learned]
-            for basis, learned in found.per_query.items()
-        },
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,9 @@ import pyarrow.compute as pc
 
 from kinrank.data.arrow_columns import decoded, is_number, is_text
 from kinrank.data.queryset import QuerySet
-from kinrank.data.suspect_names import plain_name, suspect_names
 from kinrank.data.tables import INFO_PREFIX, QUERY_PREFIX, TITLE, WEIGHT, ColumnNames
 from kinrank.errors import DataError
-from kinrank.study.added_rows import find_added_rows
-from kinrank.study.giveaways import find_giveaway
+from kinrank.study.leaks import find_added_rows, find_giveaway
 
 _QUERY_IDS = "qid query_id queryid q_id search_id srch_id request_id"
 _TEXTS = "text query_text query search search_query search_term search_terms keyword keywords q"
@@ -332,3 +331,42 @@ def _listed(items: Iterable[str]) -> str:
     listed: Sequence[str] = list(items)
     more = f" and {len(listed) - _EXAMPLES} more" if len(listed) > _EXAMPLES else ""
     return ", ".join(listed[:_EXAMPLES]) + more
+
+
+# --- names of columns that are hardly ever features: grades, clicks and ids -------------------------------------------
+
+
+_GRADE_NAMES = "labels? grades? targets? judge?ments? relevance relevant rel qrels? is_relevant y_true"
+_CLICKS = "clicks? clicked purchased add_to_cart"
+_IDS = "id ids uuid sku asin ean gtin qid docid docno"
+_MEANINGS = {
+    "a grade": rf"({_GRADE_NAMES.replace(' ', '|')})(_(label|grade|score))?",
+    "clicks on the document": rf"((n|num|total)_)?({_CLICKS.replace(' ', '|')})",
+    "an id": rf"(\w+_)?({_IDS.replace(' ', '|')})",
+}
+
+
+def plain_name(name: str) -> str:
+    """Return a name in lower case, with underscores between its words.
+
+    Examples
+    --------
+    >>> plain_name("Product-ID "), plain_name("Unnamed: 0")
+    ('product_id', 'unnamed:_0')
+    """
+    return re.sub(r"[\s.-]+", "_", name.strip().lower())
+
+
+def suspect_names(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name that looks like something other than a feature, and what it looks like.
+
+    Examples
+    --------
+    >>> list(suspect_names(["bm25", "Label", "product_id", "n_clicks", "title_score"]))
+    [('Label', 'a grade'), ('product_id', 'an id'), ('n_clicks', 'clicks on the document')]
+    """
+    for name in names:
+        for meaning, pattern in _MEANINGS.items():
+            if re.fullmatch(pattern, plain_name(name)):
+                yield name, meaning
+                break

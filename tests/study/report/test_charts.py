@@ -5,11 +5,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from kinrank.measure import compare_paired
+from kinrank.measure import PairedComparison, compare_paired
 from kinrank.study.report import charts
-from kinrank.study.report.contents import Timing
-from kinrank.study.report.groups import GroupGain
-from kinrank.study.report.querymap import shade_levels
 
 
 def parsed(markup: str) -> list[ElementTree.Element]:
@@ -21,19 +18,15 @@ def texts(markup: str) -> list[str]:
     return [text.text or "" for text in parsed(markup)[0].iter("text")]
 
 
-def gain(mean: float) -> GroupGain:
-    return GroupGain("a ranker", compare_paired(np.array([0.5, 0.6, 0.4]) + mean, np.array([0.5, 0.5, 0.5])))
+def gain(mean: float) -> tuple[str, PairedComparison]:
+    return "a ranker", compare_paired(np.array([0.5, 0.6, 0.4]) + mean, np.array([0.5, 0.5, 0.5]))
 
 
 def every_chart() -> dict[str, str]:
     rng = np.random.default_rng(0)
-    by_k = {k: gain(k / 1000).gain for k in (25, 50, 100)}
     return {
         "gain_bars": charts.gain_bars(rng.normal(size=40), "NDCG@10"),
         "intervals": charts.intervals([gain(0.1), gain(0.0), gain(-0.5)], "three rankers"),
-        "latencies": charts.latencies([Timing("a", 0.1, 0.2), Timing("b", 20.0, 31.0)]),
-        "gain_curve": charts.gain_curve(by_k, 50, "over k"),
-        "ratio_curves": charts.ratio_curves({"offline-1": {25: 0.5}, "offline-2": {25: 0.6, 50: 0.0}}, "ratios"),
     }
 
 
@@ -81,11 +74,3 @@ def test_intervals_are_marked_as_gain_loss_or_unsure():
     drawing = parsed(charts.intervals([gain(0.5), gain(-0.5), gain(0.0)], "rankers"))[0]
     kinds = [node.attrib["class"] for node in drawing.iter("circle")]
     assert kinds == ["dot gain", "dot loss", "dot unsure"]
-
-
-def test_shades_are_monotonic_and_only_zero_has_none():
-    values = np.linspace(-1, 1, 41)
-    shades = shade_levels(values)
-    assert np.all(np.diff(shades) >= 0)
-    assert (shades == 0).sum() == 1
-    assert shade_levels(np.zeros(3)).tolist() == [0, 0, 0]

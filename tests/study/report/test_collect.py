@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,9 +14,7 @@ from kinrank.rankers.capabilities import Capabilities
 from kinrank.study.comparison import compare
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate
 from kinrank.study.report import STEPS, collect, words
-from kinrank.study.report.context import context_of
-from kinrank.study.report.names import query_names
-from kinrank.study.report.neighbor_analysis import MOST_SHOWN, neighbor_counts, shown_queries
+from kinrank.study.report.collect import EXTREMES, query_names
 from kinrank.study.study import Study
 
 MEASURE = NDCG @ 10
@@ -35,16 +32,17 @@ def two_camps(ranker, *, n_test: int = 40):
     )
 
 
-def test_two_camps_have_two_kinds_with_opposite_shares():
+def test_two_camps_have_opposite_shares_and_learn_from_their_own():
     train, comparison = two_camps(KnnRanker(10))
     report = collect(comparison, judged=train)
-    analysis = report.neighbors
+    analysis = report.own_models
     assert analysis is not None
     assert analysis.shares is not None
     camp = comparison.queries.X[comparison.queries.offsets[:-1], 1]
-    kinds = analysis.shares.kinds
-    assert {frozenset(np.unique(camp[kind.members])) for kind in kinds} == {frozenset([-1.0]), frozenset([1.0])}
-    assert sorted(np.sign(kind.shares[0]) for kind in kinds) == [-1, 1]
+    shares = analysis.shares.by_query[:, 0]
+    signs = {(sign, each) for sign, each in zip(np.sign(shares), camp[analysis.shown], strict=True)}
+    assert len(signs) == 2
+    assert {sign for sign, _ in signs} == {-1, 1}
     assert report.gains.min() >= 0
     assert report.leak_check is not None
     assert (report.leak_check.seen, report.leak_check.unchecked) == (0, ())
@@ -54,59 +52,6 @@ def test_two_camps_have_two_kinds_with_opposite_shares():
         assert {judged_camp[name] for name in names} == {camp[query]}
 
 
-def test_curve_and_ratios_at_smallest_and_largest_k():
-    _, comparison = two_camps(KnnRanker(10))
-    analysis = collect(comparison).neighbors
-    assert analysis is not None
-    assert analysis.curve is not None
-    gains = analysis.curve.gains
-    assert list(gains) == [10, 25, 50, 80]
-    assert gains[10].mean_difference == pytest.approx(
-        comparison["own"].evaluation[MEASURE] - comparison["one"].evaluation[MEASURE]
-    )
-    assert not analysis.curve.validation
-    assert analysis.ratios is not None
-    for ratios in analysis.ratios.by_mode.values():
-        assert ratios[80] == 0
-    first, second = analysis.ratios.by_mode["offline-1"], analysis.ratios.by_mode["offline-2"]
-    assert all(first[k] <= second[k] for k in first)
-
-
-@pytest.mark.parametrize(
-    ("make", "all_are_one"),
-    [
-        (KnnRanker.as_published, True),
-        (partial(KnnRanker, neighbor_weights="uniform"), True),
-        (partial(CellRanker, n_cells=8, neighbor_weights="uniform"), True),
-        (KnnRanker, False),
-    ],
-    ids=["as published", "prior", "cells", "gaussian"],
-)
-def test_curve_compares_every_k_with_the_global_model(make, all_are_one: bool):
-    train, comparison = two_camps(make(10))
-    analysis = collect(comparison).neighbors
-    assert analysis is not None
-    assert analysis.curve is not None
-    single = comparison["one"].evaluation[MEASURE]
-    for k, gain in analysis.curve.gains.items():
-        fitted = make(k).fit(train)
-        assert gain.mean_difference == pytest.approx(fitted.score(comparison.queries) - single), k
-    # All neighbors with equal weights give the global model; with distance weights they do not.
-    assert (abs(analysis.curve.gains[80].mean_difference) < 1e-9) == all_are_one
-
-
-def test_curve_of_the_neighbor_part_of_kin_compares_with_the_global_model():
-    trees = LambdaMART(5, min_rows_in_leaf=5, n_threads=1)
-    report = collect(two_camps(KinRanker(10, n_members=2, trees=trees))[1])
-    assert report.neighbors is not None
-    assert report.neighbors.curve is not None
-    assert report.neighbors.curve.gains[80].mean_difference > 0.3
-    assert sum(report.ingredients.values()) == pytest.approx(1)
-    assert words.ingredients(report).startswith("What counts in own: ")
-    note = context_of(report)["curve"]["note"]
-    assert "The line at zero is one linear model, fitted on all 80 judged queries." in note
-
-
 def test_neighbor_part_of_kin_uses_the_texts_that_kin_encodes():
     camps = make_two_camps(n_queries=100, seed=0)
     camps = camps.replace(query_columns={"text": np.array([f"query number {qid}" for qid in camps.qid])})
@@ -114,51 +59,31 @@ def test_neighbor_part_of_kin_uses_the_texts_that_kin_encodes():
     kin = KinRanker(10, n_members=2, trees=LambdaMART(5, min_rows_in_leaf=5, n_threads=1))
     rankers = {"one": SingleRanker("rankrls"), "kin": kin}
     entrants = [fit_and_evaluate(name, ranker, train, test, [MEASURE]) for name, ranker in rankers.items()]
-    analysis = collect(compare(test, entrants, n_resamples=99), validation=train[:20]).neighbors
+    analysis = collect(compare(test, entrants, n_resamples=99)).own_models
     assert analysis is not None
     assert (analysis.name, analysis.whole, len(analysis.nearest)) == ("kin", False, 20)
 
 
-def test_cells_are_counted_in_queries():
+def test_cells_are_named_by_their_queries():
     train, comparison = two_camps(CellRanker(400, n_cells=8))
     named = train.replace(query_columns={"text": np.array([f"camp of {qid}" for qid in train.qid])})
-    analysis = collect(comparison, judged=named).neighbors
+    analysis = collect(comparison, judged=named).own_models
     assert analysis is not None
-    assert analysis.curve is not None
-    assert (analysis.n_judged, analysis.n_neighbors) == (80, 80)
     assert all(name.startswith("camp of ") for names in analysis.nearest for name in names)
-    assert list(analysis.curve.gains) == [25, 50, 80]
 
 
-def test_k_is_tried_on_validation_queries_if_given():
-    train, comparison = two_camps(KnnRanker(10))
-    analysis = collect(comparison, validation=train[:30]).neighbors
+def test_models_that_are_not_linear_have_no_shares():
+    _, comparison = two_camps(KnnRanker(20, learner="lambdamart", prior="none"), n_test=6)
+    analysis = collect(comparison).own_models
     assert analysis is not None
-    assert analysis.curve is not None
-    assert (analysis.curve.queries, analysis.curve.validation) == (30, True)
-
-
-@pytest.mark.parametrize(
-    ("ranker", "missing"),
-    [
-        (KnnRanker(radius=0.5), {"curve", "ratios"}),
-        (KnnRanker(mode="offline-2"), {"curve"}),
-        (CellRanker(20, n_cells=8), {"ratios"}),
-        (KnnRanker(20, learner="lambdamart", prior="none"), {"curve", "shares"}),
-    ],
-    ids=["radius", "offline", "cells", "trees"],
-)
-def test_parts_that_a_ranker_does_not_support_are_none(ranker, missing):
-    _, comparison = two_camps(ranker, n_test=6)
-    analysis = collect(comparison).neighbors
-    assert analysis is not None
-    assert {part for part in ("shares", "curve", "ratios") if getattr(analysis, part) is None} == missing
+    assert analysis.shares is None
+    assert len(analysis.nearest) == 6
 
 
 def test_report_without_neighbors():
     _, comparison = two_camps(SingleRanker("ranksvm"))
     report = collect(comparison)
-    assert report.neighbors is None
+    assert report.own_models is None
     assert words.headline(report).startswith("own ")
     assert report.answer is None
 
@@ -175,9 +100,9 @@ class Mixture(SingleRanker):
 
 def test_report_shows_the_neighbors_of_a_part():
     _, comparison = two_camps(Mixture("rankrls"))
-    analysis = collect(comparison).neighbors
+    analysis = collect(comparison).own_models
     assert analysis is not None
-    assert (analysis.name, analysis.whole, analysis.n_judged) == ("own", False, 80)
+    assert (analysis.name, analysis.whole) == ("own", False)
 
 
 def test_seen_test_queries_are_counted():
@@ -281,17 +206,14 @@ def test_wrong_entrants_raise():
         collect(comparison, "nobody")
 
 
-def test_queries_that_changed_most_are_shown():
-    gains = np.random.default_rng(0).normal(size=3 * MOST_SHOWN)
-    shown = shown_queries(gains)
-    assert len(shown) == len(set(shown.tolist())) == MOST_SHOWN
-    assert {gains.argmax(), gains.argmin()} <= set(shown.tolist())
-    assert np.all(np.diff(shown) > 0)
-
-
-def test_k_is_at_most_the_number_of_judged_queries():
-    assert neighbor_counts(10, 400) == [10]
-    assert neighbor_counts(60, 30) == [25, 30, 50, 60]
+def test_queries_that_changed_most_are_explained():
+    _, comparison = two_camps(KnnRanker(10), n_test=400)
+    report = collect(comparison)
+    assert report.own_models is not None
+    order = np.argsort(report.gains, kind="stable")
+    shown = set(report.own_models.shown.tolist())
+    assert 200 <= len(shown) <= 200 + 2 * EXTREMES
+    assert {*order[:EXTREMES].tolist(), *order[-EXTREMES:].tolist()} <= shown
 
 
 def test_names_are_a_column_or_the_id():

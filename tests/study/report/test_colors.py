@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib.resources import files
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -53,24 +52,14 @@ def test_text_has_enough_contrast(theme: str, ground: str, text: str):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize(("shade", "text"), [(f"{side}{level}", level) for side in ("gain", "loss") for level in "123"])
-def test_numbers_on_the_heat_map_have_enough_contrast(theme: str, shade: str, text: str):
-    (rule,) = re.findall(rf"\.heat\.{shade} {{[^}}]*color: ([^;]+); }}", STYLE)
-    name = re.fullmatch(r"var\(--(\w+)\)", rule)
-    pair = COLORS[name[1]] if name else re.findall(r"#\w{6}", rule)
-    assert contrast(pair[THEMES[theme]], COLORS[shade][THEMES[theme]]) >= 4.5
-
-
-@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("blindness", BLINDNESS)
 def test_gains_and_losses_differ_with_color_blindness(theme: str, blindness: str):
     at = THEMES[theme]
-    for one, other in [("gain", "loss"), *combinations(("gain3", "loss3", "none"), 2), ("gain2", "loss2")]:
-        assert difference(COLORS[one][at], COLORS[other][at], blindness) > 15, (one, other)
+    assert difference(COLORS["gain"][at], COLORS["loss"][at], blindness) > 15
 
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_marks_have_enough_contrast(theme: str):
     at = THEMES[theme]
-    for mark in ("gain2", "gain3", "loss2", "loss3", "k0", "k1", "k2", "k3", "k4", "k5", "zero"):
+    for mark in ("gain", "gain2", "loss", "zero"):
         assert contrast(COLORS[mark][at], COLORS["raised"][at]) >= 2.5, mark

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -28,19 +27,14 @@ def checked(file: Path) -> str:
     return page
 
 
-def names_in(page: str) -> list[str]:
-    (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
-    names: list[str] = json.loads(data)["names"]
-    return names
-
-
 def test_report_on_movie_search(tmp_path: Path):
     file = tmp_path / "msrd.html"
     train, vali, test = movies()
     few = train[:600], vali[:100], test[:200]
     make_report(file, "Movie search", few, movie_rankers(*few[:2]))
     page = checked(file)
-    assert names_in(page) == test.query_columns["text"][:200].tolist()
+    shown = [text for text in test.query_columns["text"][:200].tolist() if f"<bdi>{escape(text)}</bdi>" in page]
+    assert len(shown) >= 20
 
 
 def test_report_on_letor_names_queries_by_id(tmp_path: Path):
@@ -49,4 +43,5 @@ def test_report_on_letor_names_queries_by_id(tmp_path: Path):
     make_report(file, "LETOR MQ2007", (train[:400], vali[:80], test[:150]), letor_rankers())
     page = checked(file)
     assert "than one model, which is not significant" in page
-    assert names_in(page) == [str(qid) for qid in test.qid[:150].tolist()]
+    shown = [qid for qid in test.qid[:150].tolist() if f"<bdi>{qid}</bdi>" in page]
+    assert len(shown) == 20

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank.data.queryset import QuerySet
-from kinrank.study.report.shares import feature_shares, group_by_shares
+from kinrank.study.report.collect import feature_shares
 
 
 @given(st.floats(0.01, 100), st.floats(0.01, 100))
@@ -29,12 +29,3 @@ def test_missing_values_are_ignored_and_zero_weights_give_zero_shares():
     queries = QuerySet.from_arrays([[np.nan, 0.0], [1.0, 2.0], [3.0, 4.0]], qid=[1, 1, 1])
     assert feature_shares(np.array([1.0, 0.0]), queries).tolist() == [1, 0]
     assert feature_shares(np.zeros(2), queries).tolist() == [0, 0]
-
-
-def test_kinds_partition_the_queries_and_are_sorted_by_size():
-    shares = np.repeat([[1.0, 0.0], [0.0, 1.0], [0.5, -0.5]], [90, 200, 60], axis=0)
-    kinds = group_by_shares(shares)
-    assert [kind.letter for kind in kinds] == ["A", "B", "C"]
-    assert [len(kind.members) for kind in kinds] == [200, 90, 60]
-    assert sorted(np.concatenate([kind.members for kind in kinds]).tolist()) == list(range(350))
-    np.testing.assert_allclose(kinds[2].shares, [0.5, -0.5])

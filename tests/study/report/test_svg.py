@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import math
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kinrank.study.report.svg import Scale, element, escaped, padded
+from kinrank.study.report.charts import Scale, element, escaped, padded
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 
@@ -21,19 +20,6 @@ def test_ticks_are_few_and_within_the_range(low: float, length: float, about: in
     assert ticks == sorted(ticks)
     assert min(map(scale, ticks)) >= -1e-6
     assert max(map(scale, ticks)) <= 100 + 1e-6
-
-
-@given(st.floats(1e-3, 1e3), st.floats(1.5, 1e6))
-def test_log_ticks_are_round_and_within_the_range(low: float, ratio: float):
-    scale = Scale(low, low * ratio, 0, 100, log=True)
-    for tick in scale.ticks():
-        assert low * 0.99 <= tick <= low * ratio * 1.01
-        assert float(f"{tick:.0e}") == tick
-
-
-def test_log_scale_maps_equal_ratios_to_equal_distances():
-    scale = Scale(1, 100, 0, 200, log=True)
-    assert math.isclose(scale(10), 100)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))

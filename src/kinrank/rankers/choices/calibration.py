@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kinrank.arrays import Float64, Int64, State
+from kinrank.describe.within_query import standardize
 from kinrank.memory.evidence import Totals
 
 _KNOTS = 9
@@ -73,7 +74,9 @@ class Calibration:
     def predict(self, scores: Float64, offsets: Int64) -> Float64:
         """Return the probability of a choice for each candidate."""
         by_score, by_standing = self.curves_
-        heights: Float64 = _heights(scores, offsets, *by_score, *by_standing, self.level_, self.spread_)
+        heights: Float64 = _heights(
+            scores, standing(scores, offsets), *by_score, *by_standing, self.level_, self.spread_
+        )
         return np.exp(heights)
 
     def get_state(self) -> State:
@@ -90,43 +93,15 @@ class Calibration:
         return self
 
 
-@numba.njit(cache=True, nogil=True)
-def standing(scores, offsets):  # type: ignore[no-untyped-def]
+def standing(scores: Float64, offsets: Int64) -> Float64:
     """Return each score in standard deviations from the mean of its query."""
-    found = np.empty(len(scores))
-    for i in range(len(offsets) - 1):
-        own = scores[offsets[i] : offsets[i + 1]]
-        centered = own - _total(own) / len(own)
-        spread = np.sqrt(_total(centered * centered) / len(own))
-        found[offsets[i] : offsets[i + 1]] = centered / spread if spread > 0 else centered
-    return found
+    return standardize(scores[:, None], offsets)[:, 0]
 
 
 @numba.njit(cache=True, nogil=True)
-def _total(values):  # type: ignore[no-untyped-def]
-    """Return the sum of at least one value, rounded as that of `numpy.add.reduceat`."""
-    return values[0] + _pairwise(values[1:])
-
-
-@numba.njit(cache=True, nogil=True)
-def _pairwise(values):  # type: ignore[no-untyped-def]
-    if len(values) > 128:
-        half = len(values) // 16 * 8
-        return _pairwise(values[:half]) + _pairwise(values[half:])
-    whole = len(values) // 8 * 8
-    sums = np.zeros(8)
-    for i in range(whole):
-        sums[i % 8] += values[i]
-    total = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
-    for i in range(whole, len(values)):
-        total += values[i]
-    return total
-
-
-@numba.njit(cache=True, nogil=True)
-def _heights(scores, offsets, knots, heights, knots_of_standing, heights_of_standing, level, spread):  # type: ignore[no-untyped-def]
+def _heights(scores, standings, knots, heights, knots_of_standing, heights_of_standing, level, spread):  # type: ignore[no-untyped-def]
     """Return the logarithm of the probability of each candidate."""
-    found, standings = np.empty(len(scores)), standing(scores, offsets)
+    found = np.empty(len(scores))
     for i in range(len(scores)):
         height = level + _height_at(scores[i], knots, heights)
         height += _height_at(standings[i], knots_of_standing, heights_of_standing)

@@ -125,7 +125,7 @@ class ClusterRanker(WeightedRanker, Ranker):
     def local_scores(self, X: ArrayLike | QuerySet, **arrays: Unpack[QueryArrays]) -> Float64:
         """Return s_i(d), the scores by each cluster's model: shape (clusters, rows), in the caller's row order.
 
-        The oracles of `kinrank.measure.oracle` choose among them.
+        The oracles of `kinrank.measure.evaluation` choose among them.
         """
         queries = self._queries(X, **arrays)
         scores = self.coef_ @ self.preparer_.transform(queries.X, queries).T

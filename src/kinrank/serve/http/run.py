@@ -20,12 +20,12 @@ from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.serve.http.app import create_app
-from kinrank.serve.http.exporters import start_traces
 from kinrank.serve.http.hosts import is_loopback
 from kinrank.serve.http.logs import JsonLog
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware
 from kinrank.serve.http.protocol import BoundedProtocol
+from kinrank.serve.http.traces import start_traces
 from kinrank.serve.keys import KeyRing
 from kinrank.serve.search import Searcher
 from kinrank.serve.search_policy import SearchPolicy

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from kinrank.study.report.collect import STEPS, collect
-from kinrank.study.report.contents import Report
+from kinrank.study.report.collect import STEPS, Report, collect
 from kinrank.study.report.page import render, write_page, write_report
 
 __all__ = ["STEPS", "Report", "collect", "render", "write_page", "write_report"]

@@ -1,22 +1,188 @@
-"""Charts of a report: pure functions from numbers to SVG markup, with text alternatives."""
+"""Charts of a report as inline SVG: pure functions from numbers to markup, with text alternatives.
+
+Charts have class names but no colors or styles. The style sheet of the page colors them, so that one drawing works in
+light mode, dark mode and print, and the page can forbid inline styles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kinrank.arrays import Float64
 from kinrank.measure import PairedComparison
-from kinrank.study.report.contents import ChangeRatios, NeighborAnalysis, Report, Timing
-from kinrank.study.report.groups import GroupGain, kind_gains, level_gains
-from kinrank.study.report.querymap import draw_kinds, draw_map
-from kinrank.study.report.svg import NARROW, Frame, Scale, element, escaped, format_number, padded, picture, polyline
+from kinrank.study.report.collect import Report
 
+WIDE, NARROW = 720, 340
+"""Widths that a chart is drawn at: for desktop and print, and for a phone."""
 _ROW = 34.0
 _MAX_BARS = 400  # on each side; a screen shows no more
 _GAP = 0.2  # width for unchanged queries, relative to those that change
 _MAX_LABEL_WIDTH = {True: 118.0, False: 260.0}  # on a phone, and elsewhere
+
+
+def element(name: str, *children: str, **attributes: object) -> str:
+    """Return an element. Attribute values are escaped, children must be markup.
+
+    ``class_`` becomes ``class``, other underscores become hyphens, and attributes that are None are left out.
+
+    Examples
+    --------
+    >>> element("text", escaped("R&D"), class_="label", text_anchor="end", x=1.25)
+    '<text class="label" text-anchor="end" x="1.2">R&amp;D</text>'
+    """
+    markup = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_plain(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return f"<{name}{markup}>{''.join(children)}</{name}>"
+
+
+def escaped(text: object) -> str:
+    """Escape text for use as markup."""
+    return escape(str(text))
+
+
+def _plain(value: object) -> str:
+    """Format numbers to a tenth of a pixel, which keeps the file small."""
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float | np.floating) else str(value)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Map values to pixels along one axis.
+
+    Examples
+    --------
+    >>> Scale(0, 10, 100, 200)(5)
+    150.0
+    >>> Scale(0, 0.013, 0, 300).ticks()
+    [0.0, 0.005, 0.01]
+    """
+
+    low: float
+    high: float
+    """Values at both ends."""
+    start: float
+    end: float
+    """Pixels at both ends."""
+
+    def __call__(self, value: float) -> float:
+        """Return the pixel of a value."""
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, about: int = 4) -> list[float]:
+        """Return about that many round values."""
+        raw = (self.high - self.low) / about
+        power = 10.0 ** math.floor(math.log10(raw))
+        step = next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= raw * 0.99)
+        first = math.ceil(self.low / step - 1e-9)
+        return [round(i * step, 12) for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A drawing with margins; its scales cover the area inside them."""
+
+    width: float
+    height: float
+    left: float = 56
+    right: float = 12
+    top: float = 12
+    bottom: float = 40
+
+    def x(self, low: float, high: float) -> Scale:
+        """Return a scale from left to right."""
+        return Scale(low, high, self.left, self.width - self.right)
+
+    def y(self, low: float, high: float) -> Scale:
+        """Return a scale from the bottom up."""
+        return Scale(low, high, self.height - self.bottom, self.top)
+
+    def x_axis(self, scale: Scale, spec: str, title: str, about: int = 5) -> str:
+        """Return ticks and grid lines below the drawing, with a title."""
+        base = self.height - self.bottom
+        parts = []
+        for value in scale.ticks(about):
+            at = scale(value)
+            parts.append(element("line", class_="grid", x1=at, x2=at, y1=self.top, y2=base))
+            parts.append(element("text", escaped(format_number(value, spec)), class_="tick middle", x=at, y=base + 16))
+        middle = (self.left + self.width - self.right) / 2
+        parts.append(element("text", escaped(title), class_="axis middle", x=middle, y=base + 34))
+        return "".join(parts)
+
+    def y_axis(self, scale: Scale, spec: str, about: int = 4) -> str:
+        """Return ticks and grid lines left of the drawing."""
+        parts = []
+        for value in scale.ticks(about):
+            at = scale(value)
+            parts.append(element("line", class_="grid", x1=self.left, x2=self.width - self.right, y1=at, y2=at))
+            parts.append(
+                element("text", escaped(format_number(value, spec)), class_="tick end", x=self.left - 8, y=at + 4)
+            )
+        return "".join(parts)
+
+
+def format_number(value: float, spec: str) -> str:
+    """Format a number with a real minus sign and without a sign for zero.
+
+    Examples
+    --------
+    >>> format_number(-0.5, "+.2f"), format_number(0.0, "+.2f"), format_number(1200, ",.0f")
+    ('\u22120.50', '0', '1,200')
+    """
+    return "0" if value == 0 and spec.startswith("+") else format(value, spec).replace("-", "\u2212")
+
+
+def picture(draw: Callable[[float], tuple[str, float]], alt: str) -> str:
+    """Return a chart at both widths; the style sheet shows one of them.
+
+    Parameters
+    ----------
+    draw
+        Returns the markup and the height of the drawing for a width.
+    alt
+        Text alternative.
+    """
+    drawn = []
+    for size, width in (("wide", WIDE), ("narrow", NARROW)):
+        markup, height = draw(float(width))
+        drawn.append(
+            element(
+                "svg",
+                markup,
+                class_=f"chart {size}",
+                role="img",
+                aria_label=alt,
+                viewBox=f"0 0 {width} {_plain(float(height))}",
+            )
+        )
+    return "".join(drawn)
+
+
+def polyline(xs: Sequence[float], ys: Sequence[float]) -> str:
+    """Return path data through points."""
+    return "M" + "L".join(f"{_plain(float(x))} {_plain(float(y))}" for x, y in zip(xs, ys, strict=True))
+
+
+def padded(values: ArrayLike, share: float = 0.08) -> tuple[float, float]:
+    """Return the range of some numbers with padding; never empty.
+
+    Examples
+    --------
+    >>> padded([1.0, 2.0], 0.5)
+    (0.5, 2.5)
+    """
+    array: Float64 = np.asarray(values, dtype=np.float64)
+    low, high = float(array.min()), float(array.max())
+    padding = (high - low) * share or abs(high) * share or share
+    return low - padding, high + padding
 
 
 def gain_bars(gains: Float64, measure: str) -> str:
@@ -81,12 +247,12 @@ def _bars(values: Float64, start: float, across: Scale, up: Scale) -> str:
     return "".join(f"M{left:.1f} {zero:.1f}V{up(height):.1f}H{right:.1f}V{zero:.1f}" for left, right, height in bars)
 
 
-def intervals(rows: Sequence[GroupGain], alt: str) -> str:
+def intervals(rows: Sequence[tuple[str, PairedComparison]], alt: str) -> str:
     """Draw mean gains with confidence intervals, one per row, around a line at zero."""
-    ends = [0.0, *(end for row in rows for end in row.gain.interval)]
+    ends = [0.0, *(end for _, gain in rows for end in gain.interval)]
 
     def draw(width: float) -> tuple[str, float]:
-        left = _label_width([row.label for row in rows], width)
+        left = _label_width([label for label, _ in rows], width)
         frame = Frame(width, 46 + _ROW * len(rows), left=left, right=64 if width > NARROW else 14, top=6, bottom=40)
         across = frame.x(*padded(ends))
         zero = across(0)
@@ -94,118 +260,21 @@ def intervals(rows: Sequence[GroupGain], alt: str) -> str:
             frame.x_axis(across, "+.3g", "mean change per query", 5 if width > NARROW else 3),
             element("line", class_="zero", x1=zero, x2=zero, y1=frame.top, y2=frame.height - frame.bottom),
         ]
-        for position, row in enumerate(rows):
+        for position, (label, gain) in enumerate(rows):
             y = frame.top + _ROW * (position + 0.5)
-            low, high = row.gain.interval
+            low, high = gain.interval
             kind = "gain" if low > 0 else "loss" if high < 0 else "unsure"
             parts += [
-                element("text", escaped(_shorten(row.label, left)), class_="row end", x=left - 10, y=y + 4),
+                element("text", escaped(_shorten(label, left)), class_="row end", x=left - 10, y=y + 4),
                 element("line", class_=f"whisker {kind}", x1=across(low), x2=across(high), y1=y, y2=y),
-                element("circle", class_=f"dot {kind}", cx=across(row.gain.mean_difference), cy=y, r=5),
+                element("circle", class_=f"dot {kind}", cx=across(gain.mean_difference), cy=y, r=5),
             ]
             if width > NARROW:
-                value = escaped(format_number(row.gain.mean_difference, "+.4f"))
+                value = escaped(format_number(gain.mean_difference, "+.4f"))
                 parts.append(element("text", value, class_="tick end", x=width - 4, y=y + 4))
         return "".join(parts), frame.height
 
     return picture(draw, alt)
-
-
-def latencies(timings: Sequence[Timing]) -> str:
-    """Draw the median and 95th percentile of each entrant on a logarithmic scale."""
-    ends = [value for timing in timings for value in (timing.median, timing.p95)]
-
-    def draw(width: float) -> tuple[str, float]:
-        left = _label_width([timing.name for timing in timings], width)
-        frame = Frame(width, 46 + _ROW * len(timings), left=left, right=20, top=6, bottom=40)
-        across = frame.x(min(ends) / 1.3, max(ends) * 1.3, log=True)
-        parts = [frame.x_axis(across, "g", "milliseconds per query")]
-        for position, timing in enumerate(timings):
-            y = frame.top + _ROW * (position + 0.5)
-            start, end = across(timing.median), across(timing.p95)
-            parts += [
-                element("text", escaped(_shorten(timing.name, left)), class_="row end", x=left - 10, y=y + 4),
-                element("line", class_="whisker plain", x1=start, x2=end, y1=y, y2=y),
-                element("circle", class_="dot plain", cx=start, cy=y, r=5),
-                element("line", class_="whisker plain", x1=end, x2=end, y1=y - 5, y2=y + 5),
-            ]
-        return "".join(parts), frame.height
-
-    times = "; ".join(f"{each.name} {each.median:.2f} ms, 95th percentile {each.p95:.2f} ms" for each in timings)
-    return picture(draw, f"Time to rank one query, median to 95th percentile: {times}.")
-
-
-def gain_curve(gains: Mapping[int, PairedComparison], own: int, alt: str) -> str:
-    """Draw the gain of each k over one linear model with its interval, and mark the ranker's own k."""
-    ks = sorted(gains)
-    low = [gains[k].interval[0] for k in ks]
-    high = [gains[k].interval[1] for k in ks]
-
-    def draw(width: float) -> tuple[str, float]:
-        frame = Frame(width, 260, left=60)
-        across, up = _log_k(frame, ks), frame.y(*padded([*low, *high, 0.0]))
-        xs = [across(k) for k in ks]
-        band = polyline([*xs, *xs[::-1]], [up(v) for v in [*high, *low[::-1]]]) + "Z"
-        at = across(own)
-        parts = [
-            frame.y_axis(up, "+.3f"),
-            frame.x_axis(across, ",.0f", "k, neighbors that a model is learned from"),
-            element("path", class_="band", d=band),
-            element("line", class_="zero", x1=frame.left, x2=width - frame.right, y1=up(0), y2=up(0)),
-            element("path", class_="line one", d=polyline(xs, [up(gains[k].mean_difference) for k in ks])),
-            *(element("circle", class_="dot gain", cx=across(k), cy=up(gains[k].mean_difference), r=3.5) for k in ks),
-            element("line", class_="own", x1=at, x2=at, y1=frame.top, y2=frame.height - frame.bottom),
-            element("text", escaped(f"k = {own:,}"), class_=f"tick {_side(at, width)}", x=at + _nudge(at, width), y=22),
-        ]
-        return "".join(parts), frame.height
-
-    return picture(draw, alt)
-
-
-def ratio_curves(by_mode: Mapping[str, Mapping[int, float]], alt: str) -> str:
-    """Draw the change ratio of both offline modes over k."""
-    ks = sorted({k for values in by_mode.values() for k in values})
-    top = max(value for values in by_mode.values() for value in values.values())
-
-    def draw(width: float) -> tuple[str, float]:
-        frame = Frame(width, 240, left=48)
-        across, up = _log_k(frame, ks), frame.y(0, top * 1.08 or 1.0)
-        parts = [frame.y_axis(up, ".2g"), frame.x_axis(across, ",.0f", "k, neighbors that a model is learned from")]
-        for position, (mode, values) in enumerate(by_mode.items()):
-            if not values:
-                continue
-            style = ("one", "two")[position]
-            xs, ys = [across(k) for k in values], [up(v) for v in values.values()]
-            parts.append(element("path", class_=f"line {style}", d=polyline(xs, ys)))
-            marks = zip(xs, ys, strict=True)
-            parts += [_mark(style, x, y) for x, y in marks]
-            key = width - 130, 24 + 20 * position
-            parts += [
-                _mark(style, key[0], key[1] - 4),
-                element("text", escaped(mode.capitalize()), class_="tick", x=key[0] + 12, y=key[1]),
-            ]
-        return "".join(parts), frame.height
-
-    return picture(draw, alt)
-
-
-def _mark(style: str, x: float, y: float) -> str:
-    """Return a circle for the first line and a square for the second, so that they differ without color."""
-    if style == "one":
-        return element("circle", class_="dot one", cx=x, cy=y, r=4)
-    return element("rect", class_="dot two", x=x - 3.5, y=y - 3.5, width=7, height=7)
-
-
-def _log_k(frame: Frame, ks: Sequence[int]) -> Scale:
-    return frame.x(ks[0] / 1.1, max(ks[-1], ks[0] + 1) * 1.1, log=True)
-
-
-def _side(at: float, width: float) -> str:
-    return "end" if at > width * 0.7 else "start"
-
-
-def _nudge(at: float, width: float) -> float:
-    return -6 if at > width * 0.7 else 6
 
 
 def _label_width(labels: Sequence[str], width: float) -> float:
@@ -220,64 +289,14 @@ def _shorten(label: str, width: float) -> str:
 
 
 def figures_of(report: Report) -> dict[str, str]:
-    """Return SVG markup by template name; charts without data are left out."""
+    """Return SVG markup by template name."""
     measure, gains = str(report.measure), report.gains
-    rankers = [
-        GroupGain(each.name, report.comparison.difference(each.name, report.measure).paired)
+    rows = [
+        (each.name, report.comparison.difference(each.name, report.measure).paired)
         for each in report.comparison.entrants[1:]
     ]
-    figures = {
-        "entrants": _intervals(f"Change in {measure} by ranker", rankers),
+    values = "; ".join(f"{name} {format_number(gain.mean_difference, '+.4f')}" for name, gain in rows)
+    return {
+        "entrants": intervals(rows, f"Change in {measure} by ranker: {values}."),
         "gains": gain_bars(gains[~np.isnan(gains)], measure),
     }
-    levels = level_gains(report)
-    if levels:
-        figures["levels"] = _intervals(f"Change in {measure} by difficulty", levels)
-    kinds = kind_gains(report)
-    if kinds:
-        figures["kinds"] = _intervals(f"Change in {measure} by kind of query", kinds)
-    if report.timings:
-        figures["latency"] = latencies(report.timings)
-    return figures if report.neighbors is None else figures | _neighbor_figures(report, report.neighbors)
-
-
-def _neighbor_figures(report: Report, analysis: NeighborAnalysis) -> dict[str, str]:
-    measure = str(report.measure)
-    figures = {"map": draw_map(analysis, report.gains, _map_alt(report, analysis))}
-    if analysis.shares is not None:
-        letters = ", ".join(kind.letter for kind in analysis.shares.kinds)
-        figures["kind_map"] = draw_kinds(analysis, analysis.shares, f"The map of queries, colored by kind: {letters}.")
-    if analysis.curve is not None and analysis.n_neighbors is not None:
-        by_k = [GroupGain(f"k {k:,}", gain) for k, gain in analysis.curve.gains.items()]
-        alt = _intervals_alt(f"Change in {measure} by number of neighbors", by_k)
-        figures["curve"] = gain_curve(analysis.curve.gains, analysis.n_neighbors, alt)
-    if analysis.ratios is not None:
-        figures["ratios"] = ratio_curves(analysis.ratios.by_mode, _ratio_alt(analysis.ratios))
-    return figures
-
-
-def _intervals(what: str, rows: list[GroupGain]) -> str:
-    return intervals(rows, _intervals_alt(what, rows))
-
-
-def _intervals_alt(what: str, rows: list[GroupGain]) -> str:
-    """Return the text alternative of a chart of intervals."""
-    values = "; ".join(f"{row.label} {format_number(row.gain.mean_difference, '+.4f')}" for row in rows)
-    return f"{what}: {values}."
-
-
-def _map_alt(report: Report, analysis: NeighborAnalysis) -> str:
-    return (
-        f"Map of {len(analysis.shown):,} queries, colored by change in {report.measure}. "
-        "The queries that changed most are in the tables above."
-    )
-
-
-def _ratio_alt(ratios: ChangeRatios) -> str:
-    changes = [
-        f"{mode} goes from {values[min(values)]:.2f} at k = {min(values):,} to {values[max(values)]:.2f} at k = "
-        f"{max(values):,}"
-        for mode, values in ratios.by_mode.items()
-        if values
-    ]
-    return f"Change ratio over k: {'; '.join(changes)}."

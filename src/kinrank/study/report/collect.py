@@ -1,38 +1,151 @@
-"""Compute the contents of a report from a comparison."""
+"""The contents of a report, as plain values, computed from a comparison before anything is drawn."""
 
 from __future__ import annotations
 
 import platform
 import time
+import unicodedata
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import kinrank
+from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
-from kinrank.measure import PairedComparison, compare_paired
-from kinrank.measure.difficulty import difficulty_levels
+from kinrank.measure import Measure, PairedComparison, compare_paired
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
-from kinrank.study.answer import Answer
-from kinrank.study.comparison import Comparison, Fittable
+from kinrank.study.answer import Answer, Claim
+from kinrank.study.comparison import Comparison, Difference, Entrant, Fittable
 from kinrank.study.ladder import DECISIVE, climb, missing_precedents, missing_trees, rung_of, rungs_of
-from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, Report, Timing
-from kinrank.study.report.ingredients import ingredient_shares
-from kinrank.study.report.names import query_names
-from kinrank.study.report.neighbor_analysis import analyze_neighbors, sample
-from kinrank.study.report.shares import groups_by_column
+from kinrank.study.leaks import TEXTS
 from kinrank.study.study import Study
 
-STEPS = 5
+STEPS = 4
 """Number of calls of `advance` in `collect`."""
 
 _TIMED = 100
+EXTREMES = 10
+"""Number of queries that are listed with the largest gains, and with the largest losses."""
+_EXPLAINED = 200  # sample of queries whose own models are explained
+_NEAREST = 3
+_MAX_LENGTH = 80  # characters; long names only make the file larger
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Time to rank one query, in milliseconds."""
+
+    name: str
+    """The entrant."""
+    median: float
+    p95: float
+    """Median and 95th percentile over the timed queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureShares:
+    """Share of each feature in the ranking, if models are linear; see `feature_shares`."""
+
+    by_query: Float64
+    """Shares in the model of each query; shape (queries, features)."""
+    overall: Float64
+    """Shares in the global model; shape (features,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnModels:
+    """What a ranker that learns from neighbors learns for the queries that changed most, and for a sample."""
+
+    name: str
+    """The entrant."""
+    whole: bool
+    """Whether this ranker is the entrant itself, or a part of it."""
+    shown: Int64
+    """Positions of these queries, in ascending order."""
+    nearest: tuple[tuple[str, ...], ...]
+    """Names of the nearest judged queries of each query."""
+    shares: FeatureShares | None
+    """None if models are not linear."""
+
+
+@dataclass(frozen=True)
+class LeakCheck:
+    """How many test queries were seen in training."""
+
+    seen: int
+    """Test queries that were seen in training."""
+    near: int | None
+    """Test queries with a near-duplicate in training; None if only ids could be compared."""
+    seen_by: tuple[str, ...]
+    """Entrants whose own records show that they were fitted on test queries."""
+    unchecked: tuple[str, ...]
+    """Entrants whose training queries are unknown."""
+    others: PairedComparison | None
+    """The subject compared with the baseline on the remaining test queries; None if those are too few, or all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything that a report shows."""
+
+    title: str
+    """The user's title."""
+    comparison: Comparison
+    """The compared entrants, the baseline first."""
+    subject: str
+    """Name of the entrant that the report is about."""
+    names: tuple[str, ...]
+    """Names of the test queries."""
+    timings: tuple[Timing, ...]
+    """Times of the entrants that have a ranker."""
+    own_models: OwnModels | None
+    """None if no entrant learns from neighbors."""
+    leak_check: LeakCheck | None
+    """None if no training queries are known."""
+    answer: Answer | None = None
+    """What the ladder says about the subject; None if it has no model per query."""
+    titles: Mapping[str, str] | None = None
+    """Titles of documents by id, to show lists before and after."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where the data came from, by what it was used for."""
+    made: str = ""
+    """When the report was made, and with which versions."""
+
+    @property
+    def claim(self) -> Claim:
+        """The difference of the subject from the baseline: as in the answer if it is one of its claims."""
+        difference = self.difference
+        answered = () if self.answer is None else (self.answer.gain, self.answer.own, self.answer.precedents)
+        for claim in answered:
+            if claim is not None and (claim.name, claim.against) == (difference.name, difference.against):
+                return claim
+        return Claim(difference.name, difference.against, difference.paired)
+
+    @property
+    def measure(self) -> Measure:
+        """The main measure: the first of the comparison."""
+        return self.comparison.measures[0]
+
+    @property
+    def subject_entrant(self) -> Entrant:
+        """The entrant that the report is about."""
+        return self.comparison[self.subject]
+
+    @property
+    def difference(self) -> Difference:
+        """The subject compared with the baseline."""
+        return self.comparison.difference(self.subject, self.measure)
+
+    @property
+    def gains(self) -> Float64:
+        """Gain of each query over the baseline; NaN if the measure skips the query."""
+        return self.subject_entrant.per_query(self.measure) - self.comparison.baseline.per_query(self.measure)
 
 
 def collect(
@@ -42,9 +155,7 @@ def collect(
     title: str = "Per-query ranking",
     name_column: str | None = None,
     judged: QuerySet | None = None,
-    validation: QuerySet | None = None,
     ladder: bool = True,
-    by: str | None = None,
     titles: Mapping[str, str] | None = None,
     sources: Mapping[str, str] | None = None,
     study: Study | None = None,
@@ -62,17 +173,12 @@ def collect(
     title
         Title of the report.
     name_column
-        Query column with the name of each query; see `kinrank.study.report.names.query_names`.
+        Query column with the name of each query; see `query_names`.
     judged
         Training queries, to name neighbors and to find test queries seen in training.
-    validation
-        Queries to show the effect of k on; by default the test queries.
     ladder
         Whether to fit the rungs of `kinrank.study.ladder` that `kin` is compared with on `judged`, if they are not in
         the comparison.
-    by
-        Query column that names the kind of each query, such as its intent; by default, queries that are ranked by
-        similar features are of one kind.
     titles
         Titles of documents by id. With them, the report shows the lists before and after of the queries that changed
         most.
@@ -83,7 +189,7 @@ def collect(
     advance
         Called with 1 after each of `STEPS` steps.
     seed
-        Seed for samples, map and groups.
+        Seed for samples.
     """
     if len(comparison.entrants) < 2:
         raise ParameterError(
@@ -95,36 +201,27 @@ def collect(
     queries = comparison.queries
     if titles is not None and queries.doc_id is None:
         raise ParameterError("titles need document ids, and the test queries have none")
-    groups = {} if by is None else groups_by_column(queries, by)
     rankers = {each.name: each.ranker for each in comparison.entrants if each.ranker is not None}
     timings = time_rankers(rankers, sample(queries, _TIMED, seed))
     advance(1)
     names = {} if judged is None else dict(zip(map(str, judged.qid), query_names(judged, name_column), strict=True))
     own_names = query_names(queries, name_column)
-    neighbors = _analyze_neighbors(
-        comparison, chosen, validation, seed, names=own_names, groups=groups, judged_names=names
-    )
+    own_models = _own_models(comparison, chosen, names, seed)
     advance(1)
     study = study or _study(comparison, judged)
     leak_check = _leak_check(comparison, chosen, study)
     advance(1)
     answer = _answer(comparison, chosen, study, ladder=ladder)
     advance(1)
-    ingredients = ingredient_shares(comparison[chosen].ranker, sample(queries, _TIMED, seed))
-    advance(1)
     return Report(
         title=title,
         comparison=comparison,
         subject=chosen,
         names=own_names,
-        levels=difficulty_levels(queries.grades, queries.offsets),
         timings=timings,
-        neighbors=neighbors,
+        own_models=own_models,
         leak_check=leak_check,
         answer=answer,
-        ingredients=ingredients,
-        by=by,
-        groups=groups,
         titles=titles,
         sources=sources or {},
         made=made_now(),
@@ -146,27 +243,46 @@ def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool)
     return study.answer(study.with_choices(rungs), note=note)
 
 
-def _analyze_neighbors(
-    comparison: Comparison, subject: str, validation: QuerySet | None, seed: int, **naming: Any
-) -> NeighborAnalysis | None:
-    """Analyze the subject if it, or a part of it, learns from neighbors; else the first entrant that does."""
+def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str, str], seed: int) -> OwnModels | None:
+    """Explain the subject if it, or a part of it, learns from neighbors; else the first entrant that does."""
     measure = comparison.measures[0]
-    gains = comparison[subject].per_query(measure) - comparison.baseline.per_query(measure)
+    gains = np.nan_to_num(comparison[subject].per_query(measure) - comparison.baseline.per_query(measure))
     for entrant in sorted(comparison.entrants, key=lambda each: each.name != subject):
         ranker = neighbor_part(entrant.ranker)
-        if ranker is not None:
-            return analyze_neighbors(
-                entrant.name,
-                ranker,
-                with_vectors(entrant.ranker, comparison.queries),
-                gains,
-                measure,
-                whole=ranker is entrant.ranker,
-                validation=None if validation is None else with_vectors(entrant.ranker, validation),
-                seed=seed,
-                **naming,
-            )
+        if ranker is None:
+            continue
+        shown = _shown(gains, seed)
+        queries = with_vectors(entrant.ranker, comparison.queries)[shown]
+        explained = ranker.explain(queries)
+        weights = [each.weights for each in explained if each.weights is not None]
+        overall = explained[0].global_weights
+        return OwnModels(
+            name=entrant.name,
+            whole=ranker is entrant.ranker,
+            shown=shown,
+            nearest=tuple(
+                tuple(judged_names.get(qid, qid) for qid in map(str, each.neighbors[:_NEAREST].tolist()))
+                for each in explained
+            ),
+            shares=None
+            if overall is None
+            else FeatureShares(feature_shares(np.array(weights), queries), feature_shares(overall, queries)),
+        )
     return None
+
+
+def _shown(gains: Float64, seed: int) -> Int64:
+    """Return the positions of the queries that changed most, and of a sample of all."""
+    order = np.argsort(gains, kind="stable")
+    drawn = np.random.default_rng(seed).permutation(len(gains))[:_EXPLAINED]
+    return np.unique(np.concatenate([order[:EXTREMES], order[-EXTREMES:], drawn]))
+
+
+def sample(queries: QuerySet, n: int, seed: int = 0) -> QuerySet:
+    """Return a random sample of `n` queries in the order of the data, or all queries if there are fewer."""
+    if len(queries) <= n:
+        return queries
+    return queries[np.sort(np.random.default_rng(seed).choice(len(queries), n, replace=False))]
 
 
 def _study(comparison: Comparison, judged: QuerySet | None) -> Study:
@@ -244,3 +360,74 @@ def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Ti
         Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
         for name, values in milliseconds.items()
     )
+
+
+def feature_shares(weights: Float64, queries: QuerySet) -> Float64:
+    """Return how much each feature decides a ranking, as signed shares whose absolute values sum to 1.
+
+    A share is the weight of a feature times its typical spread among the candidates of a query. Weights alone cannot
+    be compared between features with different units. The spread is the root of the mean variance within queries;
+    missing values are ignored.
+
+    Parameters
+    ----------
+    weights
+        One weight vector per query, or a single one.
+    queries
+        Queries whose candidates define the spread.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[0.0, 0.0], [2.0, 20.0]], qid=[1, 1])
+    >>> feature_shares(np.array([3.0, -0.1]), queries).tolist()
+    [0.75, -0.25]
+    """
+    effects = weights * _spread_within(queries)
+    totals = np.abs(effects).sum(axis=-1, keepdims=True)
+    shares: Float64 = np.divide(effects, totals, out=np.zeros_like(effects), where=totals > 0)
+    return shares
+
+
+def _spread_within(queries: QuerySet) -> Float64:
+    X = queries.X.astype(np.float64)
+    known = np.isfinite(X)
+    filled = np.where(known, X, 0.0)
+    starts = queries.offsets[:-1]
+    counts = np.maximum(np.add.reduceat(known, starts, axis=0, dtype=np.float64), 1.0)
+    means = np.add.reduceat(filled, starts, axis=0) / counts
+    deviations = np.where(known, X - np.repeat(means, queries.sizes, axis=0), 0.0)
+    spread: Float64 = np.sqrt((deviations**2).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+    return spread
+
+
+def query_names(queries: QuerySet, column: str | None = None) -> tuple[str, ...]:
+    """Return the name of each query.
+
+    Parameters
+    ----------
+    queries
+        The queries.
+    column
+        Query column with the names; by default the first of `kinrank.study.leaks.TEXTS`, else the id.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays([[0.0], [0.0]], qid=[7, 8], query_columns={"text": ["alien", ""]})
+    >>> query_names(queries)
+    ('alien', '8')
+    """
+    if column is not None and column not in queries.query_columns:
+        known = ", ".join(map(repr, queries.query_columns)) or "none"
+        raise ParameterError(f"no query column {column!r} for the names of queries; query columns: {known}")
+    ids = [str(qid) for qid in queries.qid.tolist()]
+    found = column or next((each for each in TEXTS if each in queries.query_columns), None)
+    if found is None or queries.query_columns[found].ndim != 1:
+        return tuple(map(clean, ids))
+    texts = (clean(str(text)) for text in queries.query_columns[found].tolist())
+    return tuple(text or clean(qid) for text, qid in zip(texts, ids, strict=True))
+
+
+def clean(text: str) -> str:
+    """Return the text as one short line without control characters."""
+    line = " ".join("".join(" " if unicodedata.category(sign) in ("Cc", "Cs") else sign for sign in text).split())
+    return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1].rstrip() + "…"

@@ -1,25 +1,40 @@
-"""Render a report as one HTML file with its style, script, charts and data inside, and write it."""
+"""Render a report as one HTML file with its style, script and charts inside, and write it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 import kinrank
+from kinrank.data.queryset import QuerySet
 from kinrank.data.textfile import atomic_writer
+from kinrank.measure import Measure
 from kinrank.registry import import_extra
 from kinrank.study.comparison import Comparison
-from kinrank.study.report.charts import figures_of
-from kinrank.study.report.collect import collect
-from kinrank.study.report.contents import Report
-from kinrank.study.report.context import context_of
-from kinrank.study.report.querymap import map_data
+from kinrank.study.report import words
+from kinrank.study.report.charts import figures_of, format_number
+from kinrank.study.report.collect import EXTREMES, Report, clean, collect
 
 _SIZE = "###.# KB"  # placeholder for the file size, of the same length
+_FEATURES = 30
+_COUNTS = 0.005  # importance from which a feature has a direction
+SHOWN = 10
+"""Documents in each list."""
+
+# Title of each section, and the part it needs; None if it is always shown.
+_SECTIONS = {
+    "measures": ("All measures", None),
+    "queries": ("Query by query", None),
+    "traffic": ("What choices gain by traffic", "traffic"),
+    "features": ("What decides the ranking", "features"),
+    "method": ("How this was measured", None),
+}
 
 
 def render(report: Report) -> str:
@@ -35,13 +50,11 @@ def render(report: Report) -> str:
     template = environment.from_string(here.joinpath("page.html.j2").read_text("utf-8"))
     safe = environment.filters["safe"]
     figures = {name: safe(markup) for name, markup in figures_of(report).items()}
-    data = "" if report.neighbors is None else _json(map_data(report, report.neighbors))
     page: str = template.render(
         **context_of(report),
         figures=figures,
         style=safe(style),
         script=safe(script),
-        data=safe(data),
         policy=content_policy(style, script),
         version=kinrank.__version__,
         size=_SIZE,
@@ -56,12 +69,6 @@ def content_policy(style: str, script: str) -> str:
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _json(data: dict[str, Any]) -> str:
-    """Return JSON that cannot close the script element around it."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _size(n_bytes: int) -> str:
@@ -83,7 +90,7 @@ def write_report(
     subject
         Name of the entrant that the report is about; by default the second.
     **settings
-        Parameters of `collect`: title, name_column, judged, validation, seed.
+        Parameters of `collect`: title, name_column, judged, titles, seed.
 
     Returns
     -------
@@ -115,3 +122,274 @@ def write_page(path: str | os.PathLike[str], report: Report) -> int:
     with atomic_writer(path) as stream:
         stream.write(page)
     return len(page)
+
+
+def context_of(report: Report) -> dict[str, Any]:
+    """Return the template variables; parts without data are None."""
+    comparison = report.comparison
+    parts = {
+        "traffic": None if report.answer is None else report.answer.choices,
+        "features": feature_table(report),
+    }
+    return {
+        **_answer(report),
+        **parts,
+        "sections": [
+            {"id": section, "title": title}
+            for section, (title, part) in _SECTIONS.items()
+            if part is None or parts[part] is not None
+        ],
+        "queries": f"{len(comparison.queries):,}",
+        "tests": len(comparison.differences),
+        "metric_tables": metric_table(report),
+        "extremes": extremes(report),
+        "titled": report.titles is not None,
+        "own_models": report.own_models,
+        "terms": TERMS,
+        "measure_terms": {str(measure): explain_measure(measure) for measure in comparison.measures},
+        "method": _method(report),
+    }
+
+
+def _answer(report: Report) -> dict[str, Any]:
+    """Return the variables of the summary."""
+    comparison, measure, paired = report.comparison, report.measure, report.difference.paired
+    return {
+        "title": report.title,
+        "headline": words.headline(report),
+        "verdict": _verdict(report),
+        "evidence": words.evidence(report),
+        "provenance": words.provenance(report.leak_check, len(comparison.queries)),
+        "seen": report.leak_check is not None and report.leak_check.seen > 0,
+        "points": words.points(report),
+        "measure": str(measure),
+        "before": f"{comparison.baseline.evaluation[measure]:.4f}",
+        "after": f"{report.subject_entrant.evaluation[measure]:.4f}",
+        "baseline": comparison.baseline.name,
+        "subject": report.subject,
+        "change": format_number(paired.mean_difference, "+.4f"),
+        "interval": f"{paired.confidence:.0%} interval {words.between(*paired.interval)}",
+        "record": {"wins": f"{paired.wins:,}", "ties": f"{paired.ties:,}", "losses": f"{paired.losses:,}"},
+        "pace": _pace(report),
+    }
+
+
+def _verdict(report: Report) -> str:
+    verdict = report.claim.verdict
+    return verdict if verdict in ("gain", "loss") else "unsure"
+
+
+def _pace(report: Report) -> dict[str, str] | None:
+    times = {timing.name: timing.median for timing in report.timings}
+    if report.subject not in times:
+        return None
+    baseline = report.comparison.baseline.name
+    note = f"{words.milliseconds(times[baseline])} with {baseline}" if baseline in times else "median"
+    return {"own": words.milliseconds(times[report.subject]), "note": note}
+
+
+def _unjudged(queries: QuerySet) -> str:
+    share = 1.0 - float(queries.judged.mean())
+    return f"{share:.0%} of the candidates are not judged and count as grade 0. " if share else ""
+
+
+def _method(report: Report) -> list[dict[str, str]]:
+    """Return notes on the data, on each entrant, and on when the report was made."""
+    queries = report.comparison.queries
+    entries = [
+        {
+            "name": "Test data",
+            "text": f"{len(queries):,} queries, {queries.n_rows:,} candidates, {queries.n_features} features. "
+            f"{_unjudged(queries)}"
+            "If any setting was chosen on these queries, the results are too optimistic.",
+        }
+    ]
+    for entrant in report.comparison.entrants:
+        settings = ", ".join(f"{key}={value!r}" for key, value in entrant.settings.items())
+        text = f"{entrant.origin}{': ' if settings else ''}{settings}"
+        if entrant.coverage is not None:
+            covered = entrant.coverage
+            text += (
+                f"; {covered.absent_documents:,} judged candidates are missing from the run and ranked last, "
+                f"{covered.unjudged_top:.0%} of its top 10 are not judged"
+            )
+        entries.append({"name": entrant.name, "text": text})
+    entries += [{"name": use, "text": where} for use, where in report.sources.items()]
+    return [*entries, {"name": "Made", "text": report.made}]
+
+
+TERMS = {
+    "baseline": "What the others are compared with: the ranker that was named first.",
+    "change": "The mean over all queries of the new value minus that of the baseline. Positive is better.",
+    "interval": "If the test were repeated with other queries of the same kind, 95 of 100 such intervals would contain "
+    "the true change. An interval that contains zero leaves open whether there is a difference.",
+    "p": "How probable a change at least this large would be if there were no difference, for this pair alone.",
+    "holm": "The same, corrected for the number of tests of the table; up to 0.05 counts as significant.",
+    "record": "Queries that the ranker ranks better than the baseline, equally well, and worse.",
+    "time": "The median time from features to scores, for one query at a time.",
+    "global": "One linear model learned from all judged queries.",
+    "importance": "How much of the differences between candidates comes from a feature: the size of its weight times "
+    "its typical spread among the candidates of a query. All features of a query add up to 100%.",
+    "direction": "Whether more of a feature lifts a candidate (↑) or lowers it (↓), all else being equal.",
+    "grade": "How relevant a document is for the query: 0 is irrelevant, larger is better.",
+}
+"""Explanation by key."""
+
+_MEASURES = {
+    "Ndcg": "From 0 to 1: 1 if the most relevant documents come first, in the best order. Documents lower in the list "
+    "count less.",
+    "AveragePrecision": "From 0 to 1: the mean precision at the places of the relevant documents.",
+    "ReciprocalRank": "1 divided by the place of the first relevant document.",
+    "Precision": "The share of relevant documents among the first.",
+    "ExpectedReciprocalRank": "The expected reciprocal of the place where a user who reads from the top is satisfied.",
+}
+
+
+def explain_measure(measure: Measure) -> str:
+    """Return what a measure means.
+
+    Examples
+    --------
+    >>> from kinrank.measure import RR
+    >>> explain_measure(RR)
+    '1 divided by the place of the first relevant document.'
+    """
+    own = _MEASURES.get(type(measure).__name__)
+    return own or (type(measure).__doc__ or "").partition("\n")[0]
+
+
+def metric_table(report: Report) -> list[dict[str, Any]]:
+    """Return the conventions of each measure, and a row per entrant."""
+    comparison = report.comparison
+    tables = []
+    for measure in comparison.measures:
+        rows = []
+        for entrant in comparison.entrants:
+            row: dict[str, Any] = {
+                "name": entrant.name,
+                "mean": f"{entrant.evaluation[measure]:.4f}",
+                "subject": entrant.name == report.subject,
+                **dict.fromkeys(("change", "interval", "p", "holm", "record"), ""),
+            }
+            if entrant is not comparison.baseline:
+                difference = comparison.difference(entrant.name, measure)
+                paired = difference.paired
+                row |= {
+                    "change": format_number(paired.mean_difference, "+.4f"),
+                    "interval": words.between(*paired.interval),
+                    "p": _number_of(paired.p),
+                    "holm": _number_of(difference.p_holm),
+                    "record": " / ".join(f"{count:,}" for count in (paired.wins, paired.ties, paired.losses)),
+                }
+            rows.append(row)
+        tables.append({"measure": str(measure), "conventions": words.conventions(measure), "rows": rows})
+    return tables
+
+
+def _number_of(p: float) -> str:
+    return words.p_value(p).removeprefix("p = ").removeprefix("p ")
+
+
+def extremes(report: Report) -> dict[str, list[dict[str, Any]]]:
+    """Return the queries with the largest gains and losses, their nearest judged queries and changed features."""
+    gains = np.nan_to_num(report.gains)
+    before, after = (each.per_query(report.measure) for each in (report.comparison.baseline, report.subject_entrant))
+    order = np.argsort(-gains, kind="stable")
+
+    def row(query: int) -> dict[str, Any]:
+        return {
+            "name": report.names[query],
+            "before": f"{before[query]:.2f}",
+            "after": f"{after[query]:.2f}",
+            "change": format_number(float(gains[query]), "+.2f"),
+            **_reasons(report, query),
+            "lists": None if report.titles is None else before_and_after(report, query, report.titles),
+        }
+
+    return {
+        "won": [row(query) for query in order[:EXTREMES].tolist() if gains[query] > 0],
+        "lost": [row(query) for query in order[::-1][:EXTREMES].tolist() if gains[query] < 0],
+    }
+
+
+def _reasons(report: Report, query: int) -> dict[str, Any]:
+    analysis = report.own_models
+    if analysis is None or query not in analysis.shown:
+        return {"nearest": (), "more": "", "less": ""}
+    position = int(np.searchsorted(analysis.shown, query))
+    names = report.comparison.queries.feature_names
+    if analysis.shares is None:
+        return {"nearest": analysis.nearest[position], "more": "", "less": ""}
+    change = np.abs(analysis.shares.by_query[position]) - np.abs(analysis.shares.overall)
+    return {
+        "nearest": analysis.nearest[position],
+        "more": names[int(np.argmax(change))] if change.max() > 0 else "",
+        "less": names[int(np.argmin(change))] if change.min() < 0 else "",
+    }
+
+
+def feature_table(report: Report) -> list[dict[str, str]] | None:
+    """Return the importance of each feature in one model for all queries and, on average, in the queries' own.
+
+    The most important come first. The mean is that of sizes, which queries of opposite directions do not cancel.
+    """
+    shares = None if report.own_models is None else report.own_models.shares
+    if shares is None:
+        return None
+    features, sizes = report.comparison.queries.feature_names, np.abs(shares.by_query).mean(axis=0)
+    mean = shares.by_query.mean(axis=0)
+    return [
+        {
+            "feature": features[feature],
+            "overall": _percent(abs(shares.overall[feature])),
+            "way": _direction(shares.overall[feature], abs(shares.overall[feature])),
+            "own": _percent(sizes[feature]),
+            "own_way": _direction(mean[feature], sizes[feature]),
+        }
+        for feature in np.argsort(-sizes, kind="stable")[:_FEATURES].tolist()
+    ]
+
+
+def _direction(share: float, size: float) -> str:
+    """Return the direction of a feature: up, down, mixed if queries disagree, "" if it does not count.
+
+    Examples
+    --------
+    >>> _direction(0.2, 0.2), _direction(-0.2, 0.25), _direction(0.01, 0.2), _direction(0.001, 0.001)
+    ('up', 'down', 'mixed', '')
+    """
+    if size < _COUNTS:
+        return ""
+    return "mixed" if abs(share) < size / 2 else "up" if share > 0 else "down"
+
+
+def _percent(size: float) -> str:
+    return f"{100 * float(size):.0f}"
+
+
+def before_and_after(report: Report, query: int, titles: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
+    """Return the first documents of a query in the order of the baseline and of the subject."""
+    queries = report.comparison.queries
+    rows = np.arange(queries.offsets[query], queries.offsets[query + 1])
+    before, after = (
+        rows[np.argsort(-each.scores[rows], kind="stable")]
+        for each in (report.comparison.baseline, report.subject_entrant)
+    )
+    places = {row: place for place, row in enumerate(before.tolist())}
+    ids = queries.doc_id
+    assert ids is not None  # `collect` refuses titles without document ids
+
+    def entry(row: int, step: int | None) -> dict[str, Any]:
+        document = str(ids[row])
+        return {
+            "title": clean(titles.get(document, document)),
+            "grade": f"{queries.grades[row]:g}",
+            "relevant": queries.grades[row] > 0,
+            "move": "" if not step else f"{'▲' if step > 0 else '▼'} {abs(step)}",
+            "way": "" if not step else "gain" if step > 0 else "loss",
+        }
+
+    return {
+        "before": [entry(row, None) for row in before[:SHOWN].tolist()],
+        "after": [entry(row, places[row] - place) for place, row in enumerate(after[:SHOWN].tolist())],
+    }

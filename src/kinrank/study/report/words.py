@@ -7,13 +7,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from kinrank.measure import Measure, holm
-from kinrank.study.answer import LEVEL
-from kinrank.study.report.contents import LeakCheck, NeighborAnalysis, NeighborCurve, Report
-from kinrank.study.report.groups import kind_gains
-from kinrank.study.report.ingredients import in_words
-from kinrank.study.report.shares import Kind
-from kinrank.study.report.svg import format_number
+from kinrank.measure import Measure
+from kinrank.study.report.charts import format_number
+from kinrank.study.report.collect import LeakCheck, Report
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -73,13 +69,7 @@ def _seen(leak_check: LeakCheck, queries: int) -> str:
 def points(report: Report) -> list[str]:
     """Return the other main results, one sentence each."""
     answer = "" if report.answer is None else _typeset(report.answer.text)
-    sentences = [answer, _balance(report), ingredients(report), _kinds(report)]
-    if report.neighbors is not None and report.neighbors.curve is not None:
-        sentence = _best_k(report.neighbors, report.neighbors.curve)
-        part = "" if report.neighbors.whole else " (This is the part that learns from neighbors.)"
-        sentences.append(f"{sentence}{part}")
-    sentences.append(_cost(report))
-    return [sentence for sentence in sentences if sentence]
+    return [sentence for sentence in (answer, _balance(report), _cost(report)) if sentence]
 
 
 def _typeset(text: str) -> str:
@@ -95,53 +85,6 @@ def _balance(report: Report) -> str:
         f"{paired.wins:,} queries win, {paired.losses:,} lose and {paired.ties:,} are unchanged. A query that changes "
         f"gains or loses {float(np.nanmean(np.abs(changed))):.3f} on average."
     )
-
-
-def ingredients(report: Report) -> str:
-    """Return how much each ingredient of the subject counts; empty if it has only one."""
-    parts = in_words(report.ingredients)
-    if not parts:
-        return ""
-    return f"What counts in {report.subject}: {'; '.join(f'{name} {share}' for name, share in parts)}."
-
-
-def _kinds(report: Report) -> str:
-    gains = kind_gains(report)
-    if not gains:
-        return ""
-    corrected = holm([each.gain.p for each in gains])
-    sure = [i for i, p in enumerate(corrected) if p < LEVEL and gains[i].gain.mean_difference > 0]
-    grouped = f"Grouped by {report.by or 'the features that decide their ranking'}"
-    if not sure:
-        return f"{grouped}, none of {len(gains)} kinds of queries has a significant gain."
-    best = max(sure, key=lambda i: gains[i].gain.mean_difference)
-    return (
-        f"{grouped}, the {gains[best].gain.n:,} queries of {gains[best].label} gain most "
-        f"({format_number(gains[best].gain.mean_difference, '+.4f')} on average)."
-    )
-
-
-def examples(report: Report, analysis: NeighborAnalysis, kind: Kind, n: int = 4) -> list[str]:
-    """Return names from the typical third of a kind, spread out because the most typical ones are often alike."""
-    typical = kind.members[: max(n, len(kind.members) // 3)]
-    positions = np.unique(np.linspace(0, len(typical) - 1, n).astype(int))
-    return [report.names[query] for query in analysis.shown[typical[positions]].tolist()]
-
-
-def _best_k(analysis: NeighborAnalysis, curve: NeighborCurve) -> str:
-    best = max(curve.gains, key=lambda k: curve.gains[k].mean_difference)
-    gain = curve.gains[best].mean_difference
-    if curve.gains[best].interval[0] <= 0:
-        return f"No k gains significantly over one linear model on {curve.queries:,} {_which(curve)} queries."
-    own = "the k in use" if best == analysis.n_neighbors else f"k = {analysis.n_neighbors:,} is in use"
-    return (
-        f"On {curve.queries:,} {_which(curve)} queries, k = {best:,} gains most over one linear model "
-        f"({format_number(gain, '+.4f')}); {own}."
-    )
-
-
-def _which(curve: NeighborCurve) -> str:
-    return "validation" if curve.validation else "test"
 
 
 def _cost(report: Report) -> str:
