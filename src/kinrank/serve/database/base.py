@@ -45,6 +45,16 @@ class Database(ABC):
         with self._reported(NotStoredError), self._transaction(write=True) as execute:
             yield execute
 
+    def now(self) -> float:
+        """Return the seconds since 1970 by the clock of the database."""
+        with self.reading() as execute:
+            return float(execute(self._clock, ())[0][0])
+
+    @property
+    @abstractmethod
+    def _clock(self) -> str:
+        """The statement that returns the seconds since 1970."""
+
     @abstractmethod
     def _transaction(self, *, write: bool) -> AbstractContextManager[Execute]:
         """Return a context manager that commits at its end and rolls back on an error."""

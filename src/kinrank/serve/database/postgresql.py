@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from kinrank.registry import import_extra
@@ -37,6 +37,8 @@ class PostgresDatabase(Database):
     seconds
         The longest that connecting, or one transaction, may take.
     """
+
+    _clock = "SELECT extract(epoch FROM clock_timestamp())"
 
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
         super().__init__(address)
@@ -68,7 +70,11 @@ class PostgresDatabase(Database):
         if self._connection is None or self._connection.closed or self._pid != os.getpid():
             wait = max(2, round(self._seconds))
             connection = self._psycopg.connect(
-                self.address, autocommit=True, connect_timeout=wait, application_name="kinrank"
+                self.address,
+                autocommit=True,
+                connect_timeout=wait,
+                application_name="kinrank",
+                cursor_factory=self._psycopg.RawCursor,  # parsing the placeholders of many rows takes long
             )
             try:
                 self._migrate(connection)
@@ -113,9 +119,22 @@ class PostgresDatabase(Database):
 
 
 def _execute(connection: Any, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    cursor = connection.execute(statement.replace("?", "%s"), arguments)
+    cursor = connection.execute(_numbered(statement), arguments)
     rows: list[tuple[Any, ...]] = [] if cursor.description is None else cursor.fetchall()
     return rows
+
+
+@lru_cache(512)
+def _numbered(statement: str) -> str:
+    """Return a statement with PostgreSQL's own placeholders.
+
+    Examples
+    --------
+    >>> _numbered("SELECT ? + ?")
+    'SELECT $1 + $2'
+    """
+    first, *others = statement.split("?")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
 
 
 def _cut(wire: socket.socket) -> None:

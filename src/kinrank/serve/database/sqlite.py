@@ -32,6 +32,7 @@ class SqliteDatabase(Database):
     """
 
     failures = (sqlite3.Error, OSError)
+    _clock = "SELECT (julianday('now') - 2440587.5) * 86400.0"  # that of this machine
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
