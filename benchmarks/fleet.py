@@ -331,7 +331,8 @@ class Fleet:
         store.close()
         wait_for(lambda: all(replica.learned[0] == stored.revision for replica in self.replicas), 60.0)
         events = EventStore(open_database(address), MIN_CLIENTS)
-        wait_for(lambda: not rows_of(events, "SELECT 1 FROM kinrank_pending UNION ALL SELECT 1 FROM kinrank_news LIMIT 1"), 60.0)
+        one = "SELECT 1 FROM"
+        wait_for(lambda: not rows_of(events, f"{one} kinrank_pending UNION ALL {one} kinrank_news LIMIT 1"), 60.0)
         clicks = {int(name.split()[1]) for (name,) in rows_of(events, "SELECT event FROM kinrank_clicks")}
         counted = events.read("chosen")
         events.database.close()
