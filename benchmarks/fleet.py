@@ -447,7 +447,7 @@ def fork_servers(place: str) -> None:
     from kinrank.serve.http.metrics import Metrics
     from kinrank.serve.keys import KeyRing
 
-    settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS)
+    settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS, trusted=("events",))
     models = {name: Path(place, name) for name in ("judged", "chosen")}
     with Service(models, settings=settings):
         pass  # compiles; its threads end before the first fork

@@ -168,7 +168,7 @@ def test_the_collectors_of_ubi_are_understood(tmp_path, replica, keys):
         ([FIRST], (0, 1, {})),
         (SECOND, (0, 1, {})),
         ([QUERY], (0, 0, {"no documents": 1})),  # the list is known from --log-shown
-        ([QUERY | {"query_response_hit_ids": ["a", "b", "c"]}], (1, 0, {})),
+        ([QUERY | {"query_response_hit_ids": ["a", "b", "c"]}], (1, 0, {}, 1)),  # one that this service has not ranked
         ([FIRST | {"action_name": "impression"}], (0, 0, {"action does not count": 1})),
         ([FIRST | {"event_attributes": {"object": {"object_id": None}}}], (0, 0, {"no document": 1})),
         ({"queries": [QUERY], "events": [FIRST, SECOND]}, (0, 2, {"no documents": 1})),
@@ -618,6 +618,81 @@ def test_events_are_stored_while_others_are_counted(tmp_path: Path):
         log.step(CURVES)
         assert len(rows_of(log, "votes")) == 2
         log.close()
+
+
+def test_one_caller_is_one_client_unless_its_lists_were_handed_out(tmp_path, replica, keys) -> None:
+    address = sqlite_address(tmp_path)
+    client = replica(address, replace(SETTINGS, log_shown=0))
+
+    def handed_out(person: str) -> str:
+        headers = {"x_kinrank_client": person}
+        return client.post("/v1/rank", ALIEN | {"text": "other"}, authorization=keys["query"], **headers).json[
+            "query_id"
+        ]
+
+    wait_until(lambda: "." in handed_out("person 0"), 5.0)  # the key is known
+    forged = [shown(f"invented {number}", f"forged {number}") for number in range(5)]
+    stolen = shown("person 9", handed_out("person 8"))  # handed out, but to somebody else
+    response = client.post("/v1/events", {"queries": [*forged, stolen]}, authorization=keys["events"])
+    assert response.json == {"queries": 6, "events": 0, "ignored": {}, "unsigned": 6}
+    reported = [shown(f"person {number}", handed_out(f"person {number}")) for number in range(3)]
+    response = client.post("/v1/events", {"queries": reported}, authorization=keys["events"])
+    assert response.json == {"queries": 3, "events": 0, "ignored": {}}
+    response = client.post("/v1/events", {"queries": [shown("any", "by an admin")]}, authorization=keys["admin"])
+    assert "unsigned" not in response.json
+    database = open_database(address)
+    with database.reading() as execute:
+        rows = execute("SELECT list, client FROM kinrank_lists WHERE query = ?", (query_of("alien"),))
+    database.close()
+    clients = dict(rows)
+    assert len({clients[each["query_id"]] for each in forged}) == 1
+    assert clients[stolen["query_id"]] == clients["forged 0"]
+    assert len(set(clients.values())) == 5  # the caller, three who were handed out a list, and whom the admin named
+    trusting = replica(sqlite_address(tmp_path / "trusting"), replace(SETTINGS, trusted=("events",)))
+    assert "unsigned" not in trusting.post("/v1/events", {"queries": forged}, authorization=keys["events"]).json
+
+
+def test_versions_and_metrics_tell_which_choices_rank(tmp_path, replica, keys) -> None:
+    client = replica(sqlite_address(tmp_path), replace(SETTINGS, trusted=("events",)))
+
+    def version() -> str:
+        return client.post("/v1/rank", ALIEN, authorization=keys["query"]).json["version"]
+
+    def metric(name: str) -> float:
+        page = client.get("/metrics", authorization=keys["query"]).body.decode()
+        [line] = [line for line in page.splitlines() if line.startswith(f"kinrank_{name} ")]
+        return float(line.split()[1])
+
+    before = version()
+    queries = [shown(f"person {number}", f"l{number}") for number in range(3)]
+    events = [clicks(f"person {number}", f"l{number}") for number in range(3)] + [clicks("x", "nobody was shown it")]
+    client.post("/v1/events", {"queries": queries, "events": events}, authorization=keys["events"])
+    wait_until(lambda: version() != before)
+    assert version().startswith(f"{before}~1.")
+    wait_until(lambda: metric('evidence_revision{model="default"}') == 1)
+    wait_until(lambda: metric("events_unknown_lists") == 1)
+    assert metric('events_stored{kind="lists"}') == 3
+    assert metric('events_stored{kind="clicks"}') == 4
+    assert (metric("events_waiting"), metric("events_set_aside")) == (0, 0)
+    assert metric('failing{where="events"}') == 0
+    assert client.get("/readyz").json == {"status": "ready", "versions": [version()]}
+
+
+def test_a_full_disk_is_reported_as_such(tmp_path: Path):
+    log = EventLog(f"sqlite:///{tmp_path}/events.db")
+    record(log, lists("ann", day=log.today))
+    with log.store.database.reading():
+        log.store.database._connection.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(NotStoredError, match=r"the disk of the judgment store is full \(database or disk is full\)"):
+        log.record([Shown(f"l{i}", "default", "alien", ["a" * 500], f"c{i}", log.now()) for i in range(500)], [])
+    log.close()
+
+
+def test_a_full_disk_of_postgresql_is_reported_as_such():
+    psycopg = pytest.importorskip("psycopg")
+    database = open_database("postgresql://nobody@127.0.0.1:1/none")
+    assert database.is_full(psycopg.errors.DiskFull("could not extend file"))
+    assert not database.is_full(psycopg.errors.QueryCanceled("too slow"))
 
 
 def test_counting_looks_up_what_it_needs_in_an_index(tmp_path: Path):

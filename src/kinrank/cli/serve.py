@@ -69,6 +69,12 @@ def serve(
         list[str] | None,
         typer.Option("--unexplored", metavar="KEY", help="Name of a key whose lists never explore; repeatable."),
     ] = None,
+    trust_clients: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust-clients", metavar="KEY", help="Name of an events key that may name any client; repeatable."
+        ),
+    ] = None,
     min_clients: Annotated[
         int,
         typer.Option(
@@ -173,6 +179,7 @@ def serve(
                 remembered=remembered,
                 explore=explore,
                 unexplored=tuple(unexplored or ()),
+                trusted=tuple(trust_clients or ()),
             ),
         )
     )

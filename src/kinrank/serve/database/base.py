@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,6 +28,9 @@ class Database(ABC):
         Where the database is; see `kinrank.serve.database.open_database`.
     """
 
+    is_local = False
+    """Whether it is on this machine, so that it has the same clock."""
+
     def __init__(self, address: str) -> None:
         self.address = address
         self._lock = threading.Lock()
@@ -46,14 +51,8 @@ class Database(ABC):
             yield execute
 
     def now(self) -> float:
-        """Return the seconds since 1970 by the clock of the database."""
-        with self.reading() as execute:
-            return float(execute(self._clock, ())[0][0])
-
-    @property
-    @abstractmethod
-    def _clock(self) -> str:
-        """The statement that returns the seconds since 1970."""
+        """Return the seconds since 1970 by the clock of the database; that of this machine if it is a file."""
+        return time.time()
 
     @abstractmethod
     def _transaction(self, *, write: bool) -> AbstractContextManager[Execute]:
@@ -73,6 +72,10 @@ class Database(ABC):
     def failures(self) -> tuple[type[Exception], ...]:
         """The exceptions by which the database reports that it cannot be used."""
 
+    def is_full(self, error: Exception) -> bool:
+        """Return whether the database has no room left on its disk."""
+        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
     @contextmanager
     def _reported(self, kind: type[NotStoredError] | type[StoreUnavailableError]) -> Iterator[None]:
         """Raise failures of the database as an exception of ours, and let one thread in at a time."""
@@ -80,6 +83,8 @@ class Database(ABC):
             try:
                 yield
             except self.failures as error:
+                if self.is_full(error):
+                    raise kind(f"the disk of the judgment store is full ({_first_line(error)}): make room") from error
                 raise kind(f"the judgment store cannot be used ({_first_line(error)}): try again") from error
 
 

@@ -38,8 +38,6 @@ class PostgresDatabase(Database):
         The longest that connecting, or one transaction, may take.
     """
 
-    _clock = "SELECT extract(epoch FROM clock_timestamp())"
-
     def __init__(self, address: str, seconds: float = SECONDS) -> None:
         super().__init__(address)
         self._seconds = seconds
@@ -51,6 +49,15 @@ class PostgresDatabase(Database):
     def failures(self) -> tuple[type[Exception], ...]:
         """The exceptions by which the database reports that it cannot be used."""
         return (self._psycopg.Error, OSError)
+
+    def now(self) -> float:
+        """Return the seconds since 1970 by the clock of the server."""
+        with self.reading() as execute:
+            return float(execute("SELECT extract(epoch FROM clock_timestamp())", ())[0][0])
+
+    def is_full(self, error: Exception) -> bool:
+        """Return whether the server has no room left on its disk."""
+        return getattr(error, "sqlstate", None) == "53100" or super().is_full(error)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Execute]:

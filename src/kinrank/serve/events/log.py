@@ -89,7 +89,7 @@ class EventLog:
         self._reading = EventStore(open_database(address), min_clients)
         self.counting = EventStore(open_database(address), min_clients)
         self._days = days
-        self._clock = now
+        self._clock = time.time if now is None and self.store.database.is_local else now
         self._offset: float | None = None
         self._synchronized = -_MINUTE
         self._waiting: deque[Shown] = deque(maxlen=_WAITING)
@@ -101,8 +101,8 @@ class EventLog:
         """Whether there may be more to count."""
         self.backlog = 0
         """How many lists wait to be counted, of all replicas."""
-        self.stored = Counter[str](lists=0, clicks=0)
-        """How many lists and clicks this process has stored."""
+        self.stored = Counter[str](lists=0, clicks=0, unsigned=0)
+        """How many lists and clicks this process has stored, and how many lists count as those of their caller."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to count."""
 
@@ -121,6 +121,8 @@ class EventLog:
         if self._clock is None and time.monotonic() > self._synchronized + _MINUTE:
             self._offset = store.database.now() - time.monotonic()
             self._synchronized = time.monotonic()
+        if store is self.counting:
+            self.clients.prepare(self.today)
 
     @property
     def today(self) -> int:
@@ -139,6 +141,31 @@ class EventLog:
     def show(self, shown: Shown) -> None:
         """Store a list soon. It may be lost if the process is killed within the second."""
         self._waiting.append(shown)
+
+    def attributed(self, lists: Sequence[Shown], caller: str | None) -> tuple[list[Shown], int]:
+        """Return lists with the caller in place of clients that it may have invented, and how many of them there are.
+
+        Parameters
+        ----------
+        lists
+            What a caller reports.
+        caller
+            Who reports them. Its lists that were not handed out by this service count as those of one client. None: it
+            may name clients.
+        """
+        if caller is None:
+            return list(lists), 0
+        today = self.today
+        own = [
+            not (shown.client and shown.documents) or self.clients.is_signed(shown.query_id, shown.client, today)
+            for shown in lists
+        ]
+        attributed = [
+            shown if signed else shown._replace(client=caller) for shown, signed in zip(lists, own, strict=True)
+        ]
+        with self._lock:
+            self.stored["unsigned"] += own.count(False)
+        return attributed, own.count(False)
 
     def record(self, lists: Sequence[Shown], clicks: Sequence[Click]) -> dict[str, int]:
         """Store lists and clicks durably, and return how many of them do not count, by reason.

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -230,6 +231,10 @@ class Endpoints:
         for name, waiting in self._service.waiting.items():
             served = self._service.slots[name].current
             self._metrics.state(name, waiting, None if served is None else served.revision)
+        if self._service.events is not None:
+            feeds = {name: slot.feed for name, slot in self._service.slots.items()}
+            revisions = {name: feed.revision for name, feed in feeds.items() if feed is not None}
+            self._metrics.memory(self._service.events, revisions, self._service.workers.failing)
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(self, request: Request) -> Response:  # noqa: ARG002
@@ -248,7 +253,7 @@ class Endpoints:
             ]
             raise HttpError(503, "no-model", f"{', '.join(why)}: GET /v1/model and the log have the reason")
         versions = [slot.current.version for slot in self._service.slots.values() if slot.current is not None]
-        return json_response(ReadyResponse("ready", versions))
+        return json_response(ReadyResponse("ready", versions, self._service.workers.failing or UNSET))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
