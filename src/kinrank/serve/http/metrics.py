@@ -78,7 +78,7 @@ class Metrics(Observer):
         self._versions = gauge("model_info", "Version of the model in use; always 1.", "model", "version")
         self._revisions = gauge("judgment_revision", "Revision of the judgments that were learned.", "model")
         self._evidence = gauge("evidence_revision", "Revision of the choices that were read.", "model")
-        self._backlog = gauge("events_waiting", "Lists that wait to be counted, of all replicas; up to 200,000.")
+        self._backlog = gauge("events_waiting", "Lists that wait to be counted, of all replicas.")
         self._stored = gauge("events_stored", "Lists and clicks that this process has stored since its start.", "kind")
         self._unknown = gauge("events_unknown_lists", "Clicked lists that were not known when they were to be counted.")
         self._aside = gauge("events_set_aside", "Queries whose lists cannot be counted for now.")
