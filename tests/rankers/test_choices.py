@@ -95,8 +95,8 @@ def test_posterior_is_the_formula():
 
 def test_draws_have_the_mean_and_vary_as_the_looks_allow(fitted: ChoiceRanker, queries: QuerySet):
     query = queries[:1]
-    drawn = np.array([fitted.draw(query, seed).scores for seed in range(2000)])
-    assert np.array_equal(drawn[7], fitted.draw(query, 7).scores)
+    drawn = np.array([fitted.draw(query, seed)[1] for seed in range(2000)])
+    assert np.array_equal(drawn[7], fitted.draw(query, 7)[1])
     assert np.allclose(drawn.mean(axis=0), fitted.predict(query), atol=0.02)
     p = np.full(3, 0.3)
     own = Totals(np.array([0.0, 100.0, 10_000.0]), np.array([0.0, 30.0, 3_000.0]))

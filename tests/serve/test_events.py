@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,7 +22,7 @@ from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.cli.app import app
 from kinrank.data.hashes import query_keys
 from kinrank.errors import NotStoredError, OtherHistoryError, StoreUnavailableError
-from kinrank.memory.evidence import add_totals
+from kinrank.memory.evidence import Evidence, add_totals
 from kinrank.memory.votes import RankCurve, ShownList, count_votes
 from kinrank.rankers.base import load
 from kinrank.rankers.choices.calibration import _heights
@@ -35,6 +38,7 @@ from kinrank.serve.events.counting import Tally
 from kinrank.serve.events.feed import _to_evidence
 from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.events.store import CellRow, EventStore
+from kinrank.serve.exploring import PLACES, WINDOW, explored_order
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
@@ -444,7 +448,7 @@ def test_some_lists_explore_and_say_so(address, replica, keys) -> None:
     explored = [answer for answer in answers if answer["explored"] is not None]
     assert 8 < len(explored) < 32
     assert {answer["explored"] for answer in explored} == {0.5}
-    assert len({tuple(answer["ids"]) for answer in explored}) > 1
+    assert {tuple(answer["ids"]) for answer in explored} == {("a", "c", "b")}  # one moves up, and the first stays
     assert {tuple(answer["ids"]) for answer in answers if answer["explored"] is None} == {("a", "b", "c")}
     assert [rank(number)["ids"] for number in range(40)] == [answer["ids"] for answer in answers]
     # Neither for keys that opt out, nor for interleaved lists.
@@ -693,6 +697,67 @@ def test_a_full_disk_of_postgresql_is_reported_as_such():
     database = open_database("postgresql://nobody@127.0.0.1:1/none")
     assert database.is_full(psycopg.errors.DiskFull("could not extend file"))
     assert not database.is_full(psycopg.errors.QueryCanceled("too slow"))
+
+
+def test_a_list_tries_out_one_of_the_first_documents_and_a_new_one_gets_its_share(model: Path):
+    ranker, n, new = cast(ChoiceRanker, load(model)), 40, 19
+    ids = [f"d{place}" for place in range(n)]
+    names = {"doc_id": ids, "query_columns": {"text": ["alien"]}}
+    asked = QuerySet.from_arrays(np.linspace(1.0, 0.0, n, dtype=np.float32)[:, None], qid=[1] * n, **names)
+    known = [name for place, name in enumerate(ids) if place != new]
+    rate = ranker.combined_.calibration.predict(ranker.ranker_.predict(asked), asked.offsets)
+    looks = np.full(n - 1, 200.0)
+    evidence = Evidence.from_cells(["alien"] * (n - 1), known, looks, looks * np.delete(rate, new), 20_000)
+    ranker = ranker.with_recent(evidence)
+    order = np.argsort(-ranker.predict(asked), kind="stable")
+    at = int(np.flatnonzero(order == new)[0])
+    assert at < WINDOW
+    shown = Counter[int]()
+    for seed in range(200):
+        changed = explored_order(order, *ranker.draw(asked, seed), seed)
+        assert sorted(changed.tolist()) == list(range(n))
+        places = np.argsort(changed)[order] - np.arange(n)  # by how much each place moved
+        [up] = np.flatnonzero(places < 0).tolist()
+        assert up < WINDOW
+        assert set(places.tolist()) <= {0, 1, int(places[up])}
+        assert 1 <= up + places[up] < PLACES[1]
+        assert changed[0] == order[0]
+        shown[int(order[up])] += 1
+    others = [times for document, times in shown.items() if document != new]
+    assert shown[new] > 3 * max(others)  # hardly anything is known of it
+    assert len(others) > 5  # but these are tried out, too
+    lists = [explored_order(order, *ranker.draw(asked, seed), seed)[: PLACES[1]] for seed in range(5)]
+    assert new in np.concatenate(lists)
+
+
+WRONG_CLOCK = """
+import sys, time
+from kinrank.memory.votes import RankCurve
+from kinrank.serve.events.log import EventLog, Shown
+log = EventLog(sys.argv[1])
+log.record([Shown("l1", "default", "alien", ["a", "b"], "dan", log.now())], [])
+log.step({"default": RankCurve.of({})})
+print(int(time.time() // 86_400) - log.today)
+log.close()
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("jump", [400, -400])
+def test_a_replica_with_a_wrong_clock_deletes_and_misdates_nothing(jump: int, tmp_path: Path):
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    if library is None:
+        pytest.fail("libfaketime is not installed: apt-get install libfaketime")
+    with DATABASES["postgresql"].empty(tmp_path) as address:
+        log = EventLog(address)
+        record(log, lists("ann", "bob", "cid", day=log.today))
+        fake = {"LD_PRELOAD": str(library), "FAKETIME": f"{jump:+}d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        command = [sys.executable, "-c", WRONG_CLOCK, address]
+        done = subprocess.run(command, env={**os.environ, **fake}, capture_output=True, text=True, check=True)
+        assert int(done.stdout) == jump  # its own clock is wrong
+        assert counted(log) == [(2.0, 3.0)]
+        assert {row[3] for row in rows_of(log, "lists")} == {log.today}
+        log.close()
 
 
 def test_counting_looks_up_what_it_needs_in_an_index(tmp_path: Path):
