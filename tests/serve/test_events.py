@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -573,6 +574,18 @@ def test_a_popular_query_does_not_hold_up_others(log: EventLog, clock: list[floa
     assert len(taken) <= 9  # no list was counted twice: with nothing else to count, a popular query has all of the turn
 
 
+def test_what_was_just_asked_is_counted_before_what_waits_for_longer(log: EventLog, clock: list[float], monkeypatch):
+    log.counting._most = 30
+    waiting = [Shown(f"l{i}", "default", f"q{i}", ["a", "b"], "zoe", clock[0]) for i in range(400)]
+    log.record(waiting, [])
+    log._recent.clear()
+    shown = lists("ann", "bob", "cid", text="just now")
+    log.record(shown, [click(each) for each in shown])
+    log.counting.count(CURVES, list(log._recent))
+    assert (1.5, 3.0) in counted(log)
+    assert len(rows_of(log, "pending")) == 370
+
+
 def test_what_expires_is_deleted_although_nothing_can_be_counted(log: EventLog, clock: list[float], monkeypatch):
     record(log, lists("ann", "bob", "cid"))
     log.record(lists("dan"), [])
@@ -609,6 +622,30 @@ def test_a_failure_to_count_is_reported_as_long_as_it_lasts(model: Path, tmp_pat
         service.events.record(lists("dan", day=today), [])
         wait_until(lambda: not service.workers.failing)
         wait_until(lambda: not rows_of(service.events, "pending"))
+
+
+def test_events_are_stored_while_many_are_counted_in_a_file(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(store_module, "_LISTS", 100)
+    log = EventLog(sqlite_address(tmp_path), now=lambda: 20_000 * 86_400.0)
+    log.record([Shown(f"l{i}", "default", f"q{i}", ["a", "b"], f"c{i}", log.now()) for i in range(3_000)], [])
+    done = threading.Event()
+
+    def count() -> None:
+        while not done.is_set():
+            log.step(CURVES)
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    waits = []
+    for number in range(5):
+        start = time.monotonic()
+        log.record(lists("ann", text=f"other {number}"), [])
+        waits.append(time.monotonic() - start)
+    assert rows_of(log, "pending")  # it was counting all the time
+    done.set()
+    thread.join()
+    log.close()
+    assert max(waits) < 5.0  # a writer that never has its turn fails after ten seconds
 
 
 @pytest.mark.engine
@@ -735,6 +772,7 @@ import sys, time
 from kinrank.memory.votes import RankCurve
 from kinrank.serve.events.log import EventLog, Shown
 log = EventLog(sys.argv[1])
+log.step({})  # as a service does when it starts
 log.record([Shown("l1", "default", "alien", ["a", "b"], "dan", log.now())], [])
 log.step({"default": RankCurve.of({})})
 print(int(time.time() // 86_400) - log.today)

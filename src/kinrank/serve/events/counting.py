@@ -52,6 +52,8 @@ class People:
     chose: dict[str, Crowd] = field(default_factory=dict)
     states: dict[str, int] = field(default_factory=dict)
     """1 for documents that enough clients were shown, 2 for those that enough chose as well."""
+    _full: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The earliest day of crowds that have all clients they may have."""
 
     @classmethod
     def read(cls, enough: int, people: str, states: str) -> People:
@@ -68,14 +70,24 @@ class People:
 
     def join(self, client: int, day: int, votes: Votes) -> bool:
         """Let a client join, and return whether that changed anything."""
-        most = 2 * self.enough
-        changed = _join(self.shown.setdefault("", []), client, day, most)
+        changed = self._join(self.shown, "", client, day)
         for document, (_, _, chose) in votes.items():
-            joined = _join(self.shown.setdefault(document, []), client, day, most)
+            joined = self._join(self.shown, document, client, day)
             if chose:
-                joined = _join(self.chose.setdefault(document, []), client, day, most) or joined
+                joined = self._join(self.chose, document, client, day) or joined
             changed = joined or changed
         return changed
+
+    def _join(self, crowds: dict[str, Crowd], document: str, client: int, day: int) -> bool:
+        full = self._full.get((id(crowds), document), -1)
+        if full >= day:  # nobody is earlier
+            return False
+        crowd = crowds.setdefault(document, [])
+        if _join(crowd, client, day, 2 * self.enough):
+            return True
+        if len(crowd) >= 2 * self.enough:
+            self._full[id(crowds), document] = min(entry[1] for entry in crowd)
+        return False
 
     def leave(self, clients: Collection[int], before: int = 0) -> set[str]:
         """Remove clients, and those of days before one; return the documents of which fewer than enough were known."""

@@ -30,6 +30,8 @@ _WAITING = 10_000  # shown lists that wait to be stored; further ones replace th
 _HOUR = 3_600.0
 _MINUTE = 60.0
 _SECONDS = 0.5  # that one step deletes, and that it counts
+_GAP = 0.11  # seconds between two transactions: a writer that waits for SQLite looks every tenth of a second
+_RECENT, _FIRST = 500, 50  # queries that were just asked, and how many of them are counted first in a transaction
 _TEXTS = 100_000  # of queries that wait to be named
 
 
@@ -93,6 +95,7 @@ class EventLog:
         self._offset: float | None = None
         self._synchronized = -_MINUTE
         self._waiting: deque[Shown] = deque(maxlen=_WAITING)
+        self._recent: deque[tuple[str, int]] = deque(maxlen=_RECENT)
         self._texts: dict[str, dict[int, str]] = {}
         self._lock = threading.Lock()
         self._expired_at = -_HOUR
@@ -198,6 +201,7 @@ class EventLog:
             texts.setdefault(shown.model, {})[query] = shown.text
         self.store.add(records, [ClickRecord(*click, today) for click in clicks], explored)
         with self._lock:
+            self._recent.extend({(row.model, row.query): None for row in records})
             self.stored["lists"] += len(records)
             self.stored["clicks"] += len(clicks)
             for model, named in texts.items():
@@ -258,7 +262,10 @@ class EventLog:
         end = time.monotonic() + _SECONDS
         self.more = True
         while self.more and time.monotonic() < end:
-            self.more = self.counting.count(curves)
+            recent = [self._recent.pop() for _ in range(min(len(self._recent), _FIRST))]
+            self.more = self.counting.count(curves, list(dict.fromkeys(recent)))
+            if self.more and self.counting.database.is_local:
+                time.sleep(_GAP)
         if time.monotonic() > self._looked_at + _SECONDS or not self.more:
             self.backlog = self.counting.waiting()
             self._looked_at = time.monotonic()

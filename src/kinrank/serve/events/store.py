@@ -86,7 +86,7 @@ class EventStore:
         """Models and queries that cannot be counted for now."""
         self.unknown = 0
         """Lists that were clicked, but were not known when their clicks were to be counted."""
-        self._most = _LISTS
+        self._most = _SHARE  # as many as there is time for, once that is known
         self._places: dict[str, int | None] = {}
         self._doubtful: dict[tuple[str, int], None] = {}
 
@@ -119,7 +119,7 @@ class EventStore:
 
     # --- counting -------------------------------------------------------------------------------------------------
 
-    def count(self, curves: Mapping[str, RankCurve]) -> bool:
+    def count(self, curves: Mapping[str, RankCurve], recent: Sequence[tuple[str, int]] = ()) -> bool:
         """Count some lists that wait, of some models, and return whether there may be more.
 
         A query whose lists cannot be counted is set aside, and tried again later, so that others go on.
@@ -128,6 +128,8 @@ class EventStore:
         ----------
         curves
             How ranks are examined, by model.
+        recent
+            Models and queries that were just asked: some of their lists are counted before those that wait for longer.
         """
         self._resolve()
         more = False
@@ -135,7 +137,7 @@ class EventStore:
             with self.database.reading() as execute:
                 waits = bool(execute("SELECT 1 FROM kinrank_pending WHERE model = ? LIMIT 1", (model,)))
             if waits:
-                more = self._count_some(model, curve) or more
+                more = self._count_some(model, curve, [query for name, query in recent if name == model]) or more
                 due = [key for key, each in self.aside.items() if time.monotonic() > each.until]
                 for key in [key for key in (*self._doubtful, *due) if key[0] == model][:_ALONE]:
                     self._count_alone(*key, curve)
@@ -166,14 +168,21 @@ class EventStore:
             insert(execute, "kinrank_pending", sorted(known.values()))
         self.unknown += len(clicked) - len(known)
 
-    def _count_some(self, model: str, curve: RankCurve) -> bool:
+    def _count_some(self, model: str, curve: RankCurve, recent: Sequence[int]) -> bool:
         skipped = {query for name, query in (*self._doubtful, *self.aside) if name == model}
         most, before, queries = self._most, self._places.get(model), set[int]()
         start = time.monotonic()
         try:
             with self.database.writing() as execute:
                 revision = next_revision(execute, STREAM)  # one process counts at a time
+                first = [
+                    (query, name)
+                    for query in recent
+                    if query not in skipped
+                    for name in take_of(execute, model, query, max(most // 10, 1))
+                ]
                 taken, place = take(execute, model, before, most, skipped, _SHARE)
+                taken += first
                 queries.update(query for query, _ in taken)
                 self._tally(execute, model, revision, [name for _, name in taken], curve)
         except Exception:
