@@ -1,17 +1,20 @@
 """Clients conspire to lift a document: the rank that it reaches with and without the defenses.
 
 10,000 simulated clients use the movie search that comes with kinrank. A *head* query is asked by 1,000 of them in a
-week, a *tail* query by 5, once each; they examine rank k with probability 1/k and click by the grade. 1, 10 or 100
+week, a *tail* query by 5, once each; they examine rank k with probability 1/k and click by the grade. 1, 3, 10 or 100
 others (one percent) search five times a day and click one document each time. *Clicks* are made on the lists that the
 service shows, which are ranked by what was counted until the day before: the document is the last of the worst among
 the first ten. *Forged lists* are sent by conspirators who hold a key for events: they say that the last candidate was
 shown at rank 10, and chosen. Lists are counted as the service counts them, with more and more of the defenses: one vote
-per client, document and day; at least three clients; examination, by which a click where few look counts more; and
-three clients who chose the document, without whom nothing lifts it.
+per client, document and day; at least three clients; examination, by which a click where few look counts more; three
+clients who chose the document, without whom nothing lifts it; and, *signed*, lists that the service has not handed out
+count as those of one client for each key and address. Conspirators share one address, or have one each (*own
+addresses*). Lists that are handed out name the clients that the web tier names: a click on them is one of its client.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -30,7 +33,7 @@ from kinrank.memory.votes import MAX_RANK, RankCurve, ShownList, Votes, count_vo
 
 OPTIONS = {"queries": ("8", "2", "20")}
 CLIENTS, DAYS, SEARCHES, SHOWN = 10_000, 7, 5, 10
-CONSPIRATORS = (1, 10, 100)
+CONSPIRATORS = (1, 3, 10, 100)
 ASKED_BY = {"head": 1_000, "tail": 5}
 ATTACKS = ("clicks", "forged lists")
 EXAMINED = RankCurve.of({})
@@ -45,6 +48,8 @@ class Defenses:
     min_clients: int = 3
     min_choosers: int = 3
     curve: RankCurve = EXAMINED
+    addresses: float = math.inf
+    """How many addresses forged lists come from, each of which is one client; if unsigned, each name is one."""
 
 
 DEFENSES = {
@@ -52,7 +57,9 @@ DEFENSES = {
     "one vote": Defenses(min_clients=1, min_choosers=0, curve=EVENLY),
     "one vote, three clients": Defenses(min_choosers=0, curve=EVENLY),
     "also examination": Defenses(min_choosers=0),
-    "all, as the service": Defenses(),
+    "unsigned clients": Defenses(),
+    "signed, one address": Defenses(addresses=1),
+    "signed, own addresses": Defenses(addresses=1_000),
 }
 
 
@@ -105,7 +112,8 @@ def attacked(
             others = [document for document in documents if document != ids[target]][: SHOWN - 1]
             documents = [*others, ids[target]]
         forged = {ids[target]: 1.0} if ids[target] in documents else {}
-        conspirators = range(CLIENTS, CLIENTS + size)
+        callers = size if on_page else int(min(defenses.addresses, size))
+        conspirators = [CLIENTS + number % callers for number in range(size)]
         lists += [ShownList(0, day, client, documents, forged) for client in conspirators for _ in range(SEARCHES)]
         if not defenses.one_vote:
             lists = [shown._replace(client=number) for number, shown in enumerate(lists)]

@@ -3,6 +3,10 @@
 - ``--part store``: lists and clicks per second that one PostgreSQL takes through the store, durable, against bare
   ``INSERT ... ON CONFLICT DO NOTHING`` of the same rows in transactions of the same size into tables with nothing but a
   primary key; and how many per second it takes and counts;
+- ``--part hot``: one popular query with 33,000 lists (2,200 for each of ``--repeats``) that wait to be counted, and a
+  third as many of other queries, in SQLite and PostgreSQL. Meanwhile three clients ask a new query every half second:
+  how long until another replica reads their choice, how many events are stored and counted a second, and whether what
+  is old is deleted in time;
 - ``--part rank``: a ranking with a model of choices while events arrive and are counted, 100 lists a second, against
   the same model without a database;
 - ``--part search``: /v1/search with remembered documents against without them: of queries for which the engine misses
@@ -14,6 +18,7 @@ Medians of times that are taken in turns. A ratio is that of what kinrank does t
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import threading
@@ -31,6 +36,7 @@ from benchmarks import confirmation, fleet
 from benchmarks.common import interleaved, log_progress, medians
 from benchmarks.engine_msrd import running
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
+from kinrank.data.hashes import query_keys
 from kinrank.datasets import load_movies
 from kinrank.engines import connect
 from kinrank.engines.logger import FeatureLogger
@@ -38,13 +44,13 @@ from kinrank.engines.lucene import LuceneEngine
 from kinrank.engines.retry import RetryingPool
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.votes import RankCurve
-from kinrank.serve import CandidateSet, Service, Settings
+from kinrank.serve import CandidateSet, Observer, Service, Settings
 from kinrank.serve.database import open_database
 from kinrank.serve.database.rows import insert
 from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.search import Searcher
 
-OPTIONS = {"part": ("store", "rank", "search"), "repeats": ("15", "3", "40")}
+OPTIONS = {"part": ("store", "hot", "rank", "search"), "repeats": ("15", "3", "40")}
 PORT = 15990
 LISTS, CLICKS, TRANSACTIONS = 100, 30, 5
 CURVES = {"default": RankCurve.of({})}
@@ -54,7 +60,7 @@ PATIENT = {"deadline": 60.0, "engine_seconds": 60.0}
 
 def run(part: str = "store", repeats: str = "15") -> dict[str, Any]:
     """Measure one part."""
-    measure: dict[str, Callable[[int], dict[str, Any]]] = {"store": store, "rank": rank, "search": search}
+    measure: dict[str, Callable[[int], dict[str, Any]]] = {"store": store, "hot": hot, "rank": rank, "search": search}
     return {"part": part, **measure[part](int(repeats))}
 
 
@@ -124,6 +130,120 @@ def store(repeats: int) -> dict[str, Any]:
         "rate relative to bare": round(seconds["bare"] / seconds["stored"], 3),
         "stored and counted, events per second": round((LISTS + CLICKS) / counting),
     }
+
+
+# --- a popular query -------------------------------------------------------------------------------------------------
+
+
+def hot(repeats: int) -> dict[str, Any]:
+    """Return events per second and how late choices are visible while a popular query is counted, by database."""
+    with tempfile.TemporaryDirectory() as folder:
+        figures = {"sqlite": counted_while_hot(f"sqlite:///{folder}/events.db", 2_200 * repeats)}
+    server = fleet.engine("start", PORT)
+    try:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute("DROP DATABASE IF EXISTS events_load WITH (FORCE)")
+            connection.execute("CREATE DATABASE events_load")
+        figures["postgresql"] = counted_while_hot(server.rpartition("/")[0] + "/events_load", 2_200 * repeats)
+    finally:
+        fleet.engine("stop", PORT)
+    return figures
+
+
+def hot_events(n_lists: int) -> Iterator[tuple[list[Shown], list[Click]]]:
+    """Yield lists of a popular query and of others, a thousand at a time, and clicks on a third of them."""
+    numbers = count()
+    for start in range(0, n_lists, 750):
+        lists = [
+            Shown(
+                f"hot {i}",
+                "default",
+                "iphone",
+                [f"d {(i * 7 + rank) % 97}" for rank in range(10)],
+                f"h {i}",
+                time.time(),
+            )
+            for i in range(start, min(start + 750, n_lists))
+        ]
+        lists += events(numbers, 250)[0]
+        yield lists, [Click(f"click {shown.query_id}", shown.query_id, shown.documents[2]) for shown in lists[::3]]
+
+
+def counted_while_hot(address: str, n_lists: int) -> dict[str, Any]:
+    """Store lists, count them, and return how long it takes, and how long others wait meanwhile."""
+    log, other = EventLog(address), EventLog(address)
+    old = [Shown(f"old {i}", "default", "old", ["d 1"], f"h {i}", time.time()) for i in range(1_000)]
+    log.record(old, [])
+    log.step(CURVES)
+    with log.store.database.writing() as execute:  # as if they were stored three days ago
+        execute("UPDATE kinrank_lists SET day = day - 3", ())
+    log._expired_at = -math.inf
+    start, n_events = time.perf_counter(), 0
+    for lists, clicks in hot_events(n_lists):
+        log.record(lists, clicks)
+        n_events += len(lists) + len(clicks)
+    stored = n_events / (time.perf_counter() - start)
+    done, late = threading.Event(), list[float]()
+    watcher = threading.Thread(target=watch, args=(log, other, done, late))
+    watcher.start()
+    start, expired = time.perf_counter(), math.nan
+    try:
+        while True:
+            log.step(CURVES)
+            if math.isnan(expired) and not expired_lists(log):
+                expired = time.perf_counter() - start
+            if log.backlog < 10:
+                break
+    finally:
+        seconds = time.perf_counter() - start
+        done.set()
+        watcher.join()
+    key = query_keys(np.array(["iphone"]))[0]
+    feed = other.feed("default", Observer())
+    feed._read()
+    assert feed._evidence is not None
+    looks = float(feed._evidence.of_query(key)[1].looks.sum())
+    log.close()
+    other.close()
+    expected = n_lists * sum(1 / rank for rank in range(1, 11))
+    return {
+        "lists of the popular query": n_lists,
+        "events stored per second": round(stored),
+        "events counted per second": round(n_events / seconds),
+        "seconds until a new choice is read by another replica": {
+            "median": round(float(np.median(late)), 2),
+            "most": round(max(late), 2),
+            "choices": len(late),
+        },
+        "seconds until old lists are deleted": round(expired, 2),
+        "looks of the popular query, counted and expected": [round(looks, 3), round(expected, 3)],
+    }
+
+
+def expired_lists(log: EventLog) -> bool:
+    """Return whether old lists are stored."""
+    with log.store.database.reading() as execute:
+        return bool(execute("SELECT 1 FROM kinrank_lists WHERE day < ? LIMIT 1", (log.today - 2,)))
+
+
+def watch(log: EventLog, other: EventLog, done: threading.Event, late: list[float]) -> None:
+    """Let three clients choose a document of a new query, and note after how many seconds another replica has it."""
+    since, mark = other.store.read("default").revision, ""
+    for number in count():
+        text = f"new query {number}"
+        key = int(query_keys(np.array([text]))[0].view(np.int64))
+        lists = [Shown(f"{text} {i}", "default", text, ["d 1", "d 2"], f"n {i}", time.time()) for i in range(3)]
+        start = time.perf_counter()
+        log.record(lists, [Click(shown.query_id, shown.query_id, "d 2") for shown in lists])
+        found = False
+        while not found and time.perf_counter() < start + 60:
+            changes = other.store.read("default", since, mark=mark)
+            since, mark = changes.through, changes.mark
+            found = any(cell.query == key and cell.choices for cell in changes.cells)
+            if done.wait(0.05):
+                return
+        late.append(time.perf_counter() - start)
+        done.wait(0.5)
 
 
 # --- ranking ---------------------------------------------------------------------------------------------------------

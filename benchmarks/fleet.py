@@ -331,7 +331,8 @@ class Fleet:
         store.close()
         wait_for(lambda: all(replica.learned[0] == stored.revision for replica in self.replicas), 60.0)
         events = EventStore(open_database(address), MIN_CLIENTS)
-        wait_for(lambda: not rows_of(events, "SELECT 1 FROM kinrank_news LIMIT 1"), 60.0)
+        one = "SELECT 1 FROM"
+        wait_for(lambda: not rows_of(events, f"{one} kinrank_pending UNION ALL {one} kinrank_news LIMIT 1"), 60.0)
         clicks = {int(name.split()[1]) for (name,) in rows_of(events, "SELECT event FROM kinrank_clicks")}
         counted = events.read("chosen")
         events.database.close()
@@ -446,7 +447,7 @@ def fork_servers(place: str) -> None:
     from kinrank.serve.http.metrics import Metrics
     from kinrank.serve.keys import KeyRing
 
-    settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS)
+    settings = Settings(deadline=10.0, min_clients=MIN_CLIENTS, trusted=("events",))
     models = {name: Path(place, name) for name in ("judged", "chosen")}
     with Service(models, settings=settings):
         pass  # compiles; its threads end before the first fork

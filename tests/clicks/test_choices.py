@@ -326,3 +326,42 @@ def test_a_service_counts_lists_as_a_log_is_counted(model: str, log: pa.Table, q
         np.testing.assert_array_equal(counted.get_state()[name], evidence.get_state()[name])
     for name in ("looks", "choices"):
         np.testing.assert_allclose(counted.get_state()[name], evidence.get_state()[name], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_query_in_two_spellings_counts_as_a_service_counts_it(named: bool, tmp_path: Path):
+    # Cascade users: the second list of c1 ends at its click on d1, so that nobody looks at d2 there.
+    header = "query,session,document,rank,clicked" + ",client" * named
+    lists = [("alien", "s1", "c1", (0, 0)), ("Alien", "s2", "c1", (1, 0)), ("alien", "s3", "c2", (0, 1))]
+    rows = [
+        f"{query},{session},d{rank},{rank},{clicked}" + f",{client}" * named
+        for query, session, client, clicks in lists
+        for rank, clicked in enumerate(clicks, start=1)
+    ]
+    (tmp_path / "log.csv").write_text("\n".join([header, *rows]) + "\n")
+    examination = Examination("cascade", np.array([1, 2]), *np.ones((1, 2)), *np.zeros((1, 2)), *np.ones((2, 2)), "")
+    with open_clicks([tmp_path / "log.csv"]) as opened:
+        evidence = write_evidence(opened, examination, tmp_path / "evidence")
+    shown = [
+        ShownList(
+            1, 0, hash(client if named else session), ["d1", "d2"], {f"d{i}": 1.0 for i in (1, 2) if clicks[i - 1]}
+        )
+        for _, session, client, clicks in lists
+    ]
+    votes = count_votes(shown, RankCurve([1.0, 1.0], [0.0, 0.0], cascade=True))
+    asked = QuerySet.from_arrays([[1.0], [2.0]], qid=[1, 1], doc_id=["d1", "d2"], query_columns={"text": ["alien"]})
+    found = evidence.totals(asked)
+    expected = [votes[1, document, 0] for document in ("d1", "d2")]
+    np.testing.assert_allclose(found.looks, [vote.looks for vote in expected], rtol=1e-6)
+    np.testing.assert_allclose(found.choices, [vote.choices for vote in expected], rtol=1e-6)
+
+
+def test_impressions_of_days_to_come_are_no_evidence(tmp_path: Path):
+    (tmp_path / "log.csv").write_text(
+        "query,session,document,rank,clicked,time\n"
+        "alien,s1,d1,1,1,2026-01-05T10:00:00\nalien,s2,d1,1,1,9999-12-31T10:00:00\n"
+    )
+    with open_clicks([tmp_path / "log.csv"]) as opened:
+        evidence = write_evidence(opened, estimate_examination(opened.counts(), "none"), tmp_path / "evidence")
+    assert evidence.days == (20_458, 20_458)
+    assert evidence.get_state()["looks"].tolist() == [1.0]

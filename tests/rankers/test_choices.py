@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,14 @@ from typer.testing import CliRunner
 
 from kinrank import ChoiceRanker, QuerySet, SingleRanker, load
 from kinrank.cli.app import app
+from kinrank.data.hashes import query_keys
 from kinrank.errors import DataError, EncoderError, ParameterError, StoreError
+from kinrank.folder import write
 from kinrank.measure import NDCG
 from kinrank.memory.evidence import Evidence, Totals
 from kinrank.rankers.base import from_record
 from kinrank.rankers.choices.calibration import Calibration, standing
+from kinrank.rankers.choices.live import LiveJudgments, evidence_parts, total_evidence
 from kinrank.rankers.choices.posterior import Posterior
 from kinrank.store import VersionStore, read_model, read_model_and_examples
 
@@ -93,8 +97,8 @@ def test_posterior_is_the_formula():
 
 def test_draws_have_the_mean_and_vary_as_the_looks_allow(fitted: ChoiceRanker, queries: QuerySet):
     query = queries[:1]
-    drawn = np.array([fitted.draw(query, seed).scores for seed in range(2000)])
-    assert np.array_equal(drawn[7], fitted.draw(query, 7).scores)
+    drawn = np.array([fitted.draw(query, seed)[1] for seed in range(2000)])
+    assert np.array_equal(drawn[7], fitted.draw(query, 7)[1])
     assert np.allclose(drawn.mean(axis=0), fitted.predict(query), atol=0.02)
     p = np.full(3, 0.3)
     own = Totals(np.array([0.0, 100.0, 10_000.0]), np.array([0.0, 30.0, 3_000.0]))
@@ -461,3 +465,33 @@ def test_a_fitted_ranker_needs_no_grades_if_there_is_evidence(queries: QuerySet,
         ChoiceRanker(ranker, evidence, prefit=True).fit(queries[80:].replace(y=None))
     with pytest.raises(DataError, match="not judged"):
         ChoiceRanker(ranker, prefit=True).fit(queries[80:].replace(y=None))
+
+
+def test_the_day_at_which_live_evidence_takes_over_counts_once():
+    asked = QuerySet.from_arrays([[1.0]], qid=[1], doc_id=["d7"], query_columns={"text": ["alien"]})
+
+    def days(*numbers: int) -> Evidence:
+        one = np.ones(len(numbers))
+        return Evidence.from_cells(["alien"] * len(numbers), ["d7"] * len(numbers), one, 0 * one, numbers)
+
+    parts = evidence_parts(days(100, 101), days(100, 101, 102), LiveJudgments.none(np.array([1])), None)
+    assert total_evidence(asked, parts).looks.tolist() == [3.0]
+    key = query_keys(np.array(["alien"]))[0]
+    assert sum(part.evidence.of_query(key, **part.counted)[1].looks.sum() for part in parts) == 3.0
+
+
+def test_evidence_of_a_day_to_come_neither_counts_nor_turns_off_live_evidence(tmp_path: Path):
+    asked = QuerySet.from_arrays([[1.0]], qid=[1], doc_id=["d7"], query_columns={"text": ["alien"]})
+    today = int(time.time() // 86_400)
+    for wrong in (2_932_896, today + 2):  # the last day of the year 9999
+        folder = Evidence.from_cells(["alien"] * 2, ["d7"] * 2, [4.0, 9.0], [0.0, 0.0], [today - 1, wrong])
+        arrays = folder.get_state()
+        write(tmp_path / "evidence", "evidence", {"days": [today - 1, wrong]}, arrays)  # as written without a check
+        folder = Evidence.open(tmp_path / "evidence")
+        recent = Evidence.from_cells(["alien"], ["d7"], [2.0], [0.0], [today])
+        assert folder.days == (today - 1, today - 1)
+        parts = evidence_parts(folder, recent, LiveJudgments.none(np.array([1])), half_life=1.0)
+        assert total_evidence(asked, parts).looks.tolist() == [4.0]  # two of the four are left, and two of today
+        key = query_keys(np.array(["alien"]))[0]
+        assert sum(part.evidence.of_query(key, **part.counted)[1].looks.sum() for part in parts) == 4.0
+        assert folder.merged(recent).days == (today - 1, today)

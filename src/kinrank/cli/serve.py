@@ -76,6 +76,12 @@ def serve(
         list[str] | None,
         typer.Option("--unexplored", metavar="KEY", help="Name of a key whose lists never explore; repeatable."),
     ] = None,
+    trust_clients: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust-clients", metavar="KEY", help="Name of an events key that may name any client; repeatable."
+        ),
+    ] = None,
     min_clients: Annotated[
         int,
         typer.Option(
@@ -181,6 +187,7 @@ def serve(
                 explore=explore,
                 unexplored=tuple(unexplored or ()),
                 need_database=need_database,
+                trusted=tuple(trust_clients or ()),
             ),
         )
     )

@@ -24,7 +24,7 @@ from kinrank.data.text_table import NO_TEXTS, TextTable
 from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError
 from kinrank.folder import OnWait, locked
-from kinrank.memory.evidence import NO_DAY, Evidence, write_sorted_cells
+from kinrank.memory.evidence import NO_DAY, Evidence, latest_day, write_sorted_cells
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -149,10 +149,12 @@ def _cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> Iterator
         database.execute("""
             CREATE TABLE votes AS
             SELECT query, document, day, client, sum(looks) / sum(n) AS looks, sum(choices) / sum(n) AS choices
-            FROM hashed GROUP BY ALL""")
+            FROM hashed GROUP BY query, document, day, client HAVING sum(hashed.looks) > 0""")
         cells = database.sql(f"{_sum_of_crowds(log)} ORDER BY 1, 2, 3")
     else:
-        cells = database.sql("SELECT * FROM hashed ORDER BY 1, 2, 3")
+        cells = database.sql("""
+            SELECT query, document, day, CAST(sum(looks) AS FLOAT), CAST(sum(choices) AS FLOAT)
+            FROM hashed GROUP BY query, document, day HAVING sum(hashed.looks) > 0 ORDER BY 1, 2, 3""")
     for batch in cells.to_arrow_reader(_BATCH):
         yield [column.to_numpy(zero_copy_only=False) for column in batch.columns]
 
@@ -160,7 +162,9 @@ def _cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> Iterator
 def _hashed_cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> pa.RecordBatchReader:
     """Return looks and choices by query, document and day, in any order; queries and documents are hashes.
 
-    If the log names its clients, they are counted apart, with the number n of their impressions.
+    Different spellings of a query are different rows, which only their sum makes one: nothing may be left out here
+    because nobody looked. Days to come are left out. If the log names its clients, they are counted apart, with the
+    number n of their impressions.
     """
     looks, choices = _by_impression(examination)
     clients = scalar(log.database, "SELECT count(*) FROM (SELECT 1 FROM impressions WHERE client IS NOT NULL LIMIT 1)")
@@ -171,7 +175,7 @@ def _hashed_cells(log: ClickLog, examination: Examination, ids: _ChosenIds) -> p
         SELECT query, document, CAST(coalesce(time // {_DAY}, {NO_DAY}) AS INTEGER) AS day, {by_client}
             CAST(sum({looks}) AS FLOAT) AS looks, CAST(sum({choices}) AS FLOAT) AS choices
         FROM {_impressions(log.database, examination)}
-        WHERE reason IS NULL AND trim(query) <> '' GROUP BY ALL HAVING looks > 0""")
+        WHERE reason IS NULL AND trim(query) <> '' AND coalesce(time, 0) < {_DAY * (latest_day() + 1)} GROUP BY ALL""")
         .to_arrow_reader(_BATCH)
     )
     types = [pa.uint64(), pa.uint64(), *batches.schema.types[2:]]

@@ -7,6 +7,7 @@ folders are merged in one pass, and the cells of a query's candidates are found 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -243,9 +244,13 @@ class Evidence:
 
     @cached_property
     def days(self) -> tuple[int, int] | None:
-        """The first and the last day, in days since 1970; None if no evidence has a day."""
-        if "days" in self.meta:  # so that opening a large folder reads nothing
-            return None if self.meta["days"] is None else (self.meta["days"][0], self.meta["days"][1])
+        """The first and the last day, in days since 1970; None if no evidence has a day.
+
+        Days after tomorrow are errors of whoever dated them, and do not count.
+        """
+        stored = self.meta.get("days", ())
+        if stored is None or (stored and stored[1] <= latest_day()):  # so that opening a large folder reads nothing
+            return None if stored is None else (stored[0], stored[1])
         return first_and_last(self._arrays[3])
 
     def __repr__(self) -> str:
@@ -292,7 +297,7 @@ class Evidence:
         own = slice(offsets[place], offsets[place + 1])
         first, weight = self._day_weights(*(counted.get(name) for name in ("half_life", "days", "until")))
         number = np.where(day[own] < 0, len(weight) - 1, day[own] - first)
-        counts = (number >= 0) & (number < len(weight))
+        counts = (number >= 0) & (number < len(weight) - (day[own] >= 0))
         factor = np.where(counts, weight[np.where(counts, number, 0)], 0.0)
         documents, cells = np.unique(document[own], return_inverse=True)
 
@@ -529,9 +534,14 @@ def _summed(batches: Iterable[Sequence[NDArray[Any]]]) -> Iterator[list[NDArray[
         yield waiting
 
 
+def latest_day() -> int:
+    """Return tomorrow, in days since 1970: evidence of a later day is dated wrongly."""
+    return int(time.time() // 86_400) + 1
+
+
 def first_and_last(day: NDArray[Any]) -> tuple[int, int] | None:
-    """Return the first and the last of some days; None if none is dated."""
-    dated = day[day >= 0]
+    """Return the first and the last of some days, but for those to come; None if none is dated."""
+    dated = day[(day >= 0) & (day <= latest_day())]
     return (int(dated.min()), int(dated.max())) if len(dated) else None
 
 
@@ -589,10 +599,10 @@ def add_totals(query, offsets, document, day, looks, choices, few, keys, rows, d
         for row in range(rows[i], rows[i + 1]):
             cell = lower_bound(document, documents[row], start, stop)
             while cell < stop and document[cell] == documents[row]:
-                number = day[cell] - first_day
+                number, end = day[cell] - first_day, len(weight) - 1
                 if day[cell] < 0:
-                    number = len(weight) - 1
-                if 0 <= number < len(weight):
+                    number, end = len(weight) - 1, len(weight)
+                if 0 <= number < end:
                     total[0, row] += weight[number] * looks[cell]
                     total[1, row] += weight[number] * choices[cell]
                     if few[cell]:

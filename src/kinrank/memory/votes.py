@@ -50,6 +50,14 @@ class ShownList(NamedTuple):
     """The value of the clicks by document."""
 
 
+class Vote(NamedTuple):
+    """What one client looked at and chose of a document of a query on a day: the mean of its impressions."""
+
+    looks: float
+    choices: float
+    chose: bool
+
+
 class Votes(NamedTuple):
     """What the clients who were shown a document of a query on a day looked at and chose."""
 
@@ -60,10 +68,36 @@ class Votes(NamedTuple):
     """Those of them who chose it."""
 
 
-def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int, str, int], Votes]:
-    """Return the votes by query, document and day.
+def client_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[str, Vote]:
+    """Return the votes of one client, query and day by document, from all lists of the three.
 
-    Each client has one impression of a document a day: the mean of its impressions.
+    Examples
+    --------
+    >>> lists = [ShownList(1, 20, 5, ["d7", "d9"], clicked) for clicked in ({"d9": 1.0}, {})]
+    >>> client_votes(lists, RankCurve.of({}))["d9"]
+    Vote(looks=0.5, choices=0.5, chose=True)
+    """
+    impressions: dict[str, list[float]] = {}
+    for shown in lists:
+        places = {document: rank for rank, document in reversed(list(enumerate(shown.documents[: len(curve.slope)])))}
+        last = max((places[document] for document in shown.clicked if document in places), default=len(places))
+        for document, rank in places.items():
+            slope = curve.slope[rank]
+            total = impressions.setdefault(document, [0.0, 0.0, 0.0, 0.0])
+            clicked = shown.clicked.get(document, 0.0)
+            total[0] += 1
+            total[1] += 0.0 if curve.cascade and rank > last else slope
+            total[2] += clicked - curve.offset[rank] if slope > 0 else 0.0
+            total[3] += clicked if slope > 0 else 0.0
+    return {
+        document: Vote(looked / n, chosen / n, clicked > 0)
+        for document, (n, looked, chosen, clicked) in impressions.items()
+        if looked > 0
+    }
+
+
+def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int, str, int], Votes]:
+    """Return the votes by query, document and day. Each client has one vote on a document a day.
 
     Examples
     --------
@@ -74,30 +108,19 @@ def count_votes(lists: Iterable[ShownList], curve: RankCurve) -> dict[tuple[int,
     >>> len(votes[1, "d7", 20].choosers), len(votes[1, "d9", 20].choosers)
     (0, 2)
     """
-    impressions: dict[tuple[int, str, int], dict[int, list[float]]] = {}
+    by_client: dict[tuple[int, int, int], list[ShownList]] = {}
     for shown in lists:
-        places = {document: rank for rank, document in reversed(list(enumerate(shown.documents[: len(curve.slope)])))}
-        last = max((places[document] for document in shown.clicked if document in places), default=len(places))
-        for document, rank in places.items():
-            slope = curve.slope[rank]
-            counts = impressions.setdefault((shown.query, document, shown.day), {})
-            total = counts.setdefault(shown.client, [0.0, 0.0, 0.0, 0.0])
-            clicked = shown.clicked.get(document, 0.0)
-            total[0] += 1
-            total[1] += 0.0 if curve.cascade and rank > last else slope
-            total[2] += clicked - curve.offset[rank] if slope > 0 else 0.0
-            total[3] += clicked if slope > 0 else 0.0
-    return {cell: votes for cell, counts in impressions.items() if (votes := _sum_of_clients(counts)).clients}
-
-
-def _sum_of_clients(counts: Mapping[int, Sequence[float]]) -> Votes:
-    looks, choices = 0.0, 0.0
-    clients, choosers = [], []
-    for client, (n, looked, chosen, clicked) in counts.items():
-        if looked > 0:
-            looks += looked / n
-            choices += chosen / n
-            clients.append(client)
-            if clicked > 0:
-                choosers.append(client)
-    return Votes(looks, choices, frozenset(clients), frozenset(choosers))
+        by_client.setdefault((shown.query, shown.day, shown.client), []).append(shown)
+    cells: dict[tuple[int, str, int], dict[int, Vote]] = {}
+    for (query, day, client), some in by_client.items():
+        for document, vote in client_votes(some, curve).items():
+            cells.setdefault((query, document, day), {})[client] = vote
+    return {
+        cell: Votes(
+            sum(vote.looks for vote in votes.values()),
+            sum(vote.choices for vote in votes.values()),
+            frozenset(votes),
+            frozenset(client for client, vote in votes.items() if vote.chose),
+        )
+        for cell, votes in cells.items()
+    }

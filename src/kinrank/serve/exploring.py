@@ -1,4 +1,8 @@
-"""Which requests are ranked by a draw from what people may choose, in place of what they are expected to choose."""
+"""Which lists try out a document, and which one.
+
+One document of the first `WINDOW` moves up to one of the first places. It is the one that is drawn the furthest above
+its expected rate of choices: the less is known of a document, the more often it is tried out.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,31 @@ import hashlib
 from contextvars import ContextVar
 from typing import NamedTuple
 
+import numpy as np
+
+from kinrank.arrays import Float64, Int64
+
+WINDOW = 20
+"""Documents below this place are not tried out."""
+PLACES = 2, 6
+"""The first and the last place at which a document is tried out; the best one stays first."""
+
 
 class Draw(NamedTuple):
-    """A draw that ranks a request."""
+    """What decides which document a list tries out."""
 
     seed: int
     """Decides the draw."""
     propensity: float
-    """The probability that a request is ranked by a draw."""
+    """The probability that a list tries out a document."""
 
 
 DRAW: ContextVar[Draw | None] = ContextVar("draw", default=None)
-"""The draw that ranks the request; None for the expected rates of choices."""
+"""What decides which document the list of the request tries out; None for none."""
 
 
 def draw_for(query_id: str, share: float) -> Draw | None:
-    """Return the draw that ranks a request, always the same one for an id; None for all but a share of the ids.
+    """Return what a list tries out, always the same for an id; None for all but a share of the ids.
 
     Examples
     --------
@@ -33,3 +46,33 @@ def draw_for(query_id: str, share: float) -> Draw | None:
     digest = hashlib.blake2b(query_id.encode(errors="surrogatepass"), digest_size=16).digest()
     chosen = int.from_bytes(digest[:8]) < share * 2**64
     return Draw(int.from_bytes(digest[8:]), share) if chosen else None
+
+
+def explored_order(order: Int64, expected: Float64, drawn: Float64, seed: int) -> Int64:
+    """Return an order in which one of the first candidates moves up.
+
+    Parameters
+    ----------
+    order
+        The candidates, best first.
+    expected
+        The expected rate of choices of each candidate.
+    drawn
+        A rate drawn from what it may be.
+    seed
+        Decides the place.
+
+    Examples
+    --------
+    >>> rates = np.array([0.9, 0.8, 0.7, 0.6])
+    >>> explored_order(np.arange(4), rates, rates + [0.0, 0.0, 0.0, 0.2], seed=1).tolist()
+    [0, 1, 3, 2]
+    """
+    first, last = PLACES
+    window = min(len(order), WINDOW)
+    if window <= first:  # nothing is below the first place at which a document is tried out
+        return order
+    place = first - 1 + seed % (min(last, window - 1) - first + 1)
+    below = order[place + 1 : window]
+    chosen = place + 1 + int(np.argmax(drawn[below] - expected[below]))
+    return np.concatenate([order[:place], order[chosen : chosen + 1], order[place:chosen], order[chosen + 1 :]])

@@ -26,11 +26,15 @@ def asked_by(database: Database, clients: Collection[int]) -> list[int]:
     marks = placeholders(clients)
     with database.reading() as execute:
         found = execute(
-            f"SELECT query FROM kinrank_lists WHERE client IN ({marks}) UNION SELECT query FROM kinrank_crowds "  # noqa: S608
+            f"SELECT query FROM kinrank_lists WHERE client IN ({marks}) UNION SELECT query FROM kinrank_votes "  # noqa: S608
             f"WHERE client IN ({marks})",
             (*clients, *clients),
         )
-    return [row[0] for row in found]
+        asked = {row[0] for row in found}
+        for client in clients:
+            among = execute("SELECT query FROM kinrank_people WHERE people LIKE ?", (f"%[{client},%",))
+            asked.update(row[0] for row in among)
+    return sorted(asked)
 
 
 def asked_by_few(database: Database, queries: Sequence[int], min_clients: int) -> IdHashes:
@@ -38,12 +42,12 @@ def asked_by_few(database: Database, queries: Sequence[int], min_clients: int) -
     few = set(queries)
     for some in parts(queries):
         with database.reading() as execute:
-            for table, condition in (("kinrank_lists", ""), ("kinrank_crowds", "document = '' AND ")):
-                known = execute(
-                    f"SELECT query FROM {table} WHERE {condition}query IN ({placeholders(some)}) GROUP BY query "  # noqa: S608
-                    "HAVING count(DISTINCT client) >= ?",
-                    (*some, min_clients),
-                )
+            marks = placeholders(some)
+            for table, enough in (
+                ("kinrank_lists", "GROUP BY query HAVING count(DISTINCT client) >= ?"),
+                ("kinrank_people", "AND asked >= ?"),
+            ):
+                known = execute(f"SELECT query FROM {table} WHERE query IN ({marks}) {enough}", (*some, min_clients))  # noqa: S608
                 few -= {row[0] for row in known}
     return np.array(sorted(few), dtype=np.int64).view(np.uint64)
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from kinrank.arrays import Float32, Float64
+from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.rankers.base import Prediction
-from kinrank.serve.exploring import DRAW, Draw
+from kinrank.serve.exploring import DRAW, Draw, explored_order
 from kinrank.serve.failures import failure_in, failure_of
 from kinrank.serve.messages import CandidateSet, Fallback, Ranking, to_query_set
 from kinrank.serve.observer import Observer
@@ -111,7 +110,8 @@ class BatchRanker:
             candidates, rows = [each.candidates for each in group], [each.rows for each in group]
             queries = to_query_set(candidates, rows, served.ranker.feature_names_)
             draw = group[0].draw
-            predicted = _predict(served.ranker, queries, draw)
+            predicted = served.ranker.predict_with_novelty(queries)
+            rates = None if draw is None else _rates(served.ranker, queries, draw)
         except Exception as error:
             if len(group) > 1:  # one bad query must not fail the others
                 for each in group:
@@ -123,9 +123,13 @@ class BatchRanker:
         for position, job in enumerate(each.job for each in group):
             job.context.run(self.observer.stage, "rank", seconds, len(group))
             self.observer.ranked(self._name, served.fitted, seconds / len(group))
-            scores = predicted.scores[queries.offsets[position] : queries.offsets[position + 1]]
+            own = slice(queries.offsets[position], queries.offsets[position + 1])
+            scores = predicted.scores[own]
             novelty = None if predicted.novelty is None else float(predicted.novelty[position])
-            self._deliver(served, job, self._ranking(served, job.candidates, scores, novelty, draw))
+            order = np.argsort(-scores, kind="stable").astype(np.int64)  # ties stay in the engine's order
+            if draw is not None and rates is not None:
+                order = explored_order(order, rates[0][own], rates[1][own], draw.seed)
+            self._deliver(served, job, self._ranking(served, job.candidates, scores, novelty, order, draw))
 
     def _ranking(
         self,
@@ -133,6 +137,7 @@ class BatchRanker:
         candidates: CandidateSet,
         scores: Float64,
         novelty: float | None,
+        order: Int64,
         draw: Draw | None,
     ) -> Ranking:
         if novelty is not None:
@@ -140,7 +145,6 @@ class BatchRanker:
         failure = failure_in(scores, novelty, self.max_novelty)
         if failure is not None:
             return self.in_engine_order(candidates, failure.reason, failure.detail)
-        order = np.argsort(-scores, kind="stable")  # ties stay in the engine's order
         ids = candidates.ids
         return Ranking(
             [ids[position] for position in order.tolist()],
@@ -158,6 +162,6 @@ class BatchRanker:
         self._deliver(served, job, self.in_engine_order(job.candidates, failure.reason, failure.detail))
 
 
-def _predict(ranker: Any, queries: QuerySet, draw: Draw | None) -> Prediction:
-    found: Prediction = ranker.predict_with_novelty(queries) if draw is None else ranker.draw(queries, draw.seed)
-    return found
+def _rates(ranker: Any, queries: QuerySet, draw: Draw) -> tuple[Float64, Float64]:
+    rates: tuple[Float64, Float64] = ranker.draw(queries, draw.seed)
+    return rates

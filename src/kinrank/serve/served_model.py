@@ -39,19 +39,22 @@ class ServedModel:
     mark: str = ""
     """Identifies the history of the judgment store up to the revision."""
     evidence: int = 0
-    """The revision of the choices that the ranker has."""
+    """The revision of the choices that the ranker has; 0 if it has none."""
+    evidence_mark: str = ""
+    """Identifies the history of the choices up to the revision."""
     examples: Examples | None = None
     """The stored queries, and the scores they had when the model was written."""
 
     @property
     def version(self) -> str:
-        """What ranks: the fitted model and, after a plus sign, the revision of the judgments learned since.
+        """What ranks: the fitted model, the judgments learned since, and the choices.
 
-        The mark of the revision follows: after restoring a copy of the database, numbers are used again.
+        The revision of the judgments follows a plus sign, that of the choices a tilde, and each has its mark: after
+        restoring a copy of the database, numbers are used again.
         """
-        if self.revision is None:
-            return self.fitted
-        return f"{self.fitted}+{self.revision}" + (f".{self.mark}" if self.mark else "")
+        learned = "" if self.revision is None else f"+{self.revision}{self.mark and '.' + self.mark}"
+        chosen = f"~{self.evidence}{self.evidence_mark and '.' + self.evidence_mark}" if self.evidence else ""
+        return f"{self.fitted}{learned}{chosen}"
 
     @cached_property
     def choices(self) -> Any | None:

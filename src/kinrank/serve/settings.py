@@ -68,6 +68,10 @@ class Settings:
     """Share of the lists whose order is a draw from what people may choose, so that all documents get a chance."""
     unexplored: tuple[str, ...] = ()
     """Names of keys whose lists never explore."""
+    trusted: tuple[str, ...] = ()
+    """Names of keys of the role *events* that may name any client. The lists that others report, and that this service
+    has not handed out, count as those of one client for each key and address.
+    """
     revision_seconds: float = 2.0
     """How long a request may wait for judgments that it asks for to be learned."""
     map_models: bool = False

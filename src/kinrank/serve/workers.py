@@ -25,6 +25,16 @@ from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
 
 _FAILURES = 12  # of the database in a row before they are reported: it does not help to count fewer events at a time
+_REPORTS = 60.0  # seconds between reports of a failure that lasts
+
+
+@dataclass
+class _Failure:
+    """What fails, how often it did in a row, whether that is worth a report, and when it was reported."""
+
+    times: int = 0
+    lasts: bool = False
+    reported: float = -math.inf
 
 
 @dataclass(eq=False, repr=False)
@@ -64,7 +74,7 @@ class Workers:
         self._choices = threading.Event()
         self._edited = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._failures: dict[str, float] = {}
+        self._failures: dict[str, _Failure] = {}
 
     def start(self, *, strict: bool) -> None:
         """Start to rank, load the models, and watch them; see `Service.start`."""
@@ -167,8 +177,11 @@ class Workers:
             last = self._stop.is_set()  # lists that were shown until now are stored
             if self._use_database("events", lambda: events.step(self._curves())):
                 self.learn_soon()
+                if events.more:
+                    self._choices.set()
                 # What arrives within half the interval is counted together, which leaves more time to rank.
-                self._stop.wait(self.settings.watch_interval / 2)
+                self._stop.wait(self.settings.watch_interval / (20 if events.more else 2))
+            self._note("set-aside", events.problem, 1)
 
     def _curves(self) -> dict[str, RankCurve]:
         return {name: _curve_of(rollout) for name, rollout in self.rollouts.items()}
@@ -194,18 +207,35 @@ class Workers:
         """
         try:
             action()
-        except (NotStoredError, StoreUnavailableError) as error:
-            failures = self._failures[where] = self._failures.get(where, 0) + 1
-            told = isinstance(error, StoreUnavailableError) and any(slot.refusal for slot in self._slots)
-            if failures >= _FAILURES and not told:
-                self._report(where, error)
-                self._failures[where] = -math.inf
+        except StoreUnavailableError as error:
+            told = any(slot.refusal for slot in self._slots)
+            self._note(where, error, _FAILURES, quiet=told)
+            return False
+        except NotStoredError as error:
+            self._note(where, error, _FAILURES)
             return False
         except Exception as error:
-            self._report(where, error)
+            self._note(where, error, 1)
             return False
-        self._failures.pop(where, None)
+        self._note(where, None, 1)
         return True
+
+    def _note(self, where: str, error: Exception | None, patience: int, *, quiet: bool = False) -> None:
+        """Note that something failed, or did not, and report it every minute for as long as it fails."""
+        if error is None:
+            self._failures.pop(where, None)
+            return
+        failure = self._failures.setdefault(where, _Failure())
+        failure.times += 1
+        failure.lasts = failure.times >= patience
+        if failure.lasts and not quiet and time.monotonic() > failure.reported + _REPORTS:
+            self._report(where, error)
+            failure.reported = time.monotonic()
+
+    @property
+    def failing(self) -> list[str]:
+        """What has been failing: ``events``, ``set-aside`` (queries that cannot be counted), ``rules``, ``audit``."""
+        return sorted(where for where, failure in list(self._failures.items()) if failure.lasts)
 
     def _versions(self) -> dict[str, str]:
         """Return the version in use of each model and role."""

@@ -47,14 +47,8 @@ class Combination:
         scores: Float64,
         own: Totals,
         similar: Totals | None,
-        rng: np.random.Generator | None = None,
     ) -> Float64:
-        """Return the expected rates of choices of queries with evidence, and the given scores of the others.
-
-        With `rng`, return rates of all queries, drawn from what they may be.
-        """
-        if rng is not None:
-            return self.posterior.draw(self.calibration.predict(scores, queries.offsets), own, similar, rng)
+        """Return the expected rates of choices of queries with evidence, and the given scores of the others."""
         looks = own.looks if similar is None else own.looks + similar.looks
         if not np.count_nonzero(looks):  # faster than any
             return scores
@@ -63,6 +57,13 @@ class Combination:
             return mean
         known = np.logical_or.reduceat(looks != 0, queries.offsets[:-1])
         return np.where(np.repeat(known, queries.sizes), mean, scores)
+
+    def draw(
+        self, queries: QuerySet, scores: Float64, own: Totals, similar: Totals | None, rng: np.random.Generator
+    ) -> tuple[Float64, Float64]:
+        """Return the expected rates of choices of all queries, and rates that are drawn from what they may be."""
+        p = self.calibration.predict(scores, queries.offsets)
+        return self.posterior.mean(p, own, similar), self.posterior.draw(p, own, similar, rng)
 
     def get_state(self) -> State:
         """Return the calibration and the settings."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
-from numpy.random import Generator as Random
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
@@ -170,21 +169,24 @@ class ChoiceRanker(Ranker):
     def _predict(self, queries: QuerySet) -> Float64:
         return self._with_choices(queries, scores_of(self.ranker_, queries), self._totals(queries))
 
-    def _predict_with_novelty(self, queries: QuerySet, rng: Random | None = None) -> Prediction:
+    def _predict_with_novelty(self, queries: QuerySet) -> Prediction:
         if isinstance(self.ranker_, Ranker):
             found = self.ranker_.predict_with_novelty(queries)
         else:
             found = Prediction(scores_of(self.ranker_, queries))
-        return Prediction(self._with_choices(queries, found.scores, self._totals(queries), rng), found.novelty)
+        return Prediction(self._with_choices(queries, found.scores, self._totals(queries)), found.novelty)
 
-    def draw(self, queries: QuerySet, seed: int) -> Prediction:
-        """Score grouped queries by rates of choices drawn from what they may be, in place of the expected ones."""
+    def draw(self, queries: QuerySet, seed: int) -> tuple[Float64, Float64]:
+        """Return the expected rates of choices of grouped queries, and rates that are drawn from what they may be."""
         self.check_features(queries.feature_names)
-        return self._predict_with_novelty(queries, np.random.default_rng(seed))
+        scores, own, similar = scores_of(self.ranker_, queries), self._totals(queries), self._similar_totals(queries)
+        return self.combined_.draw(queries, scores, own, similar, np.random.default_rng(seed))
 
-    def _with_choices(self, queries: QuerySet, scores: Float64, own: Totals, rng: Random | None = None) -> Float64:
-        similar = None if self.similar_ is None else self.similar_.totals(queries, self.posterior_.width)
-        return self.combined_.rates(queries, scores, own, similar, rng)
+    def _with_choices(self, queries: QuerySet, scores: Float64, own: Totals) -> Float64:
+        return self.combined_.rates(queries, scores, own, self._similar_totals(queries))
+
+    def _similar_totals(self, queries: QuerySet) -> Totals | None:
+        return None if self.similar_ is None else self.similar_.totals(queries, self.posterior_.width)
 
     def _totals(self, queries: QuerySet) -> Totals:
         """Return the looks and choices of the candidates, recent ones and judgments among them."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,6 +29,9 @@ class Database(ABC):
         Where the database is; see `kinrank.serve.database.open_database`.
     """
 
+    is_local = False
+    """Whether it is on this machine, so that it has the same clock."""
+
     def __init__(self, address: str) -> None:
         self.address = address
         """Where it is, with its password; see `__str__`."""
@@ -50,6 +55,10 @@ class Database(ABC):
         with self._reported(NotStoredError), self._transaction(write=True) as execute:
             yield execute
 
+    def now(self) -> float:
+        """Return the seconds since 1970 by the clock of the database; that of this machine if it is a file."""
+        return time.time()
+
     @abstractmethod
     def _transaction(self, *, write: bool) -> AbstractContextManager[Execute]:
         """Return a context manager that commits at its end and rolls back on an error."""
@@ -68,6 +77,10 @@ class Database(ABC):
     def failures(self) -> tuple[type[Exception], ...]:
         """The exceptions by which the database reports that it cannot be used."""
 
+    def is_full(self, error: Exception) -> bool:
+        """Return whether the database has no room left on its disk."""
+        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
     @contextmanager
     def _reported(self, kind: type[NotStoredError] | type[StoreUnavailableError]) -> Iterator[None]:
         """Raise failures of the database as an exception of ours, and let one thread in at a time."""
@@ -75,6 +88,8 @@ class Database(ABC):
             try:
                 yield
             except self.failures as error:
+                if self.is_full(error):
+                    raise kind(f"the disk of the judgment store is full ({_first_line(error)}): make room") from error
                 raise kind(f"the judgment store cannot be used ({_first_line(error)}): try again") from error
 
 

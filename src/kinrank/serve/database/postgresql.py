@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from kinrank.errors import ParameterError
@@ -59,6 +59,15 @@ class PostgresDatabase(Database):
         """The exceptions by which the database reports that it cannot be used."""
         return (self._psycopg.Error, OSError)
 
+    def now(self) -> float:
+        """Return the seconds since 1970 by the clock of the server."""
+        with self.reading() as execute:
+            return float(execute("SELECT extract(epoch FROM clock_timestamp())", ())[0][0])
+
+    def is_full(self, error: Exception) -> bool:
+        """Return whether the server has no room left on its disk."""
+        return getattr(error, "sqlstate", None) == "53100" or super().is_full(error)
+
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Execute]:
         connection = self._connect()
@@ -77,7 +86,11 @@ class PostgresDatabase(Database):
         if self._connection is None or self._connection.closed or self._pid != os.getpid():
             wait = max(2, round(self._seconds))
             connection = self._psycopg.connect(
-                self.address, autocommit=True, connect_timeout=wait, application_name="kinrank"
+                self.address,
+                autocommit=True,
+                connect_timeout=wait,
+                application_name="kinrank",
+                cursor_factory=self._psycopg.RawCursor,  # parsing the placeholders of many rows takes long
             )
             try:
                 self._migrate(connection)
@@ -122,9 +135,22 @@ class PostgresDatabase(Database):
 
 
 def _execute(connection: Any, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    cursor = connection.execute(statement.replace("?", "%s"), arguments)
+    cursor = connection.execute(_numbered(statement), arguments)
     rows: list[tuple[Any, ...]] = [] if cursor.description is None else cursor.fetchall()
     return rows
+
+
+@lru_cache(512)
+def _numbered(statement: str) -> str:
+    """Return a statement with PostgreSQL's own placeholders.
+
+    Examples
+    --------
+    >>> _numbered("SELECT ? + ?")
+    'SELECT $1 + $2'
+    """
+    first, *others = statement.split("?")
+    return first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))
 
 
 def _cut(wire: socket.socket) -> None:

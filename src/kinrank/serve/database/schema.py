@@ -6,6 +6,17 @@ from collections.abc import Sequence
 
 from kinrank.serve.database.base import Execute
 
+_CELLS = (
+    "CREATE TABLE IF NOT EXISTS kinrank_cells (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT NOT NULL, "
+    "day BIGINT NOT NULL, looks DOUBLE PRECISION NOT NULL, choices DOUBLE PRECISION NOT NULL, clients BIGINT NOT NULL, "
+    "revision BIGINT NOT NULL, PRIMARY KEY (model, query, document, day))",
+    "CREATE INDEX IF NOT EXISTS kinrank_cells_by_revision ON kinrank_cells (model, revision)",
+)
+_CROWDS, _CHOOSERS = (
+    f"CREATE TABLE IF NOT EXISTS kinrank_{table} (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT NOT NULL, "
+    "client BIGINT NOT NULL, day BIGINT NOT NULL, PRIMARY KEY (model, query, document, client))"
+    for table in ("crowds", "choosers")
+)
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE IF NOT EXISTS kinrank_revisions (model TEXT PRIMARY KEY, revision BIGINT NOT NULL, "
@@ -27,12 +38,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "NOT NULL, value DOUBLE PRECISION NOT NULL, day BIGINT NOT NULL)",
         "CREATE INDEX IF NOT EXISTS kinrank_clicks_by_list ON kinrank_clicks (list)",
         "CREATE TABLE IF NOT EXISTS kinrank_news (list TEXT NOT NULL)",
-        "CREATE TABLE IF NOT EXISTS kinrank_cells (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT "
-        "NOT NULL, day BIGINT NOT NULL, looks DOUBLE PRECISION NOT NULL, choices DOUBLE PRECISION NOT NULL, "
-        "clients BIGINT NOT NULL, revision BIGINT NOT NULL, PRIMARY KEY (model, query, document, day))",
-        "CREATE INDEX IF NOT EXISTS kinrank_cells_by_revision ON kinrank_cells (model, revision)",
-        "CREATE TABLE IF NOT EXISTS kinrank_crowds (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT "
-        "NOT NULL, client BIGINT NOT NULL, day BIGINT NOT NULL, PRIMARY KEY (model, query, document, client))",
+        *_CELLS,
+        _CROWDS,
         "CREATE TABLE IF NOT EXISTS kinrank_texts (model TEXT NOT NULL, query BIGINT NOT NULL, text TEXT NOT NULL, "
         "PRIMARY KEY (model, query))",
         "CREATE TABLE IF NOT EXISTS kinrank_client_keys (period BIGINT PRIMARY KEY, secret TEXT NOT NULL)",
@@ -58,11 +65,33 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Clients who chose a document of a query. Of what was counted before, those who were shown it count.
     (
-        "CREATE TABLE IF NOT EXISTS kinrank_choosers (model TEXT NOT NULL, query BIGINT NOT NULL, document TEXT "
-        "NOT NULL, client BIGINT NOT NULL, day BIGINT NOT NULL, PRIMARY KEY (model, query, document, client))",
+        _CHOOSERS,
         "INSERT INTO kinrank_choosers SELECT * FROM kinrank_crowds AS o WHERE EXISTS (SELECT 1 FROM kinrank_cells AS c "
         "WHERE c.model = o.model AND c.query = o.query AND c.document = o.document AND c.choices > 0) "
         "ON CONFLICT DO NOTHING",
+    ),
+    # Counts that a list changes without reading other lists; see `kinrank.serve.events.counting`. Lists that are stored
+    # are counted again; the tables of before stay, empty, for an earlier version.
+    (
+        "CREATE TABLE IF NOT EXISTS kinrank_pending (model TEXT NOT NULL, query BIGINT NOT NULL, list TEXT NOT NULL)",
+        "CREATE INDEX IF NOT EXISTS kinrank_pending_by_query ON kinrank_pending (model, query, list)",
+        "CREATE TABLE IF NOT EXISTS kinrank_votes (client BIGINT NOT NULL, day BIGINT NOT NULL, model TEXT NOT NULL, "
+        "query BIGINT NOT NULL, votes TEXT NOT NULL, PRIMARY KEY (client, day, model, query))",
+        "CREATE TABLE IF NOT EXISTS kinrank_counts (model TEXT NOT NULL, query BIGINT NOT NULL, day BIGINT NOT NULL, "
+        "looks DOUBLE PRECISION NOT NULL, cells TEXT NOT NULL, revision BIGINT NOT NULL, "
+        "PRIMARY KEY (model, query, day))",
+        "CREATE INDEX IF NOT EXISTS kinrank_counts_by_revision ON kinrank_counts (model, revision)",
+        "CREATE TABLE IF NOT EXISTS kinrank_people (model TEXT NOT NULL, query BIGINT NOT NULL, people TEXT NOT NULL, "
+        "asked BIGINT NOT NULL, states TEXT NOT NULL, oldest BIGINT NOT NULL, PRIMARY KEY (model, query))",
+        "CREATE INDEX IF NOT EXISTS kinrank_people_by_day ON kinrank_people (oldest)",
+        *(
+            f"CREATE INDEX IF NOT EXISTS kinrank_{table}_by_day ON kinrank_{table} (day)"
+            for table in ("lists", "clicks", "explored", "votes", "counts")
+        ),
+        "DROP INDEX IF EXISTS kinrank_lists_by_query",
+        *(f"DROP TABLE IF EXISTS kinrank_{table}" for table in ("cells", "crowds", "choosers")),
+        *(*_CELLS, _CROWDS, _CHOOSERS),
+        "INSERT INTO kinrank_news SELECT list FROM kinrank_lists",
     ),
 )
 """The statements that lead from one version of the schema to the next. Append only, and nothing that stops processes

@@ -33,6 +33,7 @@ class SqliteDatabase(Database):
     """
 
     failures = (sqlite3.Error, OSError)
+    is_local = True
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -46,6 +47,10 @@ class SqliteDatabase(Database):
     def exists(self) -> bool:
         """Whether there is such a file; the first connection creates it."""
         return os.path.exists(self.path)
+
+    def is_full(self, error: Exception) -> bool:
+        """Return whether there is no room left on the disk."""
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL or super().is_full(error)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Execute]:

@@ -54,10 +54,16 @@ class EvidenceFeed(Follower):
             except Exception as error:  # a store that is away must not stop a good model
                 self._report(served, error)
             self._expire()
-            evidence, revision = self._evidence, self._position[0]
+            evidence, (revision, mark) = self._evidence, self._position
         if served.ranker.recent_ is evidence:
             return served
-        return replace(served, ranker=served.ranker.with_recent(evidence), evidence=revision)
+        ranker = served.ranker.with_recent(evidence)
+        return replace(served, ranker=ranker, evidence=revision, evidence_mark=mark)
+
+    @property
+    def revision(self) -> int:
+        """The revision up to which all choices were read, of this and other models."""
+        return self._position[0]
 
     def _read_changes(self) -> None:
         try:

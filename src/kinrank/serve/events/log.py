@@ -7,13 +7,13 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 import numpy as np
 
 from kinrank.data.hashes import query_keys
-from kinrank.errors import StoreUnavailableError
+from kinrank.errors import NotStoredError, StoreUnavailableError
 from kinrank.memory.votes import MAX_RANK, RankCurve
 from kinrank.serve.database import open_database
 from kinrank.serve.database.rows import parts, placeholders
@@ -29,6 +29,11 @@ RAW_DAYS = 2
 _DAY = 86_400
 _WAITING = 10_000  # shown lists that wait to be stored; further ones replace the oldest
 _HOUR = 3_600.0
+_MINUTE = 60.0
+_SECONDS = 0.5  # that one step deletes, and that it counts
+_GAP = 0.11  # seconds between two transactions: a writer that waits for SQLite looks every tenth of a second
+_RECENT, _FIRST = 500, 50  # queries that were just asked, and how many of them are counted first in a transaction
+_TEXTS = 100_000  # of queries that wait to be named
 
 
 class Shown(NamedTuple):
@@ -68,7 +73,8 @@ class EventLog:
     secret
         Mixed into the hashes of clients; see `ClientHashes`.
     now
-        Returns the seconds since 1970.
+        Returns the seconds since 1970; None for the clock of the database, which all replicas share: one whose own
+        clock is wrong must not date what it shows wrongly, nor delete what others have counted.
     """
 
     def __init__(
@@ -78,17 +84,29 @@ class EventLog:
         min_clients: int = 3,
         days: int = 35,
         secret: bytes = b"",
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self.store = EventStore(open_database(address), min_clients)
         self.clients = ClientHashes(self.store, secret)
-        self._reading = EventStore(open_database(address), min_clients)  # ranking does not wait for writers
+        # Neither ranking nor those who send events wait for what is counted.
+        self._reading = EventStore(open_database(address), min_clients)
+        self.counting = EventStore(open_database(address), min_clients)
         self._days = days
-        self._now = now
+        self._clock = time.time if now is None and self.store.database.is_local else now
+        self._offset: float | None = None
+        self._synchronized = -_MINUTE
         self._waiting: deque[Shown] = deque(maxlen=_WAITING)
+        self._recent: deque[tuple[str, int]] = deque(maxlen=_RECENT)
         self._texts: dict[str, dict[int, str]] = {}
         self._lock = threading.Lock()
         self._expired_at = -_HOUR
+        self._looked_at = -_HOUR
+        self.more = False
+        """Whether there may be more to count."""
+        self.backlog = 0
+        """How many lists wait to be counted, of all replicas."""
+        self.stored = Counter[str](lists=0, clicks=0, unsigned=0)
+        """How many lists and clicks this process has stored, and how many lists count as those of their caller."""
         self.on_news: Callable[[], None] = lambda: None
         """Called when there is something to count."""
 
@@ -97,10 +115,23 @@ class EventLog:
         """Return the events of a service."""
         return cls(address, min_clients=settings.min_clients, days=settings.choice_days, secret=secret)
 
+    def now(self) -> float:
+        """Return the seconds since 1970; by the clock of this machine until the database has told its own."""
+        if self._clock is not None:
+            return self._clock()
+        return time.time() if self._offset is None else time.monotonic() + self._offset
+
+    def _synchronize(self, store: EventStore) -> None:
+        if self._clock is None and time.monotonic() > self._synchronized + _MINUTE:
+            self._offset = store.database.now() - time.monotonic()
+            self._synchronized = time.monotonic()
+        if store is self.counting:
+            self.clients.prepare(self.today)
+
     @property
     def today(self) -> int:
         """The days since 1970."""
-        return int(self._now() // _DAY)
+        return int(self.now() // _DAY)
 
     @property
     def _first_day(self) -> int:
@@ -131,6 +162,31 @@ class EventLog:
             return asked.total()
         return 0
 
+    def attributed(self, lists: Sequence[Shown], caller: str | None) -> tuple[list[Shown], int]:
+        """Return lists with the caller in place of clients that it may have invented, and how many of them there are.
+
+        Parameters
+        ----------
+        lists
+            What a caller reports.
+        caller
+            Who reports them. Its lists that were not handed out by this service count as those of one client. None: it
+            may name clients.
+        """
+        if caller is None:
+            return list(lists), 0
+        today = self.today
+        own = [
+            not (shown.client and shown.documents) or self.clients.is_signed(shown.query_id, shown.client, today)
+            for shown in lists
+        ]
+        attributed = [
+            shown if signed else shown._replace(client=caller) for shown, signed in zip(lists, own, strict=True)
+        ]
+        with self._lock:
+            self.stored["unsigned"] += own.count(False)
+        return attributed, own.count(False)
+
     def record(self, lists: Sequence[Shown], clicks: Sequence[Click]) -> dict[str, int]:
         """Store lists and clicks durably, and return how many of them do not count, by reason.
 
@@ -139,6 +195,9 @@ class EventLog:
         NotStoredError
             The database did not confirm them. Send them again: that is safe, whether or not it has them.
         """
+        if self._offset is None:
+            with suppress(StoreUnavailableError):  # storing them will tell
+                self._synchronize(self.store)
         ignored: dict[str, int] = {}
         records = []
         explored = []
@@ -159,8 +218,14 @@ class EventLog:
             texts.setdefault(shown.model, {})[query] = shown.text
         self.store.add(records, [ClickRecord(*click, today) for click in clicks], explored)
         with self._lock:
+            self._recent.extend({(row.model, row.query): None for row in records})
+            self.stored["lists"] += len(records)
+            self.stored["clicks"] += len(clicks)
             for model, named in texts.items():
-                self._texts.setdefault(model, {}).update(named)
+                known = self._texts.setdefault(model, {})
+                known.update(named)
+                for query in list(known)[: max(len(known) - _TEXTS, 0)]:
+                    del known[query]
         self.on_news()
         return ignored
 
@@ -179,13 +244,29 @@ class EventLog:
         return "in the future" if day > today + 1 else None
 
     def step(self, curves: Mapping[str, RankCurve]) -> None:
-        """Store the lists that were shown, count what is new, and delete what is old.
+        """Delete what is old, store the lists that were shown, and count some of what is new; `more` says if all is.
+
+        Each part is tried, whatever happens to the others.
 
         Parameters
         ----------
         curves
             How ranks are examined, by model.
         """
+        with ExitStack() as parts:  # which run from the last to the first, and raise at the end
+            parts.callback(self._count, curves)
+            parts.callback(self._store_shown)
+            parts.callback(self._expire)
+            parts.callback(self._synchronize, self.counting)
+
+    def _expire(self) -> None:
+        if time.monotonic() > self._expired_at + _HOUR:
+            if self._clock is None and self._offset is None:
+                return  # the clock of this machine may be wrong
+            if self.counting.expire(self.today - RAW_DAYS, self._first_day, _SECONDS):
+                self._expired_at = time.monotonic()
+
+    def _store_shown(self) -> None:
         shown = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if shown:
             try:
@@ -193,17 +274,33 @@ class EventLog:
             except BaseException:
                 self._waiting.extendleft(reversed(shown))
                 raise
-        while self.store.count(curves):
-            pass
-        with self._lock:
-            texts, self._texts = self._texts, {}
-        for model, named in texts.items():
-            self.store.name_queries(model, named)
-        if time.monotonic() > self._expired_at + _HOUR:
-            self.store.expire(self.today - RAW_DAYS, self._first_day)
-            self._expired_at = time.monotonic()
+
+    def _count(self, curves: Mapping[str, RankCurve]) -> None:
+        end = time.monotonic() + _SECONDS
+        self.more = True
+        while self.more and time.monotonic() < end:
+            recent = [self._recent.pop() for _ in range(min(len(self._recent), _FIRST))]
+            self.more = self.counting.count(curves, list(dict.fromkeys(recent)))
+            if self.more and self.counting.database.is_local:
+                time.sleep(_GAP)
+        if time.monotonic() > self._looked_at + _SECONDS or not self.more:
+            self.backlog = self.counting.waiting()
+            self._looked_at = time.monotonic()
+        if not self.more:
+            with self._lock:
+                texts, self._texts = self._texts, {}
+            for model, named in texts.items():
+                self.counting.name_queries(model, named)
+
+    @property
+    def problem(self) -> NotStoredError | None:
+        """Why some queries are not counted; None if all are."""
+        aside = list(self.counting.aside.values())
+        if not aside:
+            return None
+        return NotStoredError(f"{len(aside)} queries are not counted, and tried again later: {aside[0].error}")
 
     def close(self) -> None:
         """Close the connections."""
-        self.store.database.close()
-        self._reading.database.close()
+        for store in (self.store, self._reading, self.counting):
+            store.database.close()

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import math
 import secrets
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kinrank.memory.votes import RankCurve
 from kinrank.serve.audit import record
-from kinrank.serve.database import Database
+from kinrank.serve.database import Database, Execute
 from kinrank.serve.database.revisions import check_history, end_of_page, mark_of, next_revision, undo_revision
-from kinrank.serve.database.rows import among_models, insert, parts, placeholders
-from kinrank.serve.events.counting import Recount, touch
+from kinrank.serve.database.rows import insert, parts, placeholders
+from kinrank.serve.events.counting import UNIT, Tally, VoteKey, take, take_of
 from kinrank.serve.events.records import ClickRecord, ListRecord
 
 STREAM = "/evidence"
 """The stream of revisions; no model has such a name."""
 PERIOD = 30
 """Days that the clients are hashed by the same key."""
-_NEWS = 2_000  # changed lists that are counted in one transaction, at most
-_PAGE = 20_000  # changed cells that are read at a time
+_LISTS = 2_000  # that are counted in one transaction, at most
+_SHARE = 200  # of them of one query, if others wait
+_SECONDS = 0.25  # that a transaction should take
+_ALONE = 10  # queries that are counted one by one in a step, because one of them may be the cause of a failure
+_RETRY = 1.0, 300.0  # seconds until a query that was set aside is tried again, first and last
+_PAGE = 5_000  # changed queries and days that are read at a time
 _MARKS = 10_000  # that are kept; a reader that is further behind reads everything
+_DELETED = 2_000  # rows that expire in one transaction
+_COUNTED = 100_000  # lists that wait are counted up to this number
+_BEFORE = ("kinrank_cells", "kinrank_crowds", "kinrank_choosers")  # of an earlier version
 
 
 class CellRow(NamedTuple):
@@ -44,11 +54,22 @@ class CellChanges(NamedTuple):
     mark: str
 
 
-class EventStore:
-    """Lists, clicks and cells of evidence of several models.
+class SetAside(NamedTuple):
+    """A query whose lists cannot be counted for now."""
 
-    Lists and clicks are stored as they come in, each once. `count` then counts the queries and days with something new
-    again, from all of their lists, so nothing can count twice, in whatever order and how often events arrive.
+    error: Exception
+    pause: float
+    """Seconds until it is tried again."""
+    until: float
+    """When that is, by `time.monotonic`."""
+
+
+class EventStore:
+    """Lists, clicks and counts of several models.
+
+    Lists and clicks are stored as they come in, each once, and wait to be counted. `count` counts a bounded number of
+    them in one transaction. What a client said of a query on a day is computed from its own lists, and replaces what it
+    had said before, so nothing can count twice, in whatever order and how often events arrive.
 
     Parameters
     ----------
@@ -61,7 +82,13 @@ class EventStore:
     def __init__(self, database: Database, min_clients: int) -> None:
         self.database = database
         self.min_clients = min_clients
-        self._most = _NEWS
+        self.aside: dict[tuple[str, int], SetAside] = {}
+        """Models and queries that cannot be counted for now."""
+        self.unknown = 0
+        """Lists that were clicked, but were not known when their clicks were to be counted."""
+        self._most = _SHARE  # as many as there is time for, once that is known
+        self._places: dict[str, int | None] = {}
+        self._doubtful: dict[tuple[str, int], None] = {}
 
     def add(
         self,
@@ -83,56 +110,121 @@ class EventStore:
             insert(execute, "kinrank_lists", sorted(lists), "(list) DO NOTHING")
             insert(execute, "kinrank_explored", sorted(explored), "(list) DO NOTHING")
             insert(execute, "kinrank_clicks", sorted(clicks), "(event) DO NOTHING")
-            insert(
-                execute,
-                "kinrank_news",
-                [(name,) for name in sorted({row.list for row in lists} | {row.list for row in clicks})],
-            )
+            waiting = {row.list: (row.model, row.query, row.list) for row in lists}
+            clicked = sorted({row.list for row in clicks} - set(waiting))
+            waiting |= _known_lists(execute, clicked)
+            insert(execute, "kinrank_pending", sorted(waiting.values()))
+            # The list may be stored by another transaction that is not visible yet.
+            insert(execute, "kinrank_news", [(name,) for name in clicked if name not in waiting])
 
-    def count(self, curves: Mapping[str, RankCurve]) -> bool:
-        """Count what is new of some models, and return whether there may be more.
+    # --- counting -------------------------------------------------------------------------------------------------
+
+    def count(self, curves: Mapping[str, RankCurve], recent: Sequence[tuple[str, int]] = ()) -> bool:
+        """Count some lists that wait, of some models, and return whether there may be more.
+
+        A query whose lists cannot be counted is set aside, and tried again later, so that others go on.
 
         Parameters
         ----------
         curves
             How ranks are examined, by model.
+        recent
+            Models and queries that were just asked: some of their lists are counted before those that wait for longer.
         """
-        with self.database.reading() as execute:
-            if not execute("SELECT 1 FROM kinrank_news LIMIT 1", ()):
-                return False
-        most = self._most
-        self._most = max(most // 2, 1)  # if a busy database does not count as many in time, it may count fewer
-        more = self._count(curves, most)
-        self._most = min(2 * most, _NEWS)
+        self._resolve()
+        more = False
+        for model, curve in curves.items():
+            with self.database.reading() as execute:
+                waits = bool(execute("SELECT 1 FROM kinrank_pending WHERE model = ? LIMIT 1", (model,)))
+            if waits:
+                more = self._count_some(model, curve, [query for name, query in recent if name == model]) or more
+                due = [key for key, each in self.aside.items() if time.monotonic() > each.until]
+                for key in [key for key in (*self._doubtful, *due) if key[0] == model][:_ALONE]:
+                    self._count_alone(*key, curve)
         return more
 
-    def _count(self, curves: Mapping[str, RankCurve], most: int) -> bool:
+    def waiting(self) -> int:
+        """Return how many lists wait to be counted; no more than 100,000 are counted."""
+        with self.database.reading() as execute:
+            tables = ("kinrank_pending", "kinrank_news")
+            found = [
+                execute(f"SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT {_COUNTED}) AS first", ())[0][0]  # noqa: S608
+                for table in tables
+            ]
+        return int(sum(found))
+
+    def _resolve(self) -> None:
+        """Look up the queries of lists that were not known when they were clicked, and of those of earlier versions."""
+        with self.database.reading() as execute:
+            if not execute("SELECT 1 FROM kinrank_news LIMIT 1", ()):
+                return
         with self.database.writing() as execute:
-            revision = next_revision(execute, STREAM)  # one process counts at a time
-            taken = execute(
-                "DELETE FROM kinrank_news WHERE list IN (SELECT n.list FROM kinrank_news AS n LEFT JOIN kinrank_lists "  # noqa: S608
-                f"AS l ON l.list = n.list WHERE l.model IS NULL OR l.model IN ({placeholders(curves)}) LIMIT ?) "
-                "RETURNING list",
-                (*curves, most),
+            names = execute(
+                "DELETE FROM kinrank_news WHERE list IN (SELECT list FROM kinrank_news LIMIT ?) RETURNING list",
+                (_LISTS,),
             )
-            news = sorted({row[0] for row in taken})
-            touched: dict[str, set[tuple[int, int]]] = {}
-            for some in parts(news):
-                found = execute(
-                    f"SELECT DISTINCT model, query, day FROM kinrank_lists WHERE list IN ({placeholders(some)})",  # noqa: S608
-                    tuple(some),
-                )
-                for model, query, day in found:
-                    touched.setdefault(model, set()).add((query, day))
-            recount = Recount(execute, revision, self.min_clients)
-            changed = [recount(model, sorted(keys), curves[model]) for model, keys in touched.items()]
-            if not any(changed):
-                undo_revision(execute, STREAM, revision)
-            execute("DELETE FROM kinrank_marks WHERE model = ? AND revision <= ?", (STREAM, revision - _MARKS))
-            return len(taken) >= most
+            clicked = sorted({row[0] for row in names})
+            known = _known_lists(execute, clicked)
+            insert(execute, "kinrank_pending", sorted(known.values()))
+        self.unknown += len(clicked) - len(known)
+
+    def _count_some(self, model: str, curve: RankCurve, recent: Sequence[int]) -> bool:
+        skipped = {query for name, query in (*self._doubtful, *self.aside) if name == model}
+        most, before, queries = self._most, self._places.get(model), set[int]()
+        start = time.monotonic()
+        try:
+            with self.database.writing() as execute:
+                revision = next_revision(execute, STREAM)  # one process counts at a time
+                first = [
+                    (query, name)
+                    for query in recent
+                    if query not in skipped
+                    for name in take_of(execute, model, query, max(most // 10, 1))
+                ]
+                taken, place = take(execute, model, before, most, skipped, _SHARE)
+                taken += first
+                queries.update(query for query, _ in taken)
+                self._tally(execute, model, revision, [name for _, name in taken], curve)
+        except Exception:
+            self._most = max(most // 2, 1)  # a busy database may count fewer in time
+            if not queries:
+                raise
+            self._doubtful |= dict.fromkeys((model, query) for query in sorted(queries))
+            return True
+        seconds = time.monotonic() - start
+        self._places[model] = place
+        if seconds > 2 * _SECONDS:
+            self._most = max(most // 2, 1)
+        elif seconds < _SECONDS:
+            self._most = min(2 * most, _LISTS)
+        return bool(taken) or before is not None
+
+    def _count_alone(self, model: str, query: int, curve: RankCurve) -> None:
+        """Count some lists of a query that may be the cause of a failure."""
+        self._doubtful.pop((model, query), None)
+        try:
+            with self.database.writing() as execute:
+                revision = next_revision(execute, STREAM)
+                names = take_of(execute, model, query, min(self._most, _SHARE))
+                self._tally(execute, model, revision, names, curve)
+        except Exception as error:
+            self._set_aside((model, query), error)
+        else:
+            self.aside.pop((model, query), None)
+
+    def _set_aside(self, key: tuple[str, int], error: Exception) -> None:
+        first, last = _RETRY
+        before = self.aside.get(key)
+        pause = first if before is None else min(2 * before.pause, last)
+        self.aside[key] = SetAside(error, pause, time.monotonic() + pause)
+
+    def _tally(self, execute: Execute, model: str, revision: int, names: Sequence[str], curve: RankCurve) -> None:
+        if not (names and Tally(execute, model, revision, self.min_clients).count(sorted(set(names)), curve)):
+            undo_revision(execute, STREAM, revision)
+        execute("DELETE FROM kinrank_marks WHERE model = ? AND revision <= ?", (STREAM, revision - _MARKS))
 
     def read(self, model: str, since: int = 0, *, mark: str = "") -> CellChanges:
-        """Return the cells that changed after a revision. `mark` is that of the revision, if known.
+        """Return the cells of queries and days that changed after a revision. `mark` is that of the revision, if known.
 
         Cells of too few clients have no looks. Raise `OtherHistoryError` if the store has not reached the revision, or
         with other changes.
@@ -141,19 +233,20 @@ class EventStore:
             revision = check_history(execute, STREAM, since, mark, "the choices")
             if since == revision:
                 return CellChanges([], revision, revision, mark_of(execute, STREAM, revision))
-            through = end_of_page(execute, "kinrank_cells", model, since, revision, _PAGE)
+            through = end_of_page(execute, "kinrank_counts", model, since, revision, _PAGE)
             rows = execute(
-                "SELECT query, document, day, looks, choices, clients, (SELECT count(*) FROM kinrank_choosers AS o "
-                "WHERE o.model = c.model AND o.query = c.query AND o.document = c.document) FROM kinrank_cells AS c "
-                "WHERE model = ? AND revision > ? AND revision <= ?",
+                "SELECT c.query, c.day, c.cells, p.states FROM kinrank_counts AS c LEFT JOIN kinrank_people AS p ON "
+                "p.model = c.model AND p.query = c.query WHERE c.model = ? AND c.revision > ? AND c.revision <= ?",
                 (model, since, through),
             )
             reached = mark_of(execute, STREAM, through)
         cells = []
-        for query, document, day, looks, choices, seen_by, chosen_by in rows:
-            if seen_by < self.min_clients:
-                looks, choices = 0.0, 0.0
-            cells.append(CellRow(query, document, day, looks, choices, few=chosen_by < self.min_clients))
+        for query, day, stored, known in rows:
+            states = {} if known is None else json.loads(known)
+            for document, (looks, choices) in json.loads(stored).items():
+                state = states.get(document)
+                unit = UNIT if state else math.inf
+                cells.append(CellRow(query, document, day, looks / unit, choices / unit, few=state != 2))
         return CellChanges(cells, through, revision, reached)
 
     # --- texts and clients ----------------------------------------------------------------------------------------
@@ -163,10 +256,10 @@ class EventStore:
         for some in parts(list(texts)):
             with self.database.reading() as execute:
                 asked = execute(
-                    "SELECT query FROM kinrank_crowds WHERE model = ? AND document = '' AND query IN "  # noqa: S608
-                    f"({placeholders(some)}) AND query NOT IN (SELECT query FROM kinrank_texts WHERE model = ?) "
-                    "GROUP BY query HAVING count(*) >= ?",
-                    (model, *some, model, self.min_clients),
+                    "SELECT p.query FROM kinrank_people AS p LEFT JOIN kinrank_texts AS t ON t.model = p.model AND "  # noqa: S608
+                    f"t.query = p.query WHERE p.model = ? AND p.query IN ({placeholders(some)}) AND p.asked >= ? AND "
+                    "t.text IS NULL",
+                    (model, *some, self.min_clients),
                 )
             if asked:
                 with self.database.writing() as execute:
@@ -189,68 +282,90 @@ class EventStore:
     def forget(self, clients: Collection[int]) -> int:
         """Delete what is stored of clients, given by their hashes, and return the number of their lists.
 
-        Counts of the days whose lists are stored are made again without them. Counts of earlier days stay if enough
-        clients are in them, and are deleted otherwise; they lift a document if enough others chose it. Texts of queries
-        that they asked are deleted, until enough other clients ask them.
+        Their votes of the days whose lists are stored are taken back. Counts of earlier days name nobody: they stay if
+        enough clients are known to be in them, and are deleted otherwise. Documents of which too few clients are known
+        then do not count until others are shown them. Texts of queries that they asked are deleted, until enough others
+        ask them.
         """
         if not clients:
             return 0
         marks = placeholders(clients)
         with self.database.writing() as execute:
             revision = next_revision(execute, STREAM)
+            models = [row[0] for row in execute("SELECT DISTINCT model FROM kinrank_people", ())]
+            oldest = execute("SELECT min(day) FROM kinrank_votes", ())[0][0]
             removed = execute(
-                f"DELETE FROM kinrank_lists WHERE client IN ({marks}) RETURNING list, model, query, day",  # noqa: S608
+                f"DELETE FROM kinrank_lists WHERE client IN ({marks}) RETURNING list",  # noqa: S608
                 tuple(clients),
             )
             for some in parts([row[0] for row in removed]):
                 for table in ("kinrank_clicks", "kinrank_explored"):
                     execute(f"DELETE FROM {table} WHERE list IN ({placeholders(some)})", tuple(some))  # noqa: S608
-            pairs = execute(
-                f"DELETE FROM kinrank_crowds WHERE client IN ({marks}) RETURNING model, query, document",  # noqa: S608
+            votes: dict[str, dict[VoteKey, dict[str, list[int]]]] = {model: {} for model in models}
+            for client, day, model, query, stored in execute(
+                f"DELETE FROM kinrank_votes WHERE client IN ({marks}) RETURNING client, day, model, query, votes",  # noqa: S608
                 tuple(clients),
-            )
-            for wanted, values in among_models("query, document", pairs):
-                execute(
-                    "UPDATE kinrank_cells SET looks = 0, choices = 0, clients = 0, revision = ? WHERE clients < ? "  # noqa: S608
-                    f"AND {wanted}",
-                    (revision, self.min_clients, *values),
-                )
-            chose = execute(
-                f"DELETE FROM kinrank_choosers WHERE client IN ({marks}) RETURNING model, query, document",  # noqa: S608
-                tuple(clients),
-            )
-            touch(execute, revision, chose)
-            # The crowd of a query has no more clients than necessary, so that one less may be too few.
-            for wanted, values in among_models("query", [row[:2] for row in pairs if not row[2]]):
-                execute(f"DELETE FROM kinrank_texts WHERE {wanted}", values)  # noqa: S608
-            # One list of each query and day that is left tells what to count again; without one there is nothing left.
-            for wanted, values in among_models("query, day", sorted({row[1:] for row in removed})):
-                execute(
-                    f"UPDATE kinrank_cells SET looks = 0, choices = 0, revision = ? WHERE {wanted}",  # noqa: S608
-                    (revision, *values),
-                )
-                left = execute(f"SELECT min(list) FROM kinrank_lists WHERE {wanted} GROUP BY query, day", values)  # noqa: S608
-                insert(execute, "kinrank_news", left)
+            ):
+                votes.setdefault(model, {})[VoteKey(client, day, query)] = json.loads(stored)
+            for model, given in votes.items():
+                tally = Tally(execute, model, revision, self.min_clients)
+                tally.withdraw(given, clients, kept_since=2**62 if oldest is None else oldest)
             record(execute, "forgot", "a client", f"{len(removed)} lists")
             return len(removed)
 
-    def expire(self, raw_before: int, cells_before: int) -> None:
-        """Delete lists and clicks of the days before one, and what was counted before another."""
+    def expire(self, raw_before: int, cells_before: int, seconds: float = math.inf) -> bool:
+        """Delete lists and clicks of the days before one, and what was counted before another.
+
+        Return whether all is deleted: it stops after some seconds, and many small transactions let others in.
+        """
+        end = time.monotonic() + seconds
+        raw = ("kinrank_lists", "list"), ("kinrank_clicks", "event"), ("kinrank_explored", "list")
+        counted = [("kinrank_counts", "model, query, day")]
+        counted += [(table, "model, query, document") for table in _BEFORE]
+        votes = "kinrank_votes", "client, day, model, query"
+        for before, tables in ((raw_before, (*raw, votes)), (cells_before, counted)):
+            for table, key in tables:
+                while self._expire_rows(table, key, before):
+                    if time.monotonic() > end:
+                        return False
+        with self.database.writing() as execute:
+            execute("DELETE FROM kinrank_client_keys WHERE period < ?", (cells_before // PERIOD,))
+        while self._expire_people(cells_before):
+            if time.monotonic() > end:
+                return False
+        return True
+
+    def _expire_rows(self, table: str, key: str, before: int) -> bool:
+        with self.database.reading() as execute:
+            if not execute(f"SELECT 1 FROM {table} WHERE day < ? LIMIT 1", (before,)):  # noqa: S608
+                return False
+        with self.database.writing() as execute:
+            gone = execute(
+                f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE day < ? LIMIT ?) AND day < ? "  # noqa: S608
+                "RETURNING 1",
+                (before, _DELETED, before),
+            )
+            return len(gone) >= _DELETED
+
+    def _expire_people(self, before: int) -> bool:
         with self.database.writing() as execute:
             revision = next_revision(execute, STREAM)
-            chose = execute(
-                "DELETE FROM kinrank_choosers WHERE day < ? RETURNING model, query, document", (cells_before,)
-            )
-            touch(execute, revision, chose)
-            if not chose:
+            found = execute("SELECT model, query FROM kinrank_people WHERE oldest < ? LIMIT ?", (before, _DELETED))
+            for model in sorted({row[0] for row in found}):
+                tally = Tally(execute, model, revision, self.min_clients)
+                tally.expire_people(sorted(query for name, query in found if name == model), before)
+            if not found:
                 undo_revision(execute, STREAM, revision)
-            for table in ("kinrank_lists", "kinrank_clicks", "kinrank_explored"):
-                execute(f"DELETE FROM {table} WHERE day < ?", (raw_before,))  # noqa: S608
-            for table in ("kinrank_cells", "kinrank_crowds"):
-                execute(f"DELETE FROM {table} WHERE day < ?", (cells_before,))  # noqa: S608
-            execute("DELETE FROM kinrank_client_keys WHERE period < ?", (cells_before // PERIOD,))
-            execute(
-                "DELETE FROM kinrank_texts WHERE NOT EXISTS (SELECT 1 FROM kinrank_cells AS c WHERE c.model = "
-                "kinrank_texts.model AND c.query = kinrank_texts.query)",
-                (),
-            )
+            return len(found) >= _DELETED
+
+
+def _known_lists(execute: Execute, names: Sequence[str]) -> dict[str, tuple[str, int, str]]:
+    """Return the model, the query and the id of those lists that are stored, by id."""
+    found: dict[str, tuple[str, int, str]] = {}
+    for some in parts(names):
+        for model, query, name in execute(
+            f"SELECT model, query, list FROM kinrank_lists WHERE list IN ({placeholders(some)})",  # noqa: S608
+            tuple(some),
+        ):
+            found[name] = model, query, name
+    return found

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
@@ -242,6 +243,10 @@ class Endpoints:
         for name, waiting in self._service.waiting.items():
             served = self._service.slots[name].current
             self._metrics.state(name, waiting, None if served is None else served.revision)
+        if self._service.events is not None:
+            feeds = {name: slot.feed for name, slot in self._service.slots.items()}
+            revisions = {name: feed.revision for name, feed in feeds.items() if feed is not None}
+            self._metrics.memory(self._service.events, revisions, self._service.workers.failing)
         return Response(self._metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthz(self, request: Request) -> Response:  # noqa: ARG002
@@ -264,7 +269,7 @@ class Endpoints:
                 503, "no-rules", "the database is away, and there is no copy of its rules and judgments: see the log"
             )
         versions = [slot.current.version for slot in self._service.slots.values() if slot.current is not None]
-        return json_response(ReadyResponse("ready", versions))
+        return json_response(ReadyResponse("ready", versions, self._service.workers.failing or UNSET))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +19,7 @@ from kinrank.serve.http.executor import Lane
 from kinrank.serve.http.requests import CLIENT_HEADER, KEY, QUERY_HEADER, RequestReader, model_of
 from kinrank.serve.http.responses import EventsResponse, json_response
 from kinrank.serve.http.ubi import parse_events
-from kinrank.serve.keys import Key
+from kinrank.serve.keys import Key, Role
 from kinrank.serve.messages import Ranking
 from kinrank.serve.service import Service
 
@@ -55,18 +55,28 @@ class Feedback:
         if log is None:
             raise UnsupportedByModelError("this service does not accept events: start it with --judgments")
         model = self._service.existing(model_of(request))
-        batch = await self._reader.parse(request, partial(parse_events, model=model, now=time.time()))
+        batch = await self._reader.parse(request, partial(parse_events, model=model, now=log.now()))
+        caller = self._caller(request)
         seconds = self._service.settings.judgment_seconds
         message = f"the event store did not respond within {seconds:g} seconds: try again, that is safe"
-        ignored, unknown = await self._lane.run(
-            lambda: (log.record(batch.lists, batch.clicks), log.unknown(batch.clicks, batch.lists)),
-            seconds,
-            partial(NotStoredError, message),
-        )
+
+        def record() -> tuple[dict[str, int], int, int]:
+            lists, unsigned = log.attributed(batch.lists, caller)
+            return log.record(lists, batch.clicks), log.unknown(batch.clicks, lists), unsigned
+
+        ignored, unknown, unsigned = await self._lane.run(record, seconds, partial(NotStoredError, message))
         queries = len(batch.lists) - sum(ignored.values())
         if unknown:
             ignored[_UNKNOWN] = unknown
-        return json_response(EventsResponse(queries, len(batch.clicks) - unknown, {**batch.ignored, **ignored}))
+        ignored = {**batch.ignored, **ignored}
+        return json_response(EventsResponse(queries, len(batch.clicks) - unknown, ignored, unsigned or UNSET))
+
+    def _caller(self, request: Request) -> str | None:
+        """Return who reports lists: a key and an address; None if it may name clients."""
+        key: Key | None = request.scope[KEY]
+        if key is None or key.role is not Role.EVENTS or key.name in self._service.settings.trusted:
+            return None
+        return f"{key.name} {request.client.host if request.client else ''}"
 
     def begin(self, request: Request, *, may_explore: bool = True) -> None:
         """Give the list of a request its id, which decides whether it explores, and how.
@@ -75,7 +85,12 @@ class Feedback:
         """
         key: Key | None = request.scope[KEY]
         settings = self._service.settings
-        request.scope[_QUERY_ID] = query_id = request.headers.get(QUERY_HEADER, "")[:_LONGEST_ID] or uuid4().hex
+        query_id = request.headers.get(QUERY_HEADER, "")[:_LONGEST_ID]
+        if not query_id:
+            query_id, client, log = uuid4().hex, request.headers.get(CLIENT_HEADER), self._service.events
+            if client and log is not None:
+                query_id = log.clients.sign(query_id, client, log.today)
+        request.scope[_QUERY_ID] = query_id
         is_open = may_explore and (key is None or key.name not in settings.unexplored)
         DRAW.set(draw_for(query_id, settings.explore) if is_open else None)
 
@@ -98,5 +113,5 @@ class Feedback:
         if depth and log is not None and text and documents:
             client = request.headers.get(CLIENT_HEADER)
             model = self._service.name_of(model_of(request))
-            log.show(Shown(query_id, model, text, documents[:depth], client or None, time.time(), ranking.explored))
+            log.show(Shown(query_id, model, text, documents[:depth], client or None, log.now(), ranking.explored))
         return replace(ranking, query_id=query_id)

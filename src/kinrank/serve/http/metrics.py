@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -17,6 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from kinrank.serve.events.log import EventLog
 from kinrank.serve.http.logs import add_log_fields, log_event
 from kinrank.serve.http.traces import Traces
 from kinrank.serve.messages import Fallback, Ranking
@@ -75,6 +77,12 @@ class Metrics(Observer):
         self._batches = histogram("batch_size", "Queries ranked together.", _BATCHES, "model")
         self._versions = gauge("model_info", "Version of the model in use; always 1.", "model", "version")
         self._revisions = gauge("judgment_revision", "Revision of the judgments that were learned.", "model")
+        self._evidence = gauge("evidence_revision", "Revision of the choices that were read.", "model")
+        self._backlog = gauge("events_waiting", "Lists that wait to be counted, of all replicas.")
+        self._stored = gauge("events_stored", "Lists and clicks that this process has stored since its start.", "kind")
+        self._unknown = gauge("events_unknown_lists", "Clicked lists that were not known when they were to be counted.")
+        self._aside = gauge("events_set_aside", "Queries whose lists cannot be counted for now.")
+        self._failing = gauge("failing", "1 for what has been failing in the background.", "where")
         self._results = counter("results", "Results by version: ranked, or why not.", "model", "version", "result")
         self._rank_seconds = histogram("rank_seconds", "Time to rank a query.", _SECONDS[:-3], "model", "version")
         tau = "Kendall's tau between the answer and the shadow's order."
@@ -134,7 +142,7 @@ class Metrics(Observer):
             self._shadowed(model, "failed").inc()
             return
         self._shadowed(model, "compared").inc()
-        fitted = shadow.version.partition("+")[0]
+        fitted = re.split("[+~]", shadow.version)[0]
         self._tau(model, fitted).observe(tau)
         self._overlap(model, fitted).observe(overlap)
         log_event(
@@ -165,6 +173,18 @@ class Metrics(Observer):
         self._waiting.labels(model).set(waiting)
         if revision is not None:
             self._revisions.labels(model).set(revision)
+
+    def memory(self, events: EventLog, revisions: Mapping[str, int], failing: Sequence[str]) -> None:
+        """Set what is known of choices: what was stored and counted, and up to which revision models have it."""
+        for model, revision in revisions.items():
+            self._evidence.labels(model).set(revision)
+        for kind, number in events.stored.items():
+            self._stored.labels(kind).set(number)
+        self._backlog.set(events.backlog)
+        self._unknown.set(events.counting.unknown)
+        self._aside.set(len(events.counting.aside))
+        for where in ("events", "set-aside", "rules", "audit"):
+            self._failing.labels(where).set(where in failing)
 
     def model(self, model: str, version: str | None, event: str, detail: str = "") -> None:
         """Record and log an event of a model."""

@@ -23,6 +23,18 @@ Unseen = Annotated[
     int,
     Meta(description="Judged queries that a part of the model, such as its trees, learns from only with the next fit."),
 ]
+Failing = Annotated[
+    list[str],
+    Meta(
+        description="What has been failing in the background: events, set-aside, rules, audit. The log has the reason."
+    ),
+]
+Unsigned = Annotated[
+    int,
+    Meta(
+        description="Queries that this service has not handed out to their clients. They count as those of one client."
+    ),
+]
 Total = Annotated[
     dict[str, Any],
     Meta(description='How many documents match: {"value": 10000, "relation": "gte"} means at least 10,000.'),
@@ -132,6 +144,7 @@ class EventsResponse(Struct):
     queries: int
     events: int
     ignored: dict[str, int]
+    unsigned: Unsigned | UnsetType = UNSET
 
 
 class RuleResponse(Struct, kw_only=True):
@@ -193,6 +206,7 @@ class ReadyResponse(Struct):
 
     status: Literal["ready"]
     versions: list[str]
+    failing: Failing | UnsetType = UNSET
 
 
 def json_response(response: object, headers: dict[str, str] | None = None) -> Response:

@@ -69,11 +69,11 @@ def preview(database: Database, query: str, *, also_similar: bool, others: Itera
     """
     with database.reading() as execute:
         rows = execute(
-            "SELECT min(t.text), sum(coalesce(c.looks, 0)) AS looks FROM kinrank_texts AS t LEFT JOIN kinrank_cells AS "
-            "c ON c.model = t.model AND c.query = t.query GROUP BY t.query ORDER BY looks DESC LIMIT ?",
+            "SELECT min(t.text), sum(coalesce(c.looks, 0)) AS looks FROM kinrank_texts AS t LEFT JOIN kinrank_counts "
+            "AS c ON c.model = t.model AND c.query = t.query GROUP BY t.query ORDER BY looks DESC LIMIT ?",
             (MOST_KNOWN,),
         )
-        [(total,)] = execute("SELECT sum(looks) FROM kinrank_cells", ())
+        [(total,)] = execute("SELECT sum(looks) FROM kinrank_counts", ())
     looks_of = {normalize_text(text): float(looks) for text, looks in rows}
     texts = list({normalize_text(text): text for text in (*others, *(row[0] for row in rows))}.values())
     key = normalize_text(query)
