@@ -42,6 +42,8 @@ class Lane:
         """
         if self._pending >= self._limit:
             raise HttpError(503, "overloaded", f"too many requests wait for {self._name}: try again in a moment")
+        if seconds is not None and seconds <= 0:
+            raise late()
         self._pending += 1
         loop = asyncio.get_running_loop()
         future = self._pool.submit(copy_context().run, call)
