@@ -267,13 +267,12 @@ class EventLog:
                 self._expired_at = time.monotonic()
 
     def _store_shown(self) -> None:
-        shown = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        shown = [self._waiting[place] for place in range(len(self._waiting))]
         if shown:
-            try:
-                self.record(shown, [])
-            except BaseException:
-                self._waiting.extendleft(reversed(shown))
-                raise
+            self.record(shown, [])
+            stored = {id(each) for each in shown}
+            while self._waiting and id(self._waiting[0]) in stored:  # only now, so that none is unknown meanwhile
+                self._waiting.popleft()
 
     def _count(self, curves: Mapping[str, RankCurve]) -> None:
         end = time.monotonic() + _SECONDS
