@@ -247,6 +247,8 @@ def _check_tree(tree: str, fields: Mapping[str, str], n_features: int) -> None:
     for kinds, size in ((_OF_SPLITS, n_leaves - 1), (_OF_LEAVES, n_leaves), (_OF_TREE, 1)):
         for name, kind in kinds.items():
             words = fields.get(name, "").split()
+            if n_leaves == 1 and not words and name not in _NEEDED:  # LightGBM writes them so
+                continue
             if (name in fields or (name in _NEEDED and size)) and len(words) != size:
                 raise DataError(f"{tree} has {len(words)} numbers of {name}, expected {size}: write the model again")
             wrong = [word for word in words if not kind.fullmatch(word)]
