@@ -30,7 +30,8 @@ from kinrank.rankers.local.held_out import MEASURE
 from kinrank.store import nest, unnest
 
 _SPLITS = 4  # parts of the queries, which are held out one after the other
-_ENOUGH = 1_000  # held-out queries that decide well enough
+_ENOUGH = 2_000  # held-out queries that decide well enough
+_CLEAR = 1e-3  # p below which fewer do
 _MOST_ROWS = 100_000  # of queries that trees learn from to decide
 _CHANCE = 0.3  # p above which a gain is taken as chance, and a loss, too
 
@@ -198,6 +199,19 @@ class _Trial:
     n_timed: int
     """What it took to look the queries up, and how many there were."""
 
+    @classmethod
+    def joined(cls, parts: Sequence[_Trial]) -> _Trial:
+        """Return the trials of several sets of queries as one."""
+        quality, family, near, seconds, n_timed = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(np.hstack(quality), np.concatenate(family), np.concatenate(near), sum(seconds), sum(n_timed))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether enough queries were held out, or the last rung differs clearly from the first and the one before."""
+        last = len(self.quality) - 1
+        clear = [self.compare(last, other)[1] < _CLEAR for other in (0, last - 1)]
+        return len(self.family) >= _ENOUGH or all(clear)
+
     def compare(self, rung: int, before: int) -> tuple[float, float]:
         """Return the gain over another rung, and its p by family."""
         groups = self.family if len(np.unique(self.family)) > 1 else None
@@ -237,16 +251,10 @@ def _trials(
             if part is not None:
                 parts.append(part)
             report_progress("parts of memory", number * len(used) + held_out + 1, len(folds) * len(used))
-            if sum(len(part.family) for part in parts) >= _ENOUGH:
+            if parts and _Trial.joined(parts).is_enough:
                 break
         if parts:
-            yield _Trial(
-                np.hstack([part.quality for part in parts]),
-                np.concatenate([part.family for part in parts]),
-                np.concatenate([part.near for part in parts]),
-                sum(part.seconds for part in parts),
-                sum(part.n_timed for part in parts),
-            )
+            yield _Trial.joined(parts)
 
 
 def _try(
@@ -306,10 +314,10 @@ def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraini
         for side, of_folds in zip(sides, quality, strict=True):
             of_folds.append(side.held_out_quality(number, MEASURE))
         report_progress("weights per query", number + 1, training.n_members)
-        if sum(part.shape[1] for part in quality[0]) >= _ENOUGH:
+        with_weights, without = (_best_order(np.hstack(of_folds)) for of_folds in quality)
+        found = compare_paired(with_weights, without)
+        if found.n >= _ENOUGH or found.p < _CLEAR:
             break
-    with_weights, without = (_best_order(np.hstack(of_folds)) for of_folds in quality)
-    found = compare_paired(with_weights, without)
     kept = found.mean_difference > 0 and found.p < _CHANCE
     return sides[0 if kept else 1], PartRecord("weights per query", kept, found.mean_difference)
 
