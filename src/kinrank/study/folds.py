@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -94,11 +93,10 @@ def inner_folds(
     >>> [len(held_out) for _, held_out in inner_folds(make_two_camps(n_queries=20, seed=0))]
     [4, 4, 4, 4, 4]
     """
-    for n_folds in range(folds, 1, -1):
-        with suppress(DataError):
-            return fold_queries(train, n_folds, group=group, seed=seed)
-    raise DataError(
-        f"cannot choose settings on folds of the training queries by {group or 'query'}: {len(train)} queries in "
-        f"{len(np.unique(groups_of(train, group)))} groups cannot be split in two; use a finer group or "
-        "fewer test queries"
-    )
+    n_groups = len(np.unique(groups_of(train, group)))
+    if n_groups < 2:
+        raise DataError(
+            f"cannot choose settings on folds of the training queries by {group or 'query'}: {len(train)} queries in "
+            f"{n_groups} group cannot be split in two; use a finer group or fewer test queries"
+        )
+    return fold_queries(train, min(folds, n_groups), group=group, seed=seed)
