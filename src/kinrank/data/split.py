@@ -163,8 +163,9 @@ def note_on_large_group(queries: QuerySet, group: str | ArrayLike | None, shares
     >>> note_on_large_group(queries, ["a", "a", "a", "b"], np.array([0.5, 0.5]))
     'one group has 3 of 4 queries, more than a part of 2: the parts are as even as that allows'
     """
-    largest, part = int(np.unique(groups_of(queries, group), return_counts=True)[1].max()), len(queries) * shares.max()
-    if largest == 1 or largest <= np.ceil(part):
+    sizes, part = np.unique(groups_of(queries, group), return_counts=True)[1], len(queries) * shares.max()
+    largest = int(sizes.max(initial=0))
+    if largest < 2 or largest <= np.ceil(part):
         return None
     return (
         f"one group has {largest:,} of {len(queries):,} queries, more than a part of {part:,.0f}: the parts are as "

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_queries, groups_of
+from kinrank.data.split import fold_of_query, fold_queries, groups_of
 from kinrank.errors import DataError
 from kinrank.registry.choices import check_choice
 from kinrank.study.leaks import LeakReport, find_leaks
@@ -39,6 +39,7 @@ def checked_folds(
     *,
     folds: int = 5,
     group: str | None = None,
+    together: str | None = None,
     leaks: OnLeak = "refuse",
     seed: int = 0,
 ) -> Iterator[Fold]:
@@ -52,6 +53,8 @@ def checked_folds(
         Judged test queries.
     folds, group, seed
         As in `kinrank.data.split.fold_queries`.
+    together
+        Query column to split by instead of `group`, whose values are never split either.
     leaks
         What to do with test queries seen in training: raise, drop them, or keep them.
 
@@ -66,8 +69,8 @@ def checked_folds(
     if test is not None:
         splits = [(queries, test, np.arange(len(test)))]
     else:
-        parts = fold_queries(queries, folds, group=group, seed=seed)
-        splits = [(train, tested, np.flatnonzero(np.isin(queries.qid, tested.qid))) for train, tested in parts]
+        fold = fold_of_query(queries, folds, group=together or group, seed=seed)
+        splits = [(queries[fold != i], queries[fold == i], np.flatnonzero(fold == i)) for i in range(folds)]
     for train, tested, positions in splits:
         report = find_leaks(train, tested, group=group)
         if leaks == "refuse":
