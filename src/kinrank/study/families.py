@@ -72,7 +72,8 @@ def add_families(parts: list[QuerySet], families: Families, group: str | None = 
         columns.append(np.concatenate([groups_of(part, group) for part in parts]))
     values = np.split(connected(*columns), np.cumsum([len(part) for part in parts])[:-1])
     n_families, n_queries = len(np.unique(values[-1])), len(parts[-1])
-    of = f"{n_queries:,} queries are of {n_families:,} families of similar texts (similarity above {similarity:g})"
+    alike = f"similar texts (similarity above {similarity:g})" + ("" if group is None else f" or the same {group}")
+    of = f"{n_queries:,} queries are of {n_families:,} families of {alike}"
     if families is None and n_families < max(2, n_folds):
         return Related(parts, None, f"{of}, too few to keep them together")
     joined = [

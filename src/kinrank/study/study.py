@@ -364,7 +364,7 @@ class Study:
 
 def _note(related: Related, what: str) -> str:
     """Return what families are used for, with their number."""
-    return related.note if related.similarity is None else f"{related.note}: {what} are by family, not by query"
+    return related.note if related.similarity is None else f"{related.note}: {what} are by family"
 
 
 def _by(group: str | None, families: float | None) -> str:
