@@ -96,12 +96,13 @@ def test_gains_are_told_apart_by_near_training_queries() -> None:
     assert run_experiment(["single", "knn(n_neighbors=5)"], queries[60:], train=queries[:60]).near_and_far == ()
 
 
-def test_headroom_tells_the_gain_of_precedents_apart() -> None:
+def test_headroom_tells_the_gains_of_kin_and_precedents_apart() -> None:
     pytest.importorskip("lightgbm")
     queries = in_families(np.arange(80) // 2)
     found = headroom(queries, folds=2)
     assert found.by == "family"
-    [split] = found.answer.near_and_far
+    *of_kin, split = found.answer.near_and_far
+    assert {each.name for each in of_kin} == {"kin"}
     assert (split.name, split.n_near, split.n_far) == ("LightGBM with precedents", 0, 80)
     assert split.text.endswith("none of the 80 queries has a near training query (similarity above 0.6)")
     assert found.answer.precedents.paired.n_groups == 40

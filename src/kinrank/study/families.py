@@ -22,8 +22,11 @@ Families = float | bool | None
 
 
 def wanted_families(families: Families, queries: QuerySet, remember: Iterable[bool]) -> Families:
-    """Return False for None unless the queries have texts, and an entrant remembers judgments or choices."""
-    return families if families is not None or (TEXT in queries.query_columns and any(remember)) else False
+    """Return False for None unless an entrant remembers judgments or choices, which needs texts and document ids."""
+    if families is not None:
+        return families
+    possible = TEXT in queries.query_columns and queries.doc_id is not None
+    return None if possible and any(remember) else False
 
 
 class Related(NamedTuple):

@@ -167,7 +167,7 @@ def headroom(
     """
     kin: KinRanker = clone(ranker) if ranker is not None else KinRanker()
     note = missing_trees(queries) if trees else _LINEAR_ONLY
-    remember = [evidence is not None, not note and not missing_precedents(queries, group), kin.capabilities.remembers]
+    remembers = not note and (kin.capabilities.remembers or not missing_precedents(queries, group))
     study = Study.split(
         queries,
         test,
@@ -178,7 +178,7 @@ def headroom(
         seed=seed,
         enough=None if note else enough,
         evidence=evidence,
-        families=wanted_families(families, queries, remember),
+        families=wanted_families(families, queries, [remembers, evidence is not None]),
     )
     if kin.group_column is None:
         kin.set_params(group_column=study.group)
