@@ -10,6 +10,7 @@ import kinrank as library
 from kinrank.data.queryset import QuerySet
 from kinrank.data.trec import run_from_scores, write_run
 from kinrank.measure import NDCG, compare_paired
+from tests.study.worlds import in_families
 
 KNN = "knn(n_neighbors=5)"
 MEASURE = NDCG @ 10
@@ -104,3 +105,31 @@ def test_model_with_unknown_training_queries_causes_a_warning(kinrank, judged: Q
     assert done.exit_code == 0
     assert "./cells: its training queries are unknown" in done.stderr
     assert "./knn: its training" not in done.stderr
+
+
+def test_compare_keeps_families_together_where_an_entrant_remembers(kinrank, workdir: Path):
+    in_families(np.arange(60) // 3).save("alike")
+    names = ["single()", "precedents(ranker=single, decide=False)"]
+    done = kinrank("compare", "alike", *names, "--folds", 2)
+    assert done.exit_code == 0, done.stderr
+    assert "60 queries are of 20 families of similar texts" in done.stderr
+    assert "p: paired t-test against single(), by 20 groups of queries" in done.stdout
+    assert f"{names[1]} vs. single(): none of the 60 queries has a near training query" in done.stdout
+    split = kinrank("compare", "alike", *names, "--folds", 2, "--no-families")
+    assert split.exit_code == 0, split.stderr
+    assert "p: paired t-test against single()\n" in split.stdout
+    [line] = [line for line in split.stdout.splitlines() if line.startswith(f"{names[1]} vs. single(): +0.")]
+    assert "queries with a near training query (similarity above 0.6), " in line
+    assert line.endswith(" without one")
+    asked = kinrank("compare", "alike", "single()", KNN, "--folds", 2, "--families")
+    assert "by 20 groups of queries" in asked.stdout
+    assert "near training query" not in asked.stdout
+
+
+def test_compare_takes_a_group_with_most_queries(kinrank, camps: QuerySet, workdir: Path):
+    together = np.where(np.arange(60) < 42, 0, np.arange(60))
+    camps.replace(query_columns={"movie": together}).save("one")
+    done = kinrank("compare", "one", "single()", KNN, "--folds", 4, "--group", "movie")
+    assert done.exit_code == 0, done.stderr
+    assert "one group has 42 of 60 queries, more than a part of 15" in done.stderr
+    assert "by 19 groups of queries" in done.stdout

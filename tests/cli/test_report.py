@@ -4,12 +4,14 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kinrank import CellRanker, QuerySet
 from kinrank.cli.report import DEFAULT_MEASURES
 from kinrank.registry import import_extra
 from tests.cli.conftest import Run
+from tests.study.worlds import in_families
 
 
 @pytest.fixture
@@ -112,3 +114,16 @@ def test_wrong_input_is_an_error_and_writes_nothing(report: Run, workdir: Path, 
     assert done.exit_code == 2
     assert message in done.stderr
     assert not (workdir / "report.html").exists()
+
+
+def test_report_tells_queries_with_a_near_training_query_apart(report: Run, workdir: Path):
+    queries = in_families(np.concatenate([np.arange(60) // 3, np.arange(20), np.arange(100, 130)]))
+    queries[:60].save("before")
+    queries[60:].save("after")
+    remembering = "precedents(ranker=single, decide=False)"
+    done = report("after", "single()", remembering, "--train", "before")
+    assert done.exit_code == 0, done.stderr
+    assert "50 queries are of 50 families of similar texts (similarity above 0.6): tests are by family" in done.stderr
+    [line] = [line for line in done.stdout.splitlines() if line.startswith(f"{remembering} vs. single(): +0.")]
+    assert line.endswith("for 30 queries without one")
+    assert "for 20 queries with a near training query" in (workdir / "report.html").read_text("utf-8")

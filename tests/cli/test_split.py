@@ -7,6 +7,8 @@ import pytest
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.source import Source
+from kinrank.study.families import has_near
+from tests.study.worlds import in_families
 
 
 def test_parts_are_written_in_the_format_of_their_names(kinrank, camps: QuerySet, workdir: Path) -> None:
@@ -27,6 +29,21 @@ def test_groups_stay_together_and_time_orders_the_parts(kinrank, camps: QuerySet
     assert Source("b").read().query_columns["day"].min() > Source("a").read().query_columns["day"].max()
 
 
+def test_families_stay_together(kinrank, workdir: Path) -> None:
+    in_families(np.where(np.arange(100) < 60, 0, np.arange(100) // 2)).save("alike")
+    done = kinrank("split", "alike", "a", "b", "--shares", "0.5,0.5", "--families")
+    assert done.exit_code == 0, done.stderr
+    assert "alike: 100 queries are of 21 families of similar texts (similarity above 0.6)" in done.stderr
+    assert "alike: one group has 60 of 100 queries, more than a part of 50" in done.stderr
+    parts = [Source(name).read() for name in ("a", "b")]
+    assert [len(part) for part in parts] == [60, 40]
+    assert not has_near(*parts).any()
+    assert set(parts[0].query_columns) == {"text", "shop"}
+    done = kinrank("split", "alike", "a", "b", "--shares", "0.5,0.5")
+    assert [len(Source(name).read()) for name in ("a", "b")] == [50, 50]
+    assert "families" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -34,6 +51,8 @@ def test_groups_stay_together_and_time_orders_the_parts(kinrank, camps: QuerySet
         (["a", "b", "--shares", "1"], "one share for each of the 2 parts"),
         (["a", "b", "c", "d"], "--shares is needed for 4 parts"),
         (["a", "b.xlsx"], "unknown suffix"),
+        (["a", "b", "--families"], "families need the texts of queries"),
+        (["a", "b", "--families", "--time", "day"], "--families and --time cannot be combined"),
     ],
 )
 def test_wrong_parts_are_refused(kinrank, workdir: Path, words: list[str], message: str) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kinrank import QuerySet
-from kinrank.data.split import fold_queries, split_queries
+from kinrank.data.split import connected, fold_of_query, fold_queries, note_on_large_group, split_queries
 from kinrank.errors import DataError, ParameterError
 
 
@@ -57,6 +57,53 @@ def test_folds_test_every_query_once(n_folds: int, n_queries: int) -> None:
         assert not set(train.qid) & set(test.qid)
         tested.extend(test.qid.tolist())
     assert sorted(tested) == list(range(n_queries))
+
+
+def test_a_group_with_most_queries_leaves_the_others_evenly_to_the_other_parts() -> None:
+    groups = np.where(np.arange(100) < 70, 0, np.arange(100))
+    for seed in range(20):
+        folds = [test for _, test in fold_queries(numbered(100), 4, group=groups, seed=seed)]
+        assert sorted(len(fold) for fold in folds) == [10, 10, 10, 70]
+        parts = split_queries(numbered(100), (0.25, 0.25, 0.25, 0.25), group=groups, seed=seed)
+        assert sorted(len(part) for part in parts) == [10, 10, 10, 70]
+        train, validation, test = split_queries(numbered(100), group=groups, seed=seed)
+        assert [len(train), len(validation), len(test)] == [70, 10, 20]
+
+
+def test_large_groups_go_where_most_room_is_left() -> None:
+    groups = np.repeat([0, 1, 2, 3], [40, 35, 15, 10])
+    assert np.bincount(fold_of_query(numbered(100), 3, group=groups)).tolist() == [40, 35, 25]
+    pairs = np.where(np.arange(100) < 70, 0, np.arange(100) // 2)
+    assert np.bincount(fold_of_query(numbered(100), 4, group=pairs)).tolist() == [70, 10, 10, 10]
+
+
+@given(
+    st.lists(st.integers(1, 60), min_size=2, max_size=12),
+    st.lists(st.integers(1, 20), min_size=2, max_size=5),
+    st.integers(0, 5),
+)
+def test_no_part_is_empty_if_there_are_as_many_groups(sizes: list[int], weights: list[int], seed: int) -> None:
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    weights = weights[: len(sizes)]
+    parts = split_queries(numbered(len(groups)), np.array(weights) / sum(weights), group=groups, seed=seed)
+    assert all(len(part) for part in parts)
+    assert sum(len(set(groups[part.qid])) for part in parts) == len(sizes)
+
+
+def test_a_note_names_the_size_of_a_group_that_fits_no_part() -> None:
+    queries, groups = numbered(100), np.where(np.arange(100) < 70, 0, np.arange(100))
+    note = note_on_large_group(queries, groups, np.full(4, 0.25))
+    assert note == "one group has 70 of 100 queries, more than a part of 25: the parts are as even as that allows"
+    assert note_on_large_group(queries, groups, np.array([0.7, 0.1, 0.2])) is None
+    assert note_on_large_group(queries, None, np.full(4, 0.25)) is None
+
+
+def test_queries_that_share_a_value_of_any_column_are_connected() -> None:
+    movie, family = np.array(["a", "a", "b", "c", "d"]), np.array([0, 1, 1, 2, 3])
+    together = connected(movie, family)
+    assert len(set(together[:3])) == 1
+    assert len(set(together)) == 3
+    np.testing.assert_array_equal(connected(movie), np.unique(movie, return_inverse=True)[1])
 
 
 @pytest.mark.parametrize(

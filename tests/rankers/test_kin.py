@@ -99,11 +99,12 @@ def test_too_few_queries_for_folds_use_the_global_model():
     np.testing.assert_array_equal(np.argsort(ranker.predict(queries[:1])), global_order)
 
 
-def test_one_group_with_most_queries_uses_the_global_model():
+def test_one_group_with_most_queries_is_one_fold_and_the_others_share_the_rest():
     queries = make_two_camps(n_queries=60, seed=0)
-    together = np.where(np.arange(60) < 50, 0, np.arange(60))
-    ranker = KinRanker(trees=FEW, group_column="g").fit(queries.replace(query_columns={"g": together}))
-    assert ranker.members_ == []
+    together = np.where(np.arange(60) < 42, 0, np.arange(60))
+    queries = queries.replace(query_columns={"g": together})
+    assert sorted(np.bincount(assign_folds(queries, 4, "g", 0))) == [6, 6, 6, 42]
+    assert len(KinRanker(trees=FEW, n_repeats=1, group_column="g").fit(queries).members_) == 4
 
 
 def test_folds_do_not_split_groups():

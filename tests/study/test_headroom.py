@@ -158,7 +158,7 @@ def test_inner_folds_are_limited_by_the_number_of_groups():
     assert found.answer.verdict == "gain"
     halves = camps.replace(query_columns={"shop": np.arange(80) // 40})
     with pytest.raises(
-        DataError, match="cannot choose settings on folds of the training queries by shop: 40 queries in 1 groups"
+        DataError, match="cannot choose settings on folds of the training queries by shop: 40 queries in 1 group "
     ):
         headroom(halves, group="shop", folds=2)
 

@@ -15,11 +15,12 @@ from kinrank.cli.comparison_tables import (
     means_table,
     note_on_tests,
     pairs_table,
+    print_near_and_far,
     print_traffic,
     unchecked_warnings,
 )
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
-from kinrank.cli.options import AsJson, EvidenceFolder, Group, Leaks, MeasureNames, OnLeak, Seed
+from kinrank.cli.options import AsJson, EvidenceFolder, Families, Group, Leaks, MeasureNames, OnLeak, Seed
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 
@@ -39,6 +40,7 @@ def compare(
         int | None, typer.Option(min=2, help="Number of cross-validation folds of DATA, instead of --train.")
     ] = None,
     group: Group = None,
+    families: Families = None,
     measures: MeasureNames = None,
     baseline: Annotated[
         str | None,
@@ -87,7 +89,10 @@ def compare(
             ladder=ladder,
             seed=seed,
             evidence=split,
+            families=families,
         )
+    for message in found.notes:
+        console.info(message)
     comparison = found.comparison
     warning = leak_warning(found.leaks)
     if warning is not None:
@@ -118,6 +123,7 @@ def compare(
     if comparison.differences:
         console.print_result(note_on_tests(comparison, "for every pair" if all_pairs else None))
         console.print_result("")
+    print_near_and_far(found.near_and_far)
     if found.answer is not None:
         print_traffic(found.answer)
         console.print_result(found.answer.text)

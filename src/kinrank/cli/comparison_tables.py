@@ -9,11 +9,11 @@ from rich.table import Table
 from kinrank.cli import console
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kinrank.data.queryset import QuerySet
     from kinrank.measure import Measure, PairedComparison
-    from kinrank.study.answer import Answer
+    from kinrank.study.answer import Answer, NearAndFar
     from kinrank.study.comparison import Comparison, Difference, Entrant
     from kinrank.study.experiment import Experiment
 
@@ -107,6 +107,14 @@ def print_traffic(found: Answer | None) -> None:
         table.add_row(*row)
     for result in (table, found.choices.note, ""):
         console.print_result(result)
+
+
+def print_near_and_far(found: Sequence[NearAndFar]) -> None:
+    """Print what rankers that remember judgments gain for queries with a near training query, and without one."""
+    for each in found:
+        console.print_result(each.text)
+    if found:
+        console.print_result("")
 
 
 def difference_with_interval(paired: PairedComparison, *, tested: str = "") -> str:

@@ -9,11 +9,12 @@ import typer
 from rich.table import Table
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import difference_with_interval, print_traffic
+from kinrank.cli.comparison_tables import difference_with_interval, print_near_and_far, print_traffic
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
 from kinrank.cli.options import (
     AsJson,
     EvidenceFolder,
+    Families,
     Folds,
     Group,
     Leaks,
@@ -34,6 +35,7 @@ def headroom(
     data: Annotated[str, typer.Argument(metavar="DATA", help=f"Judged queries: {FORMATS}.")],
     test: TestData = None,
     group: Group = None,
+    families: Families = None,
     folds: Folds = 5,
     measure: MeasureName = "NDCG@10",
     settings: Annotated[
@@ -87,8 +89,11 @@ def headroom(
             min_gain=min_gain,
             seed=seed,
             evidence=split,
+            families=families,
             on_first_answer=lambda first: console.info(f"linear models only: {first.result} Trees follow."),
         )
+    for message in found.notes:
+        console.info(message)
     warning = leak_warning(found.leaks)
     if warning is not None:
         console.warn(warning)
@@ -96,7 +101,7 @@ def headroom(
     if as_json:
         typer.echo(json.dumps(headroom_record(found), indent=2))
         return
-    _print(found, group)
+    _print(found)
 
 
 def _kin(settings: list[str]) -> KinRanker:
@@ -105,15 +110,16 @@ def _kin(settings: list[str]) -> KinRanker:
     return KinRanker(**parse_settings(KinRanker, settings))
 
 
-def _print(found: Headroom, group: str | None) -> None:
+def _print(found: Headroom) -> None:
     n, folds = len(found.comparison.queries), len(found.choices)
-    split = f"{found.n_folds} folds by {group or 'query'}" if found.n_folds > 1 else "separate test set"
+    split = f"{found.n_folds} folds by {found.by}" if found.n_folds > 1 else "separate test set"
     if folds < found.n_folds:
         split = f"{folds} of {split}, {n:,} of {found.n_queries:,} queries"
     console.print_result(f"{found.measure!r}, {n:,} queries, {split}")
     for table in (_means(found), _differences(found)):
         console.print_result(table)
         console.print_result("")
+    print_near_and_far(found.answer.near_and_far)
     print_traffic(found.answer)
     console.print_result(found.text)
 

@@ -22,6 +22,14 @@ TestData = Annotated[
 Group = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Query column whose values are never split across folds.")
 ]
+Families = Annotated[
+    bool | None,
+    typer.Option(
+        "--families/--no-families",
+        help="Keep queries with similar texts together, in folds and in tests.",
+        show_default="if a ranker remembers judgments or choices",
+    ),
+]
 Folds = Annotated[int, typer.Option(min=2, help="Number of cross-validation folds of DATA.")]
 MeasureName = Annotated[
     str, typer.Option(metavar="MEASURE", help="Measure such as NDCG@10, 'NDCG(gain=linear)@5' or AP.")

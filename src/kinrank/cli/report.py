@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.comparison_tables import coverage_warnings, print_traffic
+from kinrank.cli.comparison_tables import coverage_warnings, print_near_and_far, print_traffic
 from kinrank.cli.inputs import announce, read_evidence, read_queries, warn_if_perfect
-from kinrank.cli.options import EvidenceFolder
+from kinrank.cli.options import EvidenceFolder, Families
 from kinrank.data.source import FORMATS
 from kinrank.errors import ParameterError
 from kinrank.registry import import_extra
@@ -50,6 +51,7 @@ def report(
         bool, typer.Option(help="With --train, also fit what shows where a gain of kin comes from.")
     ] = True,
     evidence_folder: EvidenceFolder = None,
+    families: Families = None,
     title: Annotated[str | None, typer.Option(help="Title of the report.", show_default="the name of the data")] = None,
     names: Annotated[
         str | None,
@@ -69,6 +71,8 @@ def report(
     from kinrank.data.labels import read_labels
     from kinrank.measure import parse_measure
     from kinrank.progress import Parts
+    from kinrank.study.entrants import remembers
+    from kinrank.study.families import wanted_families
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report.words import evidence, headline, provenance
     from kinrank.study.study import Study
@@ -87,10 +91,13 @@ def report(
     announce(tests if judged is None else judged, train or data)
     known_titles = None if titles is None else read_labels(titles)
     labels = _labels(entrants)
+    used = wanted_families(families, tests, chain([split is not None], map(remembers, entrants)))
     if judged is None:
-        study = Study.of_test(tests, wanted, leaks="warn", evidence=split)
+        study = Study.of_test(tests, wanted, leaks="warn", evidence=split, families=used)
     else:
-        study = Study.split(judged, tests, measures=wanted, leaks="warn", evidence=split)
+        study = Study.split(judged, tests, measures=wanted, leaks="warn", evidence=split, families=used)
+    for message in study.notes:
+        console.info(message)
     with console.progress("ranking"):
         progress = Parts(len(entrants))
         measured = [replace(study.enter(text, progress), name=labels[text]) for text in entrants]
@@ -116,6 +123,7 @@ def report(
     if leaks is None or leaks.seen or leaks.unchecked:
         console.warn(provenance(leaks, len(tests)))
     console.print_result(f"{headline(collected)}\n{evidence(collected)}")
+    print_near_and_far(collected.near_and_far)
     if collected.answer is not None:
         print_traffic(collected.answer)
         console.print_result(collected.answer.text)

@@ -29,6 +29,9 @@ def split(
         ),
     ] = None,
     group: Group = None,
+    families: Annotated[
+        bool, typer.Option("--families/--no-families", help="Keep queries with similar texts together.")
+    ] = False,
     time: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Query column with the time: the earliest queries are the first part."),
@@ -36,16 +39,27 @@ def split(
     seed: Seed = 0,
 ) -> None:
     """Split queries at random, by groups that stay together, or by time; the candidates of a query stay together."""
+    import numpy as np
+
     from kinrank.data.source import output_format, write_queries
-    from kinrank.data.split import split_queries
+    from kinrank.data.split import note_on_large_group, split_queries
+    from kinrank.study.families import COLUMN, add_families
 
     for path in parts:
         output_format(path)  # raises on a wrong name before the work
     wanted = _shares(shares, len(parts))
-    split_parts = split_queries(read_queries(data), wanted, group=group, time=time, seed=seed)
-    for path, queries in zip(parts, split_parts, strict=True):
-        write_queries(queries, path)
-        console.info(f"{path}: {queries!r}")
+    if families and time is not None:
+        raise ParameterError("--families and --time cannot be combined: similar queries are asked at all times")
+    queries = read_queries(data)
+    related = add_families([queries], families, group, len(parts))
+    together = group if related.similarity is None else related.parts[0].query_columns[COLUMN]
+    for note in (related.note, None if time else note_on_large_group(queries, together, np.array(wanted))):
+        if note:
+            console.info(f"{data}: {note}")
+    split_parts = split_queries(queries, wanted, group=together, time=time, seed=seed)
+    for path, part in zip(parts, split_parts, strict=True):
+        write_queries(part, path)
+        console.info(f"{path}: {part!r}")
 
 
 def _shares(text: str | None, n_parts: int) -> tuple[float, ...]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
+from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import DataError, ParameterError
 
@@ -34,6 +36,7 @@ def split_queries(
     group
         The group of each query: the name of a query column, or one value per query. Queries of a group go to the same
         part, so that related queries do not leak from train to test; part sizes then only approximate the fractions.
+        A group that is larger than a part goes where most room is left, and the other parts share the rest.
     time
         The time of each query: the name of a query column (numbers, or text that sorts by time such as 2026-10-31), or
         one value per query. The earliest queries are the first part; queries of the same time stay together.
@@ -96,20 +99,24 @@ def fold_of_query(
 
 
 def _part_of_query(
-    queries: QuerySet, shares: NDArray[np.float64], group: str | ArrayLike | None, seed: int | None
+    queries: QuerySet, shares: Float64, group: str | ArrayLike | None, seed: int | None
 ) -> NDArray[np.int64]:
     """Line the groups up and divide the line by the shares; the middle of a group decides its part.
 
-    The groups are shuffled; without a seed, they are in the order of their values.
+    The groups are shuffled, and those that are larger than a part are taken out of the line and placed first. Without a
+    seed, all are in the order of their values.
     """
     if not len(queries):
         raise DataError("there are no queries to split: the table has no rows")
     groups, group_of_query, sizes = np.unique(groups_of(queries, group), return_inverse=True, return_counts=True)
-    line = np.arange(len(groups)) if seed is None else np.random.default_rng(seed).permutation(len(groups))
+    part_of_group, room = np.full(len(groups), -1), shares
+    line = np.arange(len(groups))
+    if seed is not None:
+        line = np.random.default_rng(seed).permutation(len(groups))
+        room = _place_large(line, sizes, shares, part_of_group)
+        line = line[part_of_group[line] < 0]
     middles = np.cumsum(sizes[line]) - sizes[line] / 2
-    cuts = np.cumsum(shares)[:-1] * len(queries)
-    part_of_group = np.empty(len(groups), dtype=np.int64)
-    part_of_group[line] = np.searchsorted(cuts, middles)
+    part_of_group[line] = np.searchsorted(np.cumsum(room)[:-1] * len(queries), middles)
     missing = np.setdiff1d(np.arange(len(shares)), part_of_group)
     if len(missing):
         raise DataError(
@@ -118,6 +125,71 @@ def _part_of_query(
         )
     parts: NDArray[np.int64] = part_of_group[group_of_query]
     return parts
+
+
+def _place_large(line: NDArray[Any], sizes: NDArray[Any], shares: Float64, part_of_group: NDArray[Any]) -> Float64:
+    """Place the groups that are not smaller than an empty part, the largest first, where most room is left.
+
+    All others are smaller than each empty part, so that the line leaves none of them empty.
+
+    Returns
+    -------
+    float64 array
+        Room that is left in each part for the other groups, as shares of all queries.
+    """
+    n, filled, room = sizes.sum(), np.zeros(len(shares)), shares
+    by_size = line[np.argsort(-sizes[line], kind="stable")]
+    for number, group in enumerate(by_size.tolist()):
+        empty = filled == 0
+        if not empty.any() or sizes[group] < n * room[empty].min() * (1 - 1e-9):
+            break
+        needed = len(by_size) - number <= np.count_nonzero(empty)
+        part = int(np.argmax(np.where(empty, room, -1.0) if needed else room))
+        part_of_group[group] = part
+        filled[part] += sizes[group] / n
+        # Parts are filled up to one level of their shares; those above it get nothing more.
+        order = np.argsort(filled / shares, kind="stable")
+        level = np.min((1 - filled.sum() + np.cumsum(filled[order])) / np.cumsum(shares[order]))
+        room = np.maximum(level * shares - filled, 0.0)
+    return room
+
+
+def note_on_large_group(queries: QuerySet, group: str | ArrayLike | None, shares: Float64) -> str | None:
+    """Return what to tell someone whose parts are uneven because no part can hold the largest group; else None.
+
+    Examples
+    --------
+    >>> queries = QuerySet.from_arrays(np.zeros((4, 1)), qid=np.arange(4))
+    >>> note_on_large_group(queries, ["a", "a", "a", "b"], np.array([0.5, 0.5]))
+    'one group has 3 of 4 queries, more than a part of 2: the parts are as even as that allows'
+    """
+    sizes, part = np.unique(groups_of(queries, group), return_counts=True)[1], len(queries) * shares.max()
+    largest = int(sizes.max(initial=0))
+    if largest < 2 or largest <= np.ceil(part):
+        return None
+    return (
+        f"one group has {largest:,} of {len(queries):,} queries, more than a part of {part:,.0f}: the parts are as "
+        "even as that allows"
+    )
+
+
+def connected(*columns: ArrayLike) -> NDArray[np.int64]:
+    """Return groups of queries that share a value of a column, directly or through other queries.
+
+    Examples
+    --------
+    >>> connected(["alien", "alien", "heat", "jaws"], [1, 2, 2, 3]).tolist()
+    [0, 0, 0, 1]
+    """
+    codes = [np.unique(np.asarray(column), return_inverse=True)[1] for column in columns]
+    sizes = np.array([code.max(initial=-1) + 1 for code in codes])
+    query, n = np.arange(len(codes[0])), len(codes[0])
+    value = np.concatenate([code + first for code, first in zip(codes, n + np.cumsum(sizes) - sizes, strict=True)])
+    edges = sparse.coo_array(
+        (np.ones(len(value)), (np.tile(query, len(codes)), value)), shape=(n + sizes.sum(), n + sizes.sum())
+    )
+    component = sparse.csgraph.connected_components(edges, directed=False)[1][:n]
+    return component.astype(np.int64)
 
 
 def groups_of(queries: QuerySet, group: str | ArrayLike | None) -> NDArray[Any]:

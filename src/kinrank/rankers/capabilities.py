@@ -34,6 +34,7 @@ class Capabilities:
     forgets: bool = _can("forgets judgments without a new fit")
     replaces: bool = _can("replaces the judgments of a query it knows by id")
     evidence: bool = _can("takes what people chose without a new fit")
+    remembers: bool = _can("ranks a document by how it was judged or chosen for similar queries")
     merges: bool = _can("merges with a ranker fitted elsewhere")
     streams: bool = _can("trains from disk, block by block")
     vectors: bool = _can("uses query vectors")

@@ -105,6 +105,48 @@ class Claim:
         return f"a gain of up to {high:.4f} is not ruled out{loss}"
 
 
+@dataclass(frozen=True)
+class NearAndFar:
+    """A difference between two rankings, for queries with a near training query and for the others.
+
+    Examples
+    --------
+    >>> paired = compare_paired([0.5, 0.7, 0.9, 0.4], [0.4, 0.6, 0.7, 0.3])
+    >>> NearAndFar("precedents", "LightGBM", 0.6, 0, 4, None, paired).text
+    'precedents vs. LightGBM: none of the 4 queries has a near training query (similarity above 0.6)'
+    """
+
+    name: str
+    against: str
+    """The two rankings; the difference is positive if the first is better."""
+    similarity: float
+    """Similarity of texts above which queries are near."""
+    n_near: int
+    n_far: int
+    """Number of queries with a near training query, and without one."""
+    near: PairedComparison | None
+    far: PairedComparison | None
+    """Their differences; None if there are fewer than two queries, or groups of them."""
+
+    @property
+    def text(self) -> str:
+        """Both differences in one line."""
+        pair, near = f"{self.name} vs. {self.against}", f"a near training query (similarity above {self.similarity:g})"
+        n_queries = self.n_near + self.n_far
+        if not self.n_near or not self.n_far:
+            return f"{pair}: {'each' if self.n_near else 'none'} of the {n_queries:,} queries has {near}"
+        parts = _in_words(self.near, self.n_near), _in_words(self.far, self.n_far)
+        return f"{pair}: {parts[0]} with {near}, {parts[1]} without one"
+
+
+def _in_words(paired: PairedComparison | None, n_queries: int) -> str:
+    if paired is None:
+        return f"too few to compare for {n_queries:,} queries"
+    low, high = paired.interval
+    interval = f"{paired.confidence:.0%}: {low:+.4f} to {high:+.4f}, p = {paired.p:.2g}"
+    return f"{paired.mean_difference:+.4f} ({interval}) for {n_queries:,} queries"
+
+
 def together(claims: Sequence[Claim]) -> list[Claim]:
     """Return the claims with Holm's correction for all of them."""
     if len(claims) < 2:
@@ -194,6 +236,8 @@ class Answer:
     """
     choices: TrafficAnswer | None = None
     """What people's choices add to the highest rung with a model per query, by traffic; None without evidence."""
+    near_and_far: tuple[NearAndFar, ...] = ()
+    """The claims about rungs that remember judgments, for queries with a near training query and without one."""
 
     @property
     def verdict(self) -> Verdict:

@@ -14,8 +14,9 @@ from kinrank.arrays import Float64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Evaluation, Measure, PairedComparison, compare_paired, holm
-from kinrank.rankers.capabilities import takes_evidence
+from kinrank.rankers.capabilities import capabilities_of, takes_evidence
 from kinrank.registry.choices import check_choice
+from kinrank.study.answer import Answer, NearAndFar
 
 Origin = Literal["ranker", "peer", "model", "run", "oracle"]
 Pairs = Literal["baseline", "all"]
@@ -75,6 +76,11 @@ class Entrant:
     parts: tuple[Entrant, ...] = ()
     """The entrants of the folds, if there are several."""
 
+    @property
+    def remembers(self) -> bool:
+        """Whether it ranks documents by how they were judged or chosen for similar queries."""
+        return capabilities_of(self.parts[0].ranker if self.parts else self.ranker).remembers
+
     def per_query(self, measure: Measure) -> Float64:
         """Return the value of each query."""
         return self.evaluation.per_query[measure]
@@ -124,6 +130,8 @@ class Comparison:
     """The entrants, the baseline first."""
     differences: tuple[Difference, ...]
     """Each entrant compared with the baseline, or each pair, in every measure."""
+    near_and_far: tuple[NearAndFar, ...] = ()
+    """Differences in the first measure if an entrant remembers judgments, with a near training query and without."""
 
     @property
     def baseline(self) -> Entrant:
@@ -143,6 +151,11 @@ class Comparison:
             if (each.name, each.against, each.measure) == (name, other, measure):
                 return each
         raise ParameterError(f"{name!r} was not compared with {other!r} in {measure!r}: pass pairs='all' to compare()")
+
+    def near_and_far_with(self, answer: Answer | None) -> tuple[NearAndFar, ...]:
+        """Return `near_and_far` with that of an answer about the same queries."""
+        found = (*self.near_and_far, *(() if answer is None else answer.near_and_far))
+        return tuple({(each.name, each.against): each for each in found}.values())
 
     def __repr__(self) -> str:
         names = ", ".join(entrant.name for entrant in self.entrants)

@@ -18,7 +18,8 @@ from kinrank.errors import DataError, ParameterError
 from kinrank.folder import MANIFEST
 from kinrank.measure import Measure, evaluate
 from kinrank.measure.lists import rank
-from kinrank.rankers import RANKERS
+from kinrank.rankers import RANKERS, load
+from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.wrapped import unfitted
 from kinrank.registry.notation import call_name
 from kinrank.study.comparison import Coverage, Entrant, Fittable, Origin
@@ -59,6 +60,19 @@ def origin_of(text: str) -> Origin:
 def needs_fitting(text: str) -> bool:
     """Return whether the text names a ranker that must be fitted, rather than a model or a run."""
     return origin_of(text) in ("ranker", "peer")
+
+
+def remembers(text: str) -> bool:
+    """Return whether the text names a ranker or model that ranks by what was judged or chosen for similar queries.
+
+    Examples
+    --------
+    >>> remembers("precedents"), remembers("lightgbm")
+    (True, False)
+    """
+    origin = origin_of(text)
+    ranker = None if origin == "run" else load(text) if origin == "model" else make_ranker(text)
+    return capabilities_of(ranker).remembers
 
 
 def make_ranker(text: str, *, group: str | None = None) -> Fittable:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import NDCG, Measure
 from kinrank.progress import Parts
-from kinrank.study.answer import Answer
+from kinrank.study.answer import Answer, NearAndFar
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs
-from kinrank.study.entrants import make_ranker, needs_fitting
+from kinrank.study.entrants import make_ranker, needs_fitting, remembers
+from kinrank.study.families import Families, wanted_families
 from kinrank.study.folds import OnLeak
 from kinrank.study.ladder import COSTS, DECISIVE, climb, missing_trees, rung_of, rungs_to_fit
 from kinrank.study.leaks import LeakReport
@@ -31,6 +33,13 @@ class Experiment:
     """Names of models whose training queries are unknown."""
     answer: Answer | None = None
     """What the ladder says about the first entrant with a model per query, in the first measure; None without one."""
+    notes: tuple[str, ...] = ()
+    """What someone who reads the results should know about the split."""
+
+    @property
+    def near_and_far(self) -> tuple[NearAndFar, ...]:
+        """The differences in which a ranker remembers judgments, with a near training query and without one."""
+        return self.comparison.near_and_far_with(self.answer)
 
 
 def run_experiment(
@@ -47,6 +56,7 @@ def run_experiment(
     ladder: bool = True,
     seed: int = 0,
     evidence: SplitInTime | None = None,
+    families: Families = None,
 ) -> Experiment:
     """Fit, rank, measure and compare entrants.
 
@@ -72,6 +82,9 @@ def run_experiment(
         Seed for the fold split.
     evidence
         What people chose, split in time, for the rung of choices.
+    families
+        Whether queries with similar texts are never split across folds, and may vary together in tests: as in
+        `kinrank.study.study.Study.split`. None: if an entrant remembers judgments or choices.
 
     Examples
     --------
@@ -83,6 +96,7 @@ def run_experiment(
     fitted = [name for name in names if needs_fitting(name)]  # unknown names raise before any work
     if train is not None and folds is not None:
         raise ParameterError("pass train= or folds=, not both")
+    used = wanted_families(families, queries, chain([evidence is not None], map(remembers, names)))
     if train is not None or folds is not None:
         judged, test = (queries, None) if train is None else (train, queries)
         study = Study.split(
@@ -94,12 +108,13 @@ def run_experiment(
             leaks=leaks,
             seed=seed,
             evidence=evidence,
+            families=used,
         )
     elif fitted:
         raise ParameterError(f"{fitted[0]!r} must be fitted: pass train= or folds=")
     else:
-        study = Study.of_test(queries, measures, leaks=leaks, evidence=evidence)
-    rankers = {name: make_ranker(name, group=group) for name in fitted}
+        study = Study.of_test(queries, measures, leaks=leaks, evidence=evidence, families=used)
+    rankers = {name: make_ranker(name, group=study.group) for name in fitted}
     rungs = _missing_rungs(rankers, study) if ladder else []
     n_folds = max(1, len(study.folds))
     progress = Parts(n_folds * (len(names) + sum(COSTS[rung] for rung in rungs)))
@@ -109,6 +124,7 @@ def run_experiment(
         leaks=study.reports,
         unchecked=study.unchecked(entrants),
         answer=_answer(entrants, rankers, rungs, study, progress),
+        notes=study.notes,
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_queries, groups_of
+from kinrank.data.split import fold_of_query, fold_queries, groups_of
 from kinrank.errors import DataError
 from kinrank.registry.choices import check_choice
 from kinrank.study.leaks import LeakReport, find_leaks
@@ -40,6 +39,7 @@ def checked_folds(
     *,
     folds: int = 5,
     group: str | None = None,
+    together: str | None = None,
     leaks: OnLeak = "refuse",
     seed: int = 0,
 ) -> Iterator[Fold]:
@@ -53,6 +53,8 @@ def checked_folds(
         Judged test queries.
     folds, group, seed
         As in `kinrank.data.split.fold_queries`.
+    together
+        Query column to split by instead of `group`, whose values are never split either.
     leaks
         What to do with test queries seen in training: raise, drop them, or keep them.
 
@@ -67,8 +69,8 @@ def checked_folds(
     if test is not None:
         splits = [(queries, test, np.arange(len(test)))]
     else:
-        parts = fold_queries(queries, folds, group=group, seed=seed)
-        splits = [(train, tested, np.flatnonzero(np.isin(queries.qid, tested.qid))) for train, tested in parts]
+        fold = fold_of_query(queries, folds, group=together or group, seed=seed)
+        splits = [(queries[fold != i], queries[fold == i], np.flatnonzero(fold == i)) for i in range(folds)]
     for train, tested, positions in splits:
         report = find_leaks(train, tested, group=group)
         if leaks == "refuse":
@@ -94,11 +96,10 @@ def inner_folds(
     >>> [len(held_out) for _, held_out in inner_folds(make_two_camps(n_queries=20, seed=0))]
     [4, 4, 4, 4, 4]
     """
-    for n_folds in range(folds, 1, -1):
-        with suppress(DataError):
-            return fold_queries(train, n_folds, group=group, seed=seed)
-    raise DataError(
-        f"cannot choose settings on folds of the training queries by {group or 'query'}: {len(train)} queries in "
-        f"{len(np.unique(groups_of(train, group)))} groups cannot be split in two; use a finer group or "
-        "fewer test queries"
-    )
+    n_groups = len(np.unique(groups_of(train, group)))
+    if n_groups < 2:
+        raise DataError(
+            f"cannot choose settings on folds of the training queries by {group or 'query'}: {len(train)} queries in "
+            f"{n_groups} group cannot be split in two; use a finer group or fewer test queries"
+        )
+    return fold_queries(train, min(folds, n_groups), group=group, seed=seed)

@@ -22,6 +22,7 @@ from kinrank.rankers.local.model import coefficients
 from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
 from kinrank.study.comparison import Comparison, Entrant, Fittable
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top, unjudged_share
+from kinrank.study.families import Families, wanted_families
 from kinrank.study.folds import OnLeak, inner_folds
 from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_precedents, missing_trees, rungs_to_fit
 from kinrank.study.leaks import LeakReport
@@ -63,6 +64,10 @@ class Headroom:
     n_folds: int
     n_queries: int
     """Number of folds and queries, including those that were not measured."""
+    by: str = "query"
+    """What folds and tests are by, in words."""
+    notes: tuple[str, ...] = ()
+    """What someone who reads the results should know about the split."""
 
     @property
     def measure(self) -> Measure:
@@ -106,6 +111,7 @@ def headroom(
     min_gain: float = MIN_GAIN,
     seed: int = 0,
     evidence: SplitInTime | None = None,
+    families: Families = None,
     on_first_answer: Callable[[Answer], None] = lambda _: None,
 ) -> Headroom:
     """Measure what a model per query gains over one model for all queries, with linear models and on top of trees.
@@ -144,6 +150,9 @@ def headroom(
         Seed for folds and halves.
     evidence
         What people chose, split in time, for the rung of choices.
+    families
+        Whether queries with similar texts are never split across folds, and may vary together in tests: as in
+        `kinrank.study.study.Study.split`. None: if a rung remembers judgments or choices, such as precedents.
     on_first_answer
         Called with what the linear models say, before trees are measured.
 
@@ -157,9 +166,8 @@ def headroom(
     'gain'
     """
     kin: KinRanker = clone(ranker) if ranker is not None else KinRanker()
-    if kin.group_column is None:
-        kin.set_params(group_column=group)
     note = missing_trees(queries) if trees else _LINEAR_ONLY
+    remembers = not note and (kin.capabilities.remembers or not missing_precedents(queries, group))
     study = Study.split(
         queries,
         test,
@@ -170,7 +178,10 @@ def headroom(
         seed=seed,
         enough=None if note else enough,
         evidence=evidence,
+        families=wanted_families(families, queries, [remembers, evidence is not None]),
     )
+    if kin.group_column is None:
+        kin.set_params(group_column=study.group)
     rungs_above = [] if note else rungs_to_fit(study, RUNGS, ("linear", "local"))
     progress = Parts(len(study.folds) * sum(COSTS[rung] for rung in ("linear", "local", *rungs_above)))
     parts = [_linear_part(kin, study, number, progress, seed) for number in range(len(study.folds))]
@@ -180,7 +191,7 @@ def headroom(
         on_first_answer(first)
     by_rung |= fit_rungs(kin, study, rungs_above, progress)
     rungs = study.with_choices({rung: study.pool(of_folds) for rung, of_folds in by_rung.items()})
-    answer = study.answer(rungs, min_gain=min_gain, note=note or missing_precedents(study.folds[0].train, group))
+    answer = study.answer(rungs, min_gain=min_gain, note=note or missing_precedents(study.folds[0].train, study.group))
     assert answer is not None  # both linear rungs are always measured
     half = [np.concatenate([getattr(part.half, side) for part in parts]) for side in ("own", "single")]
     return Headroom(
@@ -194,6 +205,8 @@ def headroom(
         unjudged=_unjudged(list(by_rung.values())[-1], rungs, study, candidates),
         n_folds=study.n_folds,
         n_queries=study.n_queries,
+        by=study.by,
+        notes=study.notes,
     )
 
 
@@ -227,13 +240,9 @@ def _linear_part(kin: KinRanker, study: Study, number: int, progress: Parts, see
 
 def _clean(rungs: Mapping[str, Entrant], answer: Answer, study: Study) -> PairedComparison | None:
     """Return the gain on queries without near-duplicates in training; None if that is no query, or every query."""
-    near, groups = study.near, study.groups
-    if not near.any() or near.sum() > len(near) - 2:
-        return None
-    by_name = {entrant.name: entrant.per_query(study.measures[0])[~near] for entrant in rungs.values()}
-    return compare_paired(
-        by_name[answer.gain.name], by_name[answer.gain.against], groups=None if groups is None else groups[~near]
-    )
+    near = study.near_duplicates
+    by_name = {entrant.name: entrant for entrant in rungs.values()}
+    return study.difference_on(~near, by_name[answer.gain.name], by_name[answer.gain.against]) if near.any() else None
 
 
 def _unjudged(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from kinrank.measure import PairedComparison
 from kinrank.measure.base import mean_of
 from kinrank.rankers.local.choose import NeighborChoice
-from kinrank.study.answer import Answer, Claim, TrafficAnswer
+from kinrank.study.answer import Answer, Claim, NearAndFar, TrafficAnswer
 from kinrank.study.comparison import Comparison, Difference, Entrant
 from kinrank.study.entrants import unjudged_in_top
 from kinrank.study.headroom import Headroom
@@ -26,7 +27,23 @@ def answer_record(found: Answer) -> dict[str, Any]:
         "own_models": None if found.own is None else _claim(found.own),
         "precedents": None if found.precedents is None else _claim(found.precedents),
         "choices": None if found.choices is None else _traffic(found.choices),
+        "near_and_far": _near_and_far(found.near_and_far),
     }
+
+
+def _near_and_far(found: Sequence[NearAndFar]) -> list[dict[str, Any]]:
+    return [
+        {
+            "ranking": each.name,
+            "against": each.against,
+            "similarity": each.similarity,
+            **{
+                side: {"queries": n_queries, "gain": None if paired is None else _paired(paired)}
+                for side, n_queries, paired in (("near", each.n_near, each.near), ("far", each.n_far, each.far))
+            },
+        }
+        for each in found
+    ]
 
 
 def _traffic(found: TrafficAnswer) -> dict[str, Any]:
@@ -78,6 +95,7 @@ def comparison_record(comparison: Comparison, found: Answer | None = None) -> di
         "baseline": comparison.baseline.name,
         "entrants": [_entrant(entrant, comparison) for entrant in comparison.entrants],
         "differences": [_difference(each) for each in comparison.differences],
+        "near_and_far": _near_and_far(comparison.near_and_far),
         "answer": None if found is None else answer_record(found),
     }
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kinrank.arrays import Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import groups_of
+from kinrank.data.split import groups_of, note_on_large_group
+from kinrank.data.texts import TEXT
 from kinrank.errors import DataError, LeakError, ParameterError
-from kinrank.measure import NDCG, Measure
+from kinrank.measure import NDCG, Measure, PairedComparison, compare_paired
+from kinrank.memory.kin import FAMILY
 from kinrank.progress import Parts
 from kinrank.rankers import Ranker, load
-from kinrank.study.answer import CHOICES, MIN_GAIN, Answer, TrafficAnswer, answer, subject_of
+from kinrank.study.answer import CHOICES, MIN_GAIN, Answer, NearAndFar, TrafficAnswer, answer, subject_of
 from kinrank.study.comparison import Comparison, Entrant, Fittable, Pairs, compare
 from kinrank.study.entrants import evaluate_ranker, evaluate_run, fit_and_evaluate, make_ranker, origin_of, pool_folds
+from kinrank.study.families import COLUMN, Families, Related, add_families, has_near
 from kinrank.study.folds import Fold, OnLeak, checked_folds
 from kinrank.study.leaks import LeakReport
 from kinrank.study.traffic import SplitInTime
@@ -45,7 +50,9 @@ class Study:
     measures: tuple[Measure, ...] = (NDCG @ 10,)
     """The measures; the first decides."""
     group: str | None = None
-    """Query column whose values are never split, and may vary together in tests."""
+    """Query column whose values are never split, and may vary together in tests. Families that are kept together are
+    one: `kinrank.study.families.COLUMN`.
+    """
     leaks: OnLeak = "refuse"
     """What was done with test queries seen in training."""
     n_folds: int = 1
@@ -53,6 +60,13 @@ class Study:
     """Number of folds and queries, including those that are left out because enough others are measured."""
     evidence: SplitInTime | None = None
     """What people chose, and the first day of the queries that are measured by traffic; None without."""
+    families: float | None = None
+    """Similarity of texts above which queries are of one family, and may vary together in tests; None without families.
+    """
+    by: str = "query"
+    """What folds and tests are by, in words, such as "movie and family"."""
+    notes: tuple[str, ...] = ()
+    """What someone who reads the results should know about the split."""
 
     @classmethod
     def split(
@@ -67,6 +81,7 @@ class Study:
         seed: int = 0,
         enough: int | None = None,
         evidence: SplitInTime | None = None,
+        families: Families = False,
     ) -> Study:
         """Split queries into folds, or take given test queries, and check for leaks.
 
@@ -88,18 +103,49 @@ class Study:
             Number of tested queries after which further folds are left out.
         evidence
             What people chose, split in time.
+        families
+            Whether queries with similar texts are never split across folds, and may vary together in tests, like those
+            of a group: True, the similarity above which they are (0.6 by default), or None: if there are texts, and
+            families enough.
         """
         if test is not None and (test.y is None or test.feature_names != queries.feature_names):
             raise DataError("test queries must be judged and have the training features in the same order")
+        n_folds = folds if test is None else 1
+        related = add_families([queries] if test is None else [queries, test], families, group, n_folds)
+        queries, source = related.parts[0], related.parts[-1]
+        notes = [_note(related, "folds and tests" if test is None else "tests")]
+        together = group
+        if test is None:
+            together = group if related.similarity is None else COLUMN
+            notes.append(note_on_large_group(queries, together, np.full(folds, 1 / folds)) or "")
         used: list[Fold] = []
-        for fold in checked_folds(queries, test, folds=folds, group=group, leaks=leaks, seed=seed):
+        checked = checked_folds(
+            queries,
+            None if test is None else source,
+            folds=folds,
+            group=group,
+            together=together,
+            leaks=leaks,
+            seed=seed,
+        )
+        for fold in checked:
             used.append(fold)
             if enough is not None and sum(len(each.test) for each in used) >= enough:
                 break
-        source = queries if test is None else test
         positions = np.sort(np.concatenate([fold.positions for fold in used]))
-        n_folds = folds if test is None else 1
-        return cls(tuple(used), source[positions], tuple(measures), group, leaks, n_folds, len(source), evidence)
+        return cls(
+            folds=tuple(used),
+            queries=source[positions],
+            measures=tuple(measures),
+            group=together,
+            leaks=leaks,
+            n_folds=n_folds,
+            n_queries=len(source),
+            evidence=evidence,
+            families=related.similarity,
+            by=_by(group, related.similarity),
+            notes=tuple(filter(None, notes)),
+        )
 
     @classmethod
     def of_test(
@@ -109,9 +155,21 @@ class Study:
         *,
         leaks: OnLeak = "refuse",
         evidence: SplitInTime | None = None,
+        families: Families = False,
     ) -> Study:
         """Study models and runs that exist. Queries that a model was trained on are refused."""
-        return cls((), queries, tuple(measures), None, leaks, n_queries=len(queries), evidence=evidence)
+        related = add_families([queries], families, n_folds=1)
+        return cls(
+            folds=(),
+            queries=related.parts[0],
+            measures=tuple(measures),
+            leaks=leaks,
+            n_queries=len(queries),
+            evidence=evidence,
+            families=related.similarity,
+            by=_by(None, related.similarity),
+            notes=tuple(filter(None, [_note(related, "tests")])),
+        )
 
     @property
     def reports(self) -> tuple[LeakReport, ...]:
@@ -119,20 +177,36 @@ class Study:
         return tuple(fold.leaks for fold in self.folds)
 
     @property
-    def near(self) -> NDArray[np.bool_]:
-        """Which test queries have a near-duplicate in training."""
-        near = np.concatenate([fold.near for fold in self.folds])
-        return near[np.argsort(np.concatenate([fold.positions for fold in self.folds]))]
+    def near_duplicates(self) -> NDArray[np.bool_]:
+        """Which test queries have a near-duplicate in training, as leaks are found."""
+        return self._in_order([fold.near for fold in self.folds])
+
+    @cached_property
+    def near(self) -> NDArray[np.bool_] | None:
+        """Which test queries have a near training query, by their texts; None without texts or training queries."""
+        if not self.folds or any(TEXT not in part.query_columns for part in (self.folds[0].train, self.queries)):
+            return None
+        return self._in_order([has_near(fold.test, fold.train, self.families or FAMILY) for fold in self.folds])
+
+    def _in_order(self, by_fold: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Return values of the test queries, given fold by fold, in the order of `queries`."""
+        return np.concatenate(by_fold)[np.argsort(np.concatenate([fold.positions for fold in self.folds]))]
+
+    @property
+    def _together(self) -> str | None:
+        """Query column whose values may vary together in tests."""
+        return self.group if self.families is None else COLUMN
 
     @property
     def groups(self) -> NDArray[np.generic] | None:
-        """The group of each test query; None if queries vary independently."""
-        return None if self.group is None else groups_of(self.queries, self.group)
+        """The group or family of each test query; None if queries vary independently."""
+        return None if self._together is None else groups_of(self.queries, self._together)
 
     @property
     def groups_by_fold(self) -> NDArray[np.generic] | None:
-        """The group of each test query, fold by fold."""
-        return None if self.group is None else np.concatenate([groups_of(fold.test, self.group) for fold in self.folds])
+        """The group or family of each test query, fold by fold."""
+        column = self._together
+        return None if column is None else np.concatenate([groups_of(fold.test, column) for fold in self.folds])
 
     def enter(self, text: str, progress: Parts | None = None) -> Entrant:
         """Measure the ranker, model folder or run that a text names; see `kinrank.study.entrants.origin_of`."""
@@ -226,9 +300,7 @@ class Study:
         if self.evidence is None or subject is None or CHOICES not in rungs:
             return None
         by_fold = [self.evidence.recurrence(train, test) for train, test in self._parts()]
-        recurrence = by_fold[0]
-        if self.folds:
-            recurrence = np.concatenate(by_fold)[np.argsort(np.concatenate([fold.positions for fold in self.folds]))]
+        recurrence = self._in_order(by_fold) if self.folds else by_fold[0]
         sides = rungs[CHOICES], rungs[subject]
         return self.evidence.answer(
             self.queries,
@@ -243,11 +315,58 @@ class Study:
         self, entrants: Sequence[Entrant], baseline: str | None = None, pairs: Pairs = "baseline"
     ) -> Comparison:
         """Compare entrants on all test queries; see `kinrank.study.comparison.compare`."""
-        return compare(self.queries, entrants, baseline=baseline, pairs=pairs, groups=self.groups)
+        compared = compare(self.queries, entrants, baseline=baseline, pairs=pairs, groups=self.groups)
+        tested = [(each.name, each.against) for each in compared.differences if each.measure == self.measures[0]]
+        by_name = {entrant.name: entrant for entrant in entrants}
+        return replace(compared, near_and_far=self._near_and_far(by_name, tested))
+
+    def _near_and_far(
+        self, entrants: Mapping[str, Entrant], pairs: Iterable[tuple[str, str]]
+    ) -> tuple[NearAndFar, ...]:
+        """Return the differences of pairs, by name, in which an entrant remembers judgments."""
+        near = self.near
+        if near is None:
+            return ()
+        remembering = [pair for pair in pairs if any(entrants[name].remembers for name in pair)]
+        return tuple(
+            NearAndFar(
+                *pair,
+                similarity=self.families or FAMILY,
+                n_near=int(near.sum()),
+                n_far=int((~near).sum()),
+                near=self.difference_on(near, entrants[pair[0]], entrants[pair[1]]),
+                far=self.difference_on(~near, entrants[pair[0]], entrants[pair[1]]),
+            )
+            for pair in remembering
+        )
+
+    def difference_on(self, chosen: NDArray[np.bool_], one: Entrant, other: Entrant) -> PairedComparison | None:
+        """Compare two entrants on some test queries, in the first measure; None with too few queries or groups."""
+        values = [each.per_query(self.measures[0])[chosen] for each in (one, other)]
+        groups = None if self.groups is None else self.groups[chosen]
+        measured = np.flatnonzero(~np.isnan(values[0]))
+        if len(measured if groups is None else np.unique(groups[measured])) < 2:
+            return None
+        return compare_paired(values[0], values[1], groups=groups)
 
     def answer(self, rungs: Mapping[str, Entrant], *, min_gain: float = MIN_GAIN, note: str = "") -> Answer | None:
         """Return what the rungs of the ladder say in the first measure, under the names of their entrants."""
         values = {rung: entrant.per_query(self.measures[0]) for rung, entrant in rungs.items()}
         names = {rung: entrant.name for rung, entrant in rungs.items()}
         choices = self._traffic(rungs, min_gain)
-        return answer(values, names, groups=self.groups, min_gain=min_gain, note=note, choices=choices)
+        found = answer(values, names, groups=self.groups, min_gain=min_gain, note=note, choices=choices)
+        if found is None:
+            return None
+        claims = [(each.name, each.against) for each in (found.gain, found.own, found.precedents) if each is not None]
+        by_name = {entrant.name: entrant for entrant in rungs.values()}
+        return replace(found, near_and_far=self._near_and_far(by_name, claims))
+
+
+def _note(related: Related, what: str) -> str:
+    """Return what families are used for, with their number."""
+    return related.note if related.similarity is None else f"{related.note}: {what} are by family"
+
+
+def _by(group: str | None, families: float | None) -> str:
+    """Return what folds and tests are by, in words."""
+    return " and ".join(filter(None, [group, None if families is None else "family"])) or "query"

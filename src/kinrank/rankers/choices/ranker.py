@@ -98,7 +98,7 @@ class ChoiceRanker(Ranker):
 
     recent_: Evidence | None
     _capabilities: ClassVar[Capabilities] = Capabilities(
-        explains=True, adds=True, forgets=True, replaces=True, evidence=True
+        explains=True, adds=True, forgets=True, replaces=True, evidence=True, remembers=True
     )
 
     def __init__(

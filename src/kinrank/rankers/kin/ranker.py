@@ -204,7 +204,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     def capabilities(self) -> Capabilities:
         """What this ranker can do with its current settings. Cells add up, but do not keep the ids of their queries."""
         cells = self.n_cells is not None
-        return replace(self._capabilities, merges=cells, replaces=not cells)
+        return replace(self._capabilities, merges=cells, replaces=not cells, remembers=self.memory)
 
     # --- fitting --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ import numpy as np
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import fold_of_query, groups_of
-from kinrank.errors import DataError
 from kinrank.learn.pairs import JudgedPairs
 from kinrank.measure import NDCG
 from kinrank.measure.base import mean_of, query_means
@@ -28,10 +27,7 @@ def assign_folds(queries: QuerySet, n_folds: int, group: str | None, seed: int) 
     together = np.arange(len(queries)) if group is None else groups_of(queries, group)
     if len(np.unique(together)) < 2 * n_folds:
         return None
-    try:
-        fold = fold_of_query(queries, n_folds, group=together, seed=seed)
-    except DataError:  # one group has most of the queries
-        return None
+    fold = fold_of_query(queries, n_folds, group=together, seed=seed)
     pairs = np.bincount(fold, JudgedPairs.from_queries(queries).pairs, n_folds)
     return fold if np.count_nonzero(pairs) > 1 else None
 

@@ -76,7 +76,7 @@ class PrecedentRanker(Ranker):
     np.int64(1)
     """
 
-    _capabilities: ClassVar[Capabilities] = Capabilities(explains=True)
+    _capabilities: ClassVar[Capabilities] = Capabilities(explains=True, remembers=True)
     precedents_: Precedents | None
     gain_: float | None
 

@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 import numpy as np
-from numpy.typing import NDArray
 
 import kinrank
 from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
-from kinrank.measure import Measure, PairedComparison, compare_paired
+from kinrank.measure import Measure, PairedComparison
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
-from kinrank.study.answer import Answer, Claim
+from kinrank.study.answer import Answer, Claim, NearAndFar
 from kinrank.study.comparison import Comparison, Difference, Entrant, Fittable
 from kinrank.study.ladder import DECISIVE, climb, missing_precedents, missing_trees, rung_of, rungs_of
 from kinrank.study.leaks import TEXTS
@@ -126,6 +125,11 @@ class Report:
             if claim is not None and (claim.name, claim.against) == (difference.name, difference.against):
                 return claim
         return Claim(difference.name, difference.against, difference.paired)
+
+    @property
+    def near_and_far(self) -> tuple[NearAndFar, ...]:
+        """The differences in which a ranker remembers judgments, with a near training query and without one."""
+        return self.comparison.near_and_far_with(self.answer)
 
     @property
     def measure(self) -> Measure:
@@ -304,6 +308,7 @@ def _leak_check(comparison: Comparison, subject: str, study: Study) -> LeakCheck
         seen[leaks.seen_queries], near[leaks.near_queries] = True, True
     seen = np.any([seen, *recorded], axis=0)
     near &= ~seen
+    known = seen | near
     # Entrants fitted for the comparison were fitted on the training queries, even if they do not store query ids.
     checked = {each.name for each in comparison.entrants if study.folds and each.fit_seconds is not None}
     return LeakCheck(
@@ -311,17 +316,8 @@ def _leak_check(comparison: Comparison, subject: str, study: Study) -> LeakCheck
         near=None if not study.folds else int(near.sum()),
         seen_by=tuple(name for name, known in by_entrant.items() if known is not None and known.any()),
         unchecked=tuple(name for name, known in by_entrant.items() if known is None and name not in checked),
-        others=_gain_without(np.flatnonzero(seen | near), comparison, subject),
+        others=study.difference_on(~known, comparison[subject], comparison.baseline) if known.any() else None,
     )
-
-
-def _gain_without(known: NDArray[np.int64], comparison: Comparison, subject: str) -> PairedComparison | None:
-    """Return the gain on the other queries; None if those are all queries, or too few to compare."""
-    measure = comparison.measures[0]
-    after, before = (np.delete(each.per_query(measure), known) for each in (comparison[subject], comparison.baseline))
-    if not len(known) or np.isfinite(after).sum() < 2:
-        return None
-    return compare_paired(after, before)
 
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "lightgbm")

@@ -69,7 +69,8 @@ def _seen(leak_check: LeakCheck, queries: int) -> str:
 def points(report: Report) -> list[str]:
     """Return the other main results, one sentence each."""
     answer = "" if report.answer is None else _typeset(report.answer.text)
-    return [sentence for sentence in (answer, _balance(report), _cost(report)) if sentence]
+    near_and_far = (f"{_typeset(each.text)}." for each in report.near_and_far)
+    return [sentence for sentence in (answer, *near_and_far, _balance(report), _cost(report)) if sentence]
 
 
 def _typeset(text: str) -> str:
