@@ -112,7 +112,7 @@ def ladder(kin: KinRanker) -> dict[str, Callable[[], Fittable]]:
         "precedents": lambda: PrecedentRanker(_TREES, group_column=kin.group_column, decide=False),
         "bag": lambda: PEERS["lightgbm-bag"](kin.n_members, group_column=kin.group_column),
         "without": lambda: clone(kin).set_params(local=False),
-        "kin": lambda: clone(kin).set_params(local=True),
+        "kin": lambda: clone(kin).set_params(local=kin.local or "auto"),
     }
 
 

@@ -152,7 +152,7 @@ class KinFitting:
             memory=None if self.memory is None else MemoryOfBlocks(self.memory, kept),
         )
         records = []
-        if decide and self.settings.local == "auto" and settings.learns:
+        if decide and self.settings.local == "auto" and settings.learns and not weights_differ(judged):
             training, found = weights_that_pay(training, judged)
             view, records = training.tree_view, [found]
         bag = training.run(self.executor, self.progress, self.train_member)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.data.split import fold_of_query, groups_of
+from kinrank.data.split import connected, fold_of_query, groups_of
 from kinrank.data.texts import TEXT
 from kinrank.errors import DataError
 from kinrank.learn.lambdamart import LambdaMART
@@ -233,7 +233,9 @@ def _trials(
     seed: int,
 ) -> Iterator[_Trial]:
     """Yield trials with queries held out at random, and by family; or the last ones in time."""
-    family = _joined(memory.index.families(), None if group_column is None else groups_of(queries, group_column))
+    family = memory.index.families()
+    if group_column is not None:
+        family = connected(family, groups_of(queries, group_column))
     if time_column is not None:
         times = groups_of(queries, time_column)
         folds = [(np.unique(times, return_inverse=True)[1] == len(np.unique(times)) - 1).astype(np.int64)]
@@ -326,18 +328,3 @@ def _best_order(quality: Float64) -> Float64:
     """Return the quality of queries by the order that is best for all of them."""
     best: Float64 = quality[int(np.argmax(np.nanmean(quality, axis=1)))]
     return best
-
-
-def _joined(family: Int64, group: NDArray[Any] | None) -> Int64:
-    """Return families such that queries of one group are in one, too."""
-    if group is None:
-        return family
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    _, number = np.unique(group, return_inverse=True)
-    n = len(family)
-    ends = np.r_[np.arange(n), np.arange(n)], np.r_[n + family, 2 * n + number]
-    size = 2 * n + int(number.max()) + 1
-    joined = connected_components(coo_array((np.ones(2 * n), ends), shape=(size, size)), directed=False)[1]
-    return joined[:n].astype(np.int64)

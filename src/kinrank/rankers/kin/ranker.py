@@ -1,4 +1,4 @@
-"""`KinRanker`, the ranker we recommend: boosted trees that see the score of the query's own model."""
+"""`KinRanker`, the ranker we recommend: boosted trees that see what similar queries chose."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from kinrank.rankers.kin.explanation import KinExplanation, explain_kin, split_t
 from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.model import RECORDED, IngredientScores, KinModel
 from kinrank.rankers.kin.parts import MemoryPart, PartRecord, choose_memory
+from kinrank.rankers.kin.sample import weights_differ
 from kinrank.rankers.kin.settings import check_settings, tree_settings, weight_signs
 from kinrank.rankers.kin.stand_in import fit_stand_ins
 from kinrank.rankers.kin.trees import importances
@@ -42,15 +43,20 @@ from kinrank.store import nest, unnest
 
 
 class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
-    """Boosted trees that see the score of the query's own model, blended with that model.
+    """Boosted trees that see what similar queries chose, and the score of the query's own model.
+
+    *Memory* is what was chosen of a document, or of its site or brand, for this query, for its kin and by everyone
+    (`kinrank.memory.columns`). Each part of it is kept if held-out queries say that it pays, and so are weights per
+    query; `parts_` has what was found. Memory counts for new judgments at once (`add`, `remove`).
 
     Three ingredients, all learned from the judged queries:
 
     - *local*: the linear model of the query's nearest judged queries (`KnnRanker`, pulled to the global model);
     - *global*: the linear model of all of them;
-    - *trees*: a bag of LambdaMART models over the features, the standing of each value among the query's candidates,
-      and the local score. In training, a query's local score comes from models that have seen neither it nor its
-      group. Each tree model leaves out one fold of the queries; the folds together decide how many trees to keep.
+    - *trees*: a bag of LambdaMART models over the features and memory and, if weights per query pay, the standing of
+      each value among the query's candidates, and the local score. In training, a query's local score comes from models
+      that have seen neither it nor its group. Each tree model leaves out one fold of the queries; the folds together
+      decide how many trees to keep.
 
     The quality of each ingredient on held-out queries decides its share. If queries do not differ, the global model
     can rank alone: it is among the blends. A query that is farther from all judged queries than any of them from the
@@ -63,7 +69,8 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
     keys : sequence of str
         Columns of documents (`QuerySet.doc_columns`), such as their site or brand, that memory keeps next to documents.
     memory : bool
-        Whether to try what this query, its kin and everyone chose. It needs texts and document ids.
+        Whether to try what this query, its kin and everyone chose. It needs texts and document ids, and is not tried on
+        grades from clicks, whose place is `ChoiceRanker`.
     time_column : str, optional
         A query column with the time of each query. Then only earlier queries are remembered for later ones.
     n_neighbors : int or "auto"
@@ -213,7 +220,8 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         with nullcontext() if self.n_jobs is None else use_threads(n_threads_of(self.n_jobs)):
             self.encoder_ = fit_encoder(self.encoder, queries)
             self.memory_, self.parts_ = None, []
-            if self.memory and tree_settings(self).learns:
+            # Grades from clicks tell how often a document was shown, and so would what is remembered of them.
+            if self.memory and tree_settings(self).learns and not weights_differ(queries):
                 made = self.group_column, self.time_column, self.seed
                 self.memory_, self.parts_ = choose_memory(queries, tuple(self.keys), *made)
             columns = None if self.memory_ is None else self.memory_.of_training(queries, *made)
