@@ -10,7 +10,7 @@ from __future__ import annotations
 import doctest
 import re
 
-NUMBER = r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)"
+NUMBER = r"(?<![\w.])[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?!\w)"
 _PARTS = re.compile(rf"(?P<time>{NUMBER})(?=\s+m?s\b)|(?P<number>{NUMBER})|(?P<dots>\.\.\.)|(?P<space>\s+)")
 
 

@@ -66,7 +66,9 @@ class KinExplanation(Explanation):
         lines = [super().__str__(), f"  the order comes from: {shares or 'nothing, all documents tie'}"]
         if not self.has_kin:
             lines.insert(1, "  no judged query is near: the global model replaces its own")
-        told = [(row, self.judged(row)) for row in np.argsort(self.rank)[:_SHOWN].tolist()]
+        best = np.argsort(self.rank)[:_SHOWN].tolist()
+        shown = [row for row in best if self.rank[row] == 1 or self.rank[row] != self.rank_without[row]]
+        told = [(row, self.judged(row)) for row in shown]
         moved = [f"  {ordinal(self.rank[row])}: {self.document_name(row)}, {words}" for row, words in told if words]
         lines = [f"{self.heading}: what was chosen for queries like it", *moved, *lines] if moved else lines
         for document in np.argsort(-self.scores, kind="stable")[:3]:

@@ -156,16 +156,20 @@ class KinFitting:
             training, found = weights_that_pay(training, judged)
             view, records = training.tree_view, [found]
         bag = training.run(self.executor, self.progress, self.train_member)
-        shares, record = self._decide(judged, standardized_columns(bag.parts, judged))
+        own_models = bool(self.settings.local) and training.seen is None
+        shares, record = self._decide(judged, standardized_columns(bag.parts, judged), own_models)
         members = [model.keep_trees(n_trees_of_bag(bag.n_trees, bag.n_grown)) for model in bag.members]
         if not settings.learns:
             view = TreeView(standing=False, local=False)
         return KinModel.of(local, members, shares, record, view, records)
 
-    def _decide(self, queries: QuerySet, parts: Float64) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the shares by the standardized out-of-fold scores of each ingredient, and the quality of each."""
+    def _decide(self, queries: QuerySet, parts: Float64, local: bool) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the shares by the standardized out-of-fold scores of each ingredient, and the quality of each.
+
+        If not `local`, the queries' own models have no share.
+        """
         quality = dict(zip(INGREDIENTS, (quality_of(part, queries) for part in parts.T), strict=True))
-        linear = ["local", "global"] if self.settings.local else ["global"]
+        linear = ["local", "global"] if local else ["global"]
         # The first is kept alone, unless a blend is better. With too few rows to split, the trees tie all candidates.
         blendable = ["trees", *linear] if parts[:, 0].any() else list(reversed(linear))
         shares, blended = best_shares(parts[:, [INGREDIENTS.index(part) for part in blendable]], queries)
