@@ -11,7 +11,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("
 
 
 def test_there_are_notebooks():
-    assert len(NOTEBOOKS) == 3
+    assert len(NOTEBOOKS) == 2
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=[file.name for file in NOTEBOOKS])

@@ -25,6 +25,7 @@ from kinrank.measure import compare_paired
 from kinrank.memory.columns import N_FOLDS, PARTS, QueryMemory, column_names
 from kinrank.memory.kin import FAMILY
 from kinrank.progress import report_progress
+from kinrank.rankers.kin.blend import best_shares
 from kinrank.rankers.kin.trees import BagTraining
 from kinrank.rankers.local.held_out import MEASURE
 from kinrank.store import nest, unnest
@@ -306,25 +307,26 @@ def _quality(train: QuerySet, test: QuerySet, seen: Float32, later: Float32) -> 
 def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraining, PartRecord]:
     """Return the training of trees that see the score of the query's own model, or of trees that do not.
 
-    Members of both leave out fold after fold, until enough queries were held out; finished members are not lost.
+    Members of both leave out fold after fold, until enough queries were held out; finished members are not lost. Each
+    side is blended as it would rank. Weights stay unless they lose: with few queries no test could tell.
     """
     for block in range(len(training.folds[0])):
         training.make_table((0, block))
     sides = training, training.without_weights(judged.n_features)
+    blended = [0, 1, 2], [0, 2]  # trees, local and global model
     quality: list[list[Float64]] = [[], []]
     for number in range(training.n_members):
-        for side, of_folds in zip(sides, quality, strict=True):
-            of_folds.append(side.held_out_quality(number, MEASURE))
+        for side, parts, of_folds in zip(sides, blended, quality, strict=True):
+            queries, scores = side.held_out_scores(number)
+            shares = best_shares(scores[:, parts], queries)[0]
+            of_folds.append(
+                MEASURE.per_query(
+                    scores[:, parts] @ shares, queries.grades, queries.offsets, sample_weight=queries.sample_weight
+                )
+            )
         report_progress("weights per query", number + 1, training.n_members)
-        with_weights, without = (_best_order(np.hstack(of_folds)) for of_folds in quality)
-        found = compare_paired(with_weights, without)
+        found = compare_paired(np.concatenate(quality[0]), np.concatenate(quality[1]))
         if found.n >= _ENOUGH or found.p < _CLEAR:
             break
-    kept = found.mean_difference > 0 and found.p < _CHANCE
+    kept = found.mean_difference >= 0
     return sides[0 if kept else 1], PartRecord("weights per query", kept, found.mean_difference)
-
-
-def _best_order(quality: Float64) -> Float64:
-    """Return the quality of queries by the order that is best for all of them."""
-    best: Float64 = quality[int(np.argmax(np.nanmean(quality, axis=1)))]
-    return best

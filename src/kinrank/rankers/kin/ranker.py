@@ -159,8 +159,8 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         missing=True,
     )
     enabling_settings: ClassVar[Mapping[str, str]] = {"merges": "n_cells"}
-    memory_: MemoryPart | None
-    parts_: list[PartRecord]
+    memory_: MemoryPart | None = None  # trained from disk, it has none
+    parts_: Sequence[PartRecord] = ()
 
     def __init__(
         self,

@@ -19,7 +19,6 @@ from kinrank.data.queryset import QuerySet
 from kinrank.describe.within_query import relative_features
 from kinrank.errors import DamagedFolderError
 from kinrank.learn.lambdamart import LambdaMART
-from kinrank.measure import Measure
 from kinrank.parallel import Executor, Serial, TaskCost, start_measuring
 from kinrank.rankers.kin.blend import standardized_columns
 from kinrank.rankers.kin.crossfit import rows_of
@@ -56,8 +55,8 @@ class TreeView(NamedTuple):
         Examples
         --------
         >>> queries = QuerySet.from_arrays([[1.0], [3.0]], group=[2])
-        >>> TreeView(local=False).table(queries, None, None).tolist()
-        [[1.0, -1.0, 0.0], [3.0, 1.0, 1.0]]
+        >>> TreeView(local=False).table(queries, None, None)[:, :2].tolist()
+        [[1.0, -1.0], [3.0, 1.0]]
         """
         columns = [queries.X]
         if self.local and local is not None:
@@ -126,29 +125,25 @@ class BagTraining:
         """What trees see; tables may have more."""
         return self.view if self.seen is None else TreeView(False, False, self.view.n_memory)
 
-    def held_out_quality(self, held_out: int, measure: Measure) -> Float64:
-        """Return the quality of the queries of a fold, in the first repeat, by trees that have not seen them.
+    def held_out_scores(self, held_out: int) -> tuple[QuerySet, Float64]:
+        """Return the queries of a fold, in the first repeat, and their standardized scores by models without the fold.
 
-        Without the fold, the member with its best number of trees, the linear model that it can be blended with, and
-        the mean of both rank the queries; shape (3, queries).
+        They are those of the member with its best number of trees, of the local and of the global model; shape
+        (rows, 3).
         """
         if _name(self.kind, 0, held_out) not in self.store.names():
             self._make_member(0, held_out)
         member, curve = self._member(0, held_out)
         trees = member.keep_trees(best_number_of_trees([curve], np.ones(1, dtype=np.int64)))
-        found = []
+        queries, scores = [], []
         for block, fold in enumerate(self.folds[0]):
             state = self._table(0, block)
             table = QuerySet.from_state(state, ())
-            out, rows = table[fold == held_out], rows_of(table, fold == held_out)
-            both = np.column_stack([trees.predict(out.X), state["linear"][rows, 0 if self.seen is None else 1]])
-            both = standardized_columns(both, out)
-            judged = out.grades, out.offsets
-            orders = both[:, 0], both[:, 1], both.sum(axis=1)
-            found.append(
-                np.array([measure.per_query(order, *judged, sample_weight=out.sample_weight) for order in orders])
-            )
-        return np.hstack(found)
+            rows = rows_of(table, fold == held_out)
+            queries.append(table[fold == held_out])
+            scores.append(np.column_stack([trees.predict(table.X[rows]), state["linear"][rows]]))
+        out = _together(queries)
+        return out, standardized_columns(np.concatenate(scores), out)
 
     @property
     def kind(self) -> str:
