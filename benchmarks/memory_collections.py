@@ -60,6 +60,8 @@ class Collection:
         The measure.
     evidence
         Looks and choices before a time.
+    remembered
+        The same queries with the documents that memory knows, if those are not the candidates.
     """
 
     queries: QuerySet
@@ -70,6 +72,7 @@ class Collection:
     group: str | None = None
     measure: Ndcg = NDCG @ 10
     evidence: Callable[[int], Evidence] | None = None
+    remembered: QuerySet | None = None
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -99,7 +102,8 @@ class Collection:
             kept[rng.permutation(np.flatnonzero(time == value))[:n_queries]] = True
         fold = None if self.fold is None else self.fold[kept]
         ideal = None if self.ideal is None else self.ideal[kept]
-        return replace(self, queries=self.queries[kept], fold=fold, ideal=ideal)
+        remembered = None if self.remembered is None else self.remembered[kept]
+        return replace(self, queries=self.queries[kept], fold=fold, ideal=ideal, remembered=remembered)
 
 
 def even_folds(group: NDArray[Any], n_folds: int, seed: int = 0) -> Int64:
@@ -232,17 +236,21 @@ def data_sets() -> Collection:
 # --- collections in time ---------------------------------------------------------------------------------------------
 
 SLICES = {"0622": "t0", "0722": "t1", "0922": "t2", "0123": "t3", "0623": "t4"}
-"""The month and year in ids of documents."""
+"""The slices that have positives, by the month and year in ids of documents; t5 has queries only."""
 RUNS = {"ColBERT": "ColBERT", "monoT5": "MonoT5", "list-in-T5": "castorini-list-in-t5-150"}
 _DEPTH = 100
 
 
 def longeval() -> Collection:
-    """Read LongEval: queries of the slices t1 to t4 with the first hits of three neural rankers; t0 is known."""
+    """Read LongEval: queries of the slices t1 to t4 with the first hits of three neural rankers; t0 is known.
+
+    Memory knows the positives alone: nobody has judged the other candidates. As evidence, each candidate is a look: the
+    choices among positives alone have a rate of 1, from which choices learn nothing, and lose.
+    """
     folder = data_dir() / "real" / "longeval"
     text, url, positives = {}, {}, defaultdict(lambda: defaultdict(set))
     for row in _csv(folder / "query_id_map.csv.gz"):
-        text |= {(each, row[each]): row["text_fr"] for each in SLICES.values() if row[each]}
+        text |= {(each, row[each]): row["text_fr"] for each in (*SLICES.values(), "t5") if row[each]}
     judged = set()
     for file in ("document-groups-judged-extended.csv.gz", "document-groups-relevant.csv.gz"):
         for row in _csv(folder / file):
@@ -257,6 +265,7 @@ def longeval() -> Collection:
                     positives[SLICES[document[3:7]]][text[later, qid]].add(document)
     rows: list[tuple[Any, ...]] = []
     times: list[tuple[str, str, int]] = []
+    pages: list[tuple[str, str]] = []
     ideal: list[NDArray[Any]] = []
     for time, each in enumerate(SLICES.values()):
         runs = {name: _run(folder / "runs" / f"{file}-{each}-split-no-split.run.gz") for name, file in RUNS.items()}
@@ -271,6 +280,7 @@ def longeval() -> Collection:
                 continue
             times.append((f"{each} {qid}", query, time))
             ideal.append(np.ones(len(chosen)))
+            pages += [(times[-1][0], url.get(document, document)) for document in sorted(chosen)]
             for document in sorted(listed):
                 scores = [run.get(document, (np.nan, _DEPTH + 1)) for run in hits.values()]
                 start = (
@@ -281,18 +291,26 @@ def longeval() -> Collection:
                 page = url.get(document, document)
                 features = [score for score, _ in scores] + [-float(rank) for _, rank in scores]
                 rows.append((times[-1][0], page, features, document in chosen, document in judged, start))
-    names, pages, X, y, known, start = (np.array(values) for values in zip(*rows, strict=True))
-    site = np.array([domain(page if "//" in page else f"//{page}") for page in pages.tolist()])
+    names, documents, X, y, known, start = (np.array(values) for values in zip(*rows, strict=True))
+    columns = {TEXT: np.array([query for _, query, _ in times]), TIME: np.array([time for *_, time in times])}
     queries = QuerySet.from_arrays(
         X,
         y.astype(np.float64),
         qid=names,
-        doc_id=pages,
+        doc_id=documents,
         feature_names=[*RUNS, *(f"{name} rank" for name in RUNS)],
-        query_columns={TEXT: np.array([query for _, query, _ in times]), TIME: np.array([time for *_, time in times])},
-        doc_columns={SITE: site, JUDGED: known, FIRST_STAGE: start},
+        query_columns=columns,
+        doc_columns={SITE: sites(documents), JUDGED: known, FIRST_STAGE: start},
     )
-    queries = with_family(queries)
+    qids, chosen_pages = (np.array(values) for values in zip(*pages, strict=True))
+    remembered = QuerySet.from_arrays(
+        np.zeros((len(pages), 1)),
+        np.ones(len(pages)),
+        qid=qids,
+        doc_id=chosen_pages,
+        query_columns=columns,
+        doc_columns={SITE: sites(chosen_pages)},
+    )
 
     def evidence(before: int) -> Evidence:
         earlier = queries[queries.query_columns[TIME] < before]
@@ -302,7 +320,14 @@ def longeval() -> Collection:
         looks = np.ones(earlier.n_rows)
         return Evidence.from_cells(earlier.query_columns[TEXT][of_row], earlier.doc_id, looks, earlier.grades, day)
 
-    return Collection(queries, keys=(SITE,), ideal=best_dcg(ideal), evidence=evidence)
+    return Collection(
+        with_family(queries), keys=(SITE,), ideal=best_dcg(ideal), evidence=evidence, remembered=remembered
+    )
+
+
+def sites(pages: NDArray[Any]) -> NDArray[Any]:
+    """Return the sites of pages, which may lack the scheme."""
+    return np.array([domain(page if "//" in page else f"//{page}") for page in pages.tolist()])
 
 
 def _csv(file: Any) -> csv.DictReader[str]:

@@ -25,9 +25,9 @@ last third of the looks of each pair on GOV.UK.
 
 Every row has NDCG@10, its difference to LightGBM with p by family, the difference to *everyone*, the differences for
 *near* queries (a known query has similarity .6 or more) and *far* ones, and, in time, for *recurring* and *new* ones.
-*All judgments* is NDCG@10 with the ideal of all judgments, also of documents that are not among the candidates, and
-with queries that have no relevant candidate. *Judged*: only judged documents are ranked. *Unchosen*: only documents
-that were relevant for no known query are ranked.
+*All judgments* is NDCG@10 with the ideal of all judgments, also of documents that are not among the candidates; a query
+without a relevant candidate counts 0 in both. *Judged*: only judged documents are ranked. *Unchosen*: only documents
+that were relevant for no known query are ranked. Both leave out queries without a relevant document among these.
 
 Finished parts are kept in ``benchmarks/results/memory_quality``: delete a file to measure it again. ``--folds`` is how
 many folds of each split are measured, ``--methods`` a list with commas, ``--measure no`` reports on what there is.
@@ -88,6 +88,8 @@ class Task:
         The queries; grades to train on are whole.
     known
         The queries that memory knows: those of `train`, in time with earlier ones before them.
+    remembered
+        The same with the documents that memory knows.
     part
         The fold, or the time, of each known query.
     group
@@ -98,6 +100,7 @@ class Task:
     train: QuerySet
     test: QuerySet
     known: QuerySet
+    remembered: QuerySet
     part: Int64
     group: str | None = None
 
@@ -107,14 +110,16 @@ class Task:
         queries, number = collection.queries, collection.folds(split)
         if split == "time":
             when = queries.query_columns[TIME]
-            known, train = queries[when < fold + 2], queries[(when > 0) & (when < fold + 2)]
+            earlier = when < fold + 2
+            known, train = queries[earlier], queries[earlier & (when > 0)]
             part = known.query_columns[TIME].astype(np.int64)
         else:
             known = train = queries[number != fold]
             part = fold_of_query(known, N_FOLDS, seed=1)
+        remembered = known if collection.remembered is None else collection.remembered[earlier]
         whole = train.replace(y=np.round(train.grades))
         group = None if split == "random" else collection.group
-        return cls(collection, whole, queries[number == fold], known, part, group)
+        return cls(collection, whole, queries[number == fold], known, remembered, part, group)
 
     @property
     def in_time(self) -> bool:
@@ -129,33 +134,33 @@ class Task:
     @cached_property
     def memory_columns(self) -> tuple[tuple[str, ...], Any, Any]:
         """Names of the columns of memory, and the columns of `train` and `test`."""
-        memory = QueryMemory.of(self.known, self.collection.keys)
+        memory = QueryMemory.of(self.remembered, self.collection.keys)
         made = memory.cross_fitted(self.part, self.known, in_time=self.in_time)
         return memory.names, made[self.train_rows], memory.columns(self.test)
 
     @cached_property
-    def documents(self) -> tuple[int, Int64, Int64]:
-        """The number of documents, and that of each row of `known` and `test`; those with texts come first."""
+    def documents(self) -> tuple[int, Int64, Int64, Int64]:
+        """How many documents there are, and those of `known`, `test` and `remembered`; those with texts come first."""
         place = {name: number for number, name in enumerate(self.collection.texts)}
         numbers = [
             np.array([place.setdefault(name, len(place)) for name in queries.doc_id.astype(np.str_).tolist()])
-            for queries in (self.known, self.test)
+            for queries in (self.known, self.test, self.remembered)
         ]
-        return len(place), numbers[0], numbers[1]
+        return len(place), *numbers
 
     def chosen(self, counted: NDArray[np.bool_] | None = None) -> sp.csr_matrix:
         """Return the grades of the counted known queries as shares of the best one; shape (known, documents)."""
-        n_documents, document, _ = self.documents
-        good = self.known.grades / max(self.known.grades.max(), 1.0)
+        n_documents, *_, document = self.documents
+        good = self.remembered.grades / max(self.remembered.grades.max(), 1.0)
         rows = good > 0
         if counted is not None:
-            rows &= np.repeat(counted, self.known.sizes)
-        shape = len(self.known), n_documents
-        return sp.csr_matrix((good[rows], (self.known.query_of_row[rows], document[rows])), shape=shape)
+            rows &= np.repeat(counted, self.remembered.sizes)
+        shape = len(self.remembered), n_documents
+        return sp.csr_matrix((good[rows], (self.remembered.query_of_row[rows], document[rows])), shape=shape)
 
     def cross_fitted(self, n_columns: int, columns: ColumnMaker) -> tuple[Float64, Float64]:
         """Return columns of `train`, made from other folds or earlier times, and of `test`."""
-        _, document, of_test = self.documents
+        _, document, of_test, _ = self.documents
         made = np.zeros((self.known.n_rows, n_columns))
         for value in np.unique(self.part):
             own = self.part == value
@@ -338,7 +343,7 @@ def boost(task: Task) -> Float64 | None:
         return None
     before = {
         (text, document)
-        for text, document, grade in zip(*_cells(task.known), task.known.grades.tolist(), strict=True)
+        for text, document, grade in zip(*_cells(task.remembered), task.remembered.grades.tolist(), strict=True)
         if grade > 0
     }
     chosen = np.array([cell in before for cell in zip(*_cells(task.test), strict=True)])
@@ -489,12 +494,12 @@ def facts_of(task: Task) -> dict[str, NDArray[Any]]:
     """Return what is known of each test query, and of each candidate."""
     test, known = task.test, task.known
     texts = known.query_columns[TEXT].astype(np.str_)
-    _, document, of_test = task.documents
+    _, _, of_test, document = task.documents
     return {
         "family": test.query_columns[FAMILY].astype(np.str_),
         "near": nearest_similarity(test.query_columns[TEXT], texts) >= NEAR,
         "recurring": np.isin(test.query_columns[TEXT].astype(np.str_), texts) & task.in_time,
-        "unchosen": ~np.isin(of_test, document[known.grades > 0]),
+        "unchosen": ~np.isin(of_test, document[task.remembered.grades > 0]),
     }
 
 
@@ -507,11 +512,12 @@ def values_of(task: Task, fact: dict[str, NDArray[Any]], scores: Float64) -> dic
         reached = (DCG @ 10)(no_relevant=0).per_query(scores, test.grades, test.offsets)
         position = {qid: number for number, qid in enumerate(task.collection.queries.qid.tolist())}
         values["all judgments"] = reached / ideal[[position[qid] for qid in test.qid.tolist()]]
+    shown = {"unchosen": fact["unchosen"]}
     if JUDGED in test.doc_columns:
-        weight = test.doc_columns[JUDGED].astype(np.float64)
-        values["judged"] = measure.per_query(scores, test.grades, test.offsets, sample_weight=weight)
-    weight = fact["unchosen"].astype(np.float64)
-    values["unchosen"] = measure.per_query(scores, test.grades, test.offsets, sample_weight=weight)
+        shown["judged"] = test.doc_columns[JUDGED]
+    for name, rows in shown.items():
+        weight = rows.astype(np.float64)
+        values[name] = measure(no_relevant="skip").per_query(scores, test.grades, test.offsets, sample_weight=weight)
     return values
 
 
