@@ -11,8 +11,9 @@ All methods rerank the same candidates; trees are LightGBM's with the defaults o
 - *one column*: LightGBM with the mean grade of the k nearest queries, weighted by similarity; k is the one whose column
   ranks training queries best;
 - *BM25*: over the texts of documents, with stems; *BM25 extended*: over those and the texts of the training queries
-  for which a document was relevant, in one field; *extended field*: LightGBM with BM25 of these texts in a field of
-  their own, in ten folds. The formula is Lucene's, computed here: no engine is needed;
+  for which a document was relevant, in one field; *BM25 two fields*: the sum of BM25 of both, each in a field of its
+  own; *extended field*: LightGBM with BM25 of the texts of queries, in ten folds. The formula is Lucene's, computed
+  here: no engine is needed;
 - *ColBERT*, *monoT5*, *list-in-T5*: the rankers whose scores are features of LongEval and acordar2, each alone;
 - *boost*: earlier choices of the same query multiplied into BM25, as Keller et al. (ECIR 2025) do; into the
   probability of monoT5 in the slice t2, which has no run of BM25.
@@ -27,7 +28,8 @@ Every row has NDCG@10, its difference to LightGBM with p by family, the differen
 *near* queries (a known query has similarity .6 or more) and *far* ones, and, in time, for *recurring* and *new* ones.
 *All judgments* is NDCG@10 with the ideal of all judgments, also of documents that are not among the candidates; a query
 without a relevant candidate counts 0 in both. *Judged*: only judged documents are ranked. *Unchosen*: only documents
-that were relevant for no known query are ranked. Both leave out queries without a relevant document among these.
+that were relevant for no known query are ranked. Both leave out queries without a relevant document among these. MSRD
+and mwmbl have the cosine of MiniLM vectors among the features of all methods; the other collections have no vectors.
 
 Finished parts are kept in ``benchmarks/results/memory_quality``: delete a file to measure it again. ``--folds`` is how
 many folds of each split are measured, ``--methods`` a list with commas, ``--measure no`` reports on what there is.
@@ -68,6 +70,8 @@ LIGHTGBM = "single(learner=lambdamart)"
 RESULTS = Path(__file__).parent / "results" / "memory_quality"
 QUICK = ("stackfaq", "metatool", "acordar2", "looks")
 QUICK_QUERIES = 300
+FEWEST = 30
+"""Queries from which on a mean is shown."""
 NEIGHBOR_NUMBERS = (5, 10, 20, NEIGHBORS)
 _K1, _B = 1.2, 0.75
 _BOOST = 100.0
@@ -320,6 +324,14 @@ def extended(task: Task) -> Float64:
     return text_scores(task, words_of_documents(task) + query_words(task), task.test, task.documents[2])
 
 
+def two_fields(task: Task) -> Float64 | None:
+    """Return the sum of BM25 over the texts of documents and over the queries for which they were relevant."""
+    if not task.collection.texts:
+        return None
+    fields = words_of_documents(task), query_words(task)
+    return np.sum([text_scores(task, counts, task.test, task.documents[2]) for counts in fields], axis=0)
+
+
 def extended_field(task: Task) -> Float64:
     """Return the scores of LightGBM with BM25 over the queries for which documents were relevant."""
 
@@ -365,6 +377,7 @@ METHODS: dict[str, Callable[[Task], Float64 | None]] = {
     "one column": one_column,
     "BM25": text_alone,
     "BM25 extended": extended,
+    "BM25 two fields": two_fields,
     "extended field": extended_field,
     **{name: lambda task, name=name: feature(task, name) for name in RUNS},
     "boost": boost,
@@ -465,7 +478,7 @@ def report(parts: Sequence[Part]) -> list[dict[str, Any]]:
         fact = {key: np.concatenate([facts[i][key] for i in places]) for key in QUERY_FACTS}
         tested = ~np.isnan(own["NDCG@10"])
         row: dict[str, Any] = {"method": name, "folds": len(places), "queries": int(tested.sum())}
-        row |= {key: _rounded(np.nanmean(each)) for key, each in own.items() if not np.isnan(each).all()}
+        row |= {key: _rounded(np.nanmean(each)) for key, each in own.items() if (~np.isnan(each)).sum() >= FEWEST}
         if name != "LightGBM":
             found = compare_paired(own["NDCG@10"], base["NDCG@10"], groups=fact["family"])
             row |= {"gain": _rounded(found.mean_difference), "p": float(f"{found.p:.2g}")}
