@@ -8,6 +8,7 @@ All methods rerank the same candidates; trees are LightGBM's with the defaults o
 - *evidence columns*: LightGBM with the earlier looks, choices and rate of choices of the same query (only in time);
 - *everyone*: LightGBM with what all training queries say of a document, in ten folds;
 - *memory columns*: LightGBM with all columns of `QueryMemory`, in ten folds;
+- *memory family folds*: the same in folds that keep families together;
 - *one column*: LightGBM with the mean grade of the k nearest queries, weighted by similarity; k is the one whose column
   ranks training queries best;
 - *BM25*: over the texts of documents, with stems; *BM25 extended*: over those and the texts of the training queries
@@ -18,7 +19,8 @@ All methods rerank the same candidates; trees are LightGBM's with the defaults o
 - *boost*: earlier choices of the same query multiplied into BM25, as Keller et al. (ECIR 2025) do; into the
   probability of monoT5 in the slice t2, which has no run of BM25.
 
-In time, columns of a training query come from earlier times alone, in place of folds.
+In time, columns of a training query come from earlier times alone, in place of folds. If test queries are about other
+movies, folds are by movie, too, and precedents know the movie.
 
 *random* and *family* are four folds; families are near-duplicate texts, on MSRD all queries about a movie. *official*
 are the test queries or folds of the collection, by movie on MSRD. *time* are the slices t2 to t4 of LongEval, and the
@@ -43,7 +45,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,18 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 
 from benchmarks.common import log_progress
-from benchmarks.memory_collections import FAMILY, FIRST_STAGE, JUDGED, READERS, RUNS, SPLITS, TIME, Collection, read
+from benchmarks.memory_collections import (
+    FAMILY,
+    FIRST_STAGE,
+    JUDGED,
+    READERS,
+    RUNS,
+    SPLITS,
+    TIME,
+    Collection,
+    even_folds,
+    read,
+)
 from kinrank import ChoiceRanker, PrecedentRanker, QuerySet
 from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query
@@ -112,6 +125,7 @@ class Task:
     def of(cls, collection: Collection, split: str, fold: int) -> Task:
         """Return the task of a fold."""
         queries, number = collection.queries, collection.folds(split)
+        group = None if split == "random" else collection.group
         if split == "time":
             when = queries.query_columns[TIME]
             earlier = when < fold + 2
@@ -119,10 +133,9 @@ class Task:
             part = known.query_columns[TIME].astype(np.int64)
         else:
             known = train = queries[number != fold]
-            part = fold_of_query(known, N_FOLDS, seed=1)
+            part = fold_of_query(known, N_FOLDS, group=group, seed=1)
         remembered = known if collection.remembered is None else collection.remembered[earlier]
         whole = train.replace(y=np.round(train.grades))
-        group = None if split == "random" else collection.group
         return cls(collection, whole, queries[number == fold], known, remembered, part, group)
 
     @property
@@ -233,6 +246,14 @@ def memory(task: Task, *parts: str) -> Float64:
     endings = tuple(name for part in parts for name in PARTS[part])
     used = [name.endswith(endings) for name in names]
     return trees(task, train[:, used], test[:, used])
+
+
+def memory_by_family(task: Task) -> Float64 | None:
+    """Return the scores of LightGBM with all columns of memory, in folds that keep families together."""
+    if task.in_time:
+        return None
+    part = even_folds(task.known.query_columns[FAMILY], N_FOLDS, seed=1)
+    return memory(replace(task, part=part), *PARTS)
 
 
 def one_column(task: Task) -> Float64:
@@ -374,6 +395,7 @@ METHODS: dict[str, Callable[[Task], Float64 | None]] = {
     "evidence columns": evidence_columns,
     "everyone": lambda task: memory(task, "everyone"),
     "memory columns": lambda task: memory(task, *PARTS),
+    "memory family folds": memory_by_family,
     "one column": one_column,
     "BM25": text_alone,
     "BM25 extended": extended,
