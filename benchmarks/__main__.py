@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 FOLDER = Path(__file__).parent
-SHARED = {"__init__", "__main__", "common"}
+SHARED = {"__init__", "__main__", "common", "memory_collections"}
 
 
 def names() -> list[str]:
@@ -45,10 +45,19 @@ def main() -> int:
 
 
 def _options(module: ModuleType, words: list[str], prog: str) -> dict[str, str]:
-    """Parse the options of one benchmark: its ``OPTIONS`` maps each name to the choices, the default first."""
+    """Parse the options of one benchmark.
+
+    Its ``OPTIONS`` maps each name to the choices, the default first; to False, if it is a flag; or to a text, the
+    default of an option that takes any.
+    """
     parser = argparse.ArgumentParser(prog=prog)
     for option, choices in getattr(module, "OPTIONS", {}).items():
-        parser.add_argument(f"--{option}", choices=choices, default=choices[0])
+        if choices is False:
+            parser.add_argument(f"--{option}", action="store_true")
+        elif isinstance(choices, str):
+            parser.add_argument(f"--{option}", default=choices)
+        else:
+            parser.add_argument(f"--{option}", choices=choices, default=choices[0])
     return vars(parser.parse_args(words))
 
 

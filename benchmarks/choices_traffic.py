@@ -2,8 +2,11 @@
 
 Users click on the lists of a collection's queries, in the order of BM25 over all fields with some noise. Everything is
 learned from the clicks of the first three weeks: LightGBM (LambdaMART) and KinRanker from corrected clicks, the order
-by each query's own clicks, and `ChoiceRanker` around both rankers. NDCG@10 with the true grades: the mean over queries,
-weighted by the lists of the fourth week, and by the impressions of the first three weeks.
+by each query's own clicks, and `ChoiceRanker` around both rankers. *Evidence columns* is the baseline that needs no
+kinrank: LightGBM with the looks, choices and rate of choices of the same query as features, learned with those of the
+first two weeks from the clicks of the third, and asked with those of all three. NDCG@10 with the true grades: the mean
+over queries, weighted by the lists of the fourth week, and by the impressions of the first three weeks. ``--queries``
+draws that many queries of the collection.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from kinrank.clicks.read import open_clicks
 from kinrank.data.texts import TEXT
 from kinrank.datasets import simulate_clicks
 from kinrank.memory.evidence import Evidence
+from kinrank.rankers import RANKERS
 
 OPTIONS = {
     "collection": ["msrd", "mwmbl"],
@@ -36,10 +40,15 @@ OPTIONS = {
     "seed": ["1", "2", "3"],
     "around": ["both", "LightGBM", "KinRanker"],
     "model": ["swaps", "trust"],
+    "queries": ["all", "700", "2500"],
 }
 WRAPPED = {"LightGBM": "single(learner=lambdamart)", "KinRanker": "kin"}
 BINS = (0, 50, 100, 200, 500)
-_WEEKS = pa.scalar(1_790_000_000 + 21 * 86_400, pa.timestamp("s", tz="UTC"))
+
+
+def _week(number: int) -> pa.Scalar:
+    """Return when a week starts; the first is 0."""
+    return pa.scalar(1_790_000_000 + 7 * 86_400 * number, pa.timestamp("s", tz="UTC"))
 
 
 class Month(NamedTuple):
@@ -57,6 +66,8 @@ class Month(NamedTuple):
         Impressions of each query in the three weeks.
     traffic
         Lists of each query in the fourth week.
+    stacked
+        The queries with evidence columns of two weeks, and grades and weights from the clicks of the third.
     """
 
     judged: QuerySet
@@ -64,6 +75,7 @@ class Month(NamedTuple):
     own: np.ndarray
     impressions: np.ndarray
     traffic: np.ndarray
+    stacked: QuerySet
 
 
 def read_clicks(log: pa.Table, model: str) -> tuple[ClickCounts, Examination, Evidence]:
@@ -83,12 +95,13 @@ def simulated_month(queries: QuerySet, user: str, seed: int, model: str = "swaps
     """Return a month of clicks on judged queries, read with a model of examination; query texts are ids of queries."""
     plain = queries.replace(query_columns={})
     log = simulate_clicks(plain, queries.X[:, queries.feature_names.index(ENGINE)], n_lists=10, user=user, seed=seed)
-    early = log.filter(pc.less(log["time"], _WEEKS))
-    counts, examination, evidence = read_clicks(early, model)
-    table = judgment_table(counts, estimate_attractiveness(counts, examination))
+    early = log.filter(pc.less(log["time"], _week(3)))
+    table, evidence = judged_log(early, model)
+    before = judged_log(early.filter(pc.less(early["time"], _week(2))), model)[1]
+    third = judged_log(early.filter(pc.greater_equal(early["time"], _week(2))), model)[0]
     names = queries.qid.astype(str)
     places = {name: place for place, name in enumerate(names.tolist())}
-    firsts = log.filter(pc.and_(pc.greater_equal(log["time"], _WEEKS), pc.equal(log["rank"], 1)))
+    firsts = log.filter(pc.and_(pc.greater_equal(log["time"], _week(3)), pc.equal(log["rank"], 1)))
     assert queries.doc_id is not None
     keys = zip(names[queries.query_of_row].tolist(), queries.doc_id.astype(str).tolist(), strict=True)
     known = zip(table["qid"].to_pylist(), table["doc_id"].to_pylist(), strict=True)
@@ -99,7 +112,23 @@ def simulated_month(queries: QuerySet, user: str, seed: int, model: str = "swaps
         np.array([own.get(key, np.nan) for key in keys]),
         _counted(early["query"], places),
         _counted(firsts["query"], places),
+        judged_by_clicks(with_evidence(queries, before), third),
     )
+
+
+def judged_log(log: pa.Table, model: str) -> tuple[pa.Table, Evidence]:
+    """Return the judgments and the evidence of a log."""
+    counts, examination, evidence = read_clicks(log, model)
+    return judgment_table(counts, estimate_attractiveness(counts, examination)), evidence
+
+
+def with_evidence(queries: QuerySet, evidence: Evidence) -> QuerySet:
+    """Return queries with the looks, choices and rate of choices of the same query as features."""
+    asked = queries.replace(query_columns={TEXT: queries.qid.astype(str)})
+    looks, choices = evidence.totals(asked)
+    columns = np.column_stack([queries.X, looks, choices, choices / (looks + 1)])
+    names = (*queries.feature_names, "looks", "choices", "rate")
+    return queries.replace(X=columns.astype(np.float32), feature_names=names)
 
 
 def _counted(texts: pa.ChunkedArray, places: dict[str, int]) -> np.ndarray:
@@ -121,16 +150,35 @@ def summarized(quality: np.ndarray, month: Month) -> dict[str, float]:
 
 
 def run(
-    collection: str = "msrd", user: str = "position", seed: str = "1", around: str = "both", model: str = "swaps"
+    collection: str = "msrd",
+    user: str = "position",
+    seed: str = "1",
+    around: str = "both",
+    model: str = "swaps",
+    queries: str = "all",
 ) -> dict[str, Any]:
     """Measure all orders."""
-    queries = msrd()["train"] if collection == "msrd" else judged_text("mwmbl")[0]
+    everything = msrd()["train"] if collection == "msrd" else judged_text("mwmbl")[0]
     if collection == "mwmbl":
-        queries = queries.replace(doc_id=np.arange(queries.n_rows).astype(str))
-    month = simulated_month(queries, user, int(seed), model)
+        everything = everything.replace(doc_id=np.arange(everything.n_rows).astype(str))
+    return measured(drawn(everything, queries, int(seed)), collection, user, int(seed), around, model)
+
+
+def drawn(queries: QuerySet, number: str, seed: int) -> QuerySet:
+    """Return a number of queries, drawn at random."""
+    if number == "all":
+        return queries
+    return queries[np.sort(np.random.default_rng(seed).permutation(len(queries))[: int(number)])]
+
+
+def measured(queries: QuerySet, collection: str, user: str, seed: int, around: str, model: str) -> dict[str, Any]:
+    """Measure all orders on a month of some queries."""
+    month = simulated_month(queries, user, seed, model)
     engine = queries.X[:, queries.feature_names.index(ENGINE)].astype(np.float64)
     unseen = -1 + 1e-6 * (engine - engine.max())  # below every attractiveness, in the engine's order
     scores = {"engine": engine, "own clicks": np.where(np.isnan(month.own), unseen, month.own)}
+    stacked = RANKERS.make(WRAPPED["LightGBM"]).fit(month.stacked)
+    scores["evidence columns"] = stacked.predict(with_evidence(queries, month.evidence))
     settings, sets = {}, (queries, month.judged)
     # In the log the text of a query is its id. Both collections have vectors, so that nothing else reads the text.
     asked, judged = (each.replace(query_columns={**each.query_columns, TEXT: each.qid.astype(str)}) for each in sets)
@@ -153,7 +201,7 @@ def run(
         "collection": collection,
         "user": user,
         "model": model,
-        "seed": int(seed),
+        "seed": seed,
         "queries": len(queries),
         "impressions": int(month.impressions.sum()),
         "lists of the fourth week": int(month.traffic.sum()),

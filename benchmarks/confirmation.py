@@ -141,7 +141,15 @@ def logged_folds(name: str) -> Callable[[int], list[Split]]:
 
 @cache
 def logged(name: str) -> QuerySet:
-    """Index the documents and log the first hits of each query, once; drop queries without a relevant hit."""
+    """Return the logged queries that have a relevant hit."""
+    queries = all_logged(name)
+    relevant = np.add.reduceat(queries.grades > 0, queries.offsets[:-1])
+    return queries[relevant > 0]
+
+
+@cache
+def all_logged(name: str) -> QuerySet:
+    """Index the documents and log the first hits of each query, once."""
     out = RESULTS / f"{name}.parquet"
     if not out.exists():
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -154,9 +162,7 @@ def logged(name: str) -> QuerySet:
             log = ResumableLog(out, judgments(name), FeatureLogger(engine))
             log_progress(f"{name}: {log.write(RetryingPool(2), lambda _: None)}")
             engine.delete_index()
-    queries = read_parquet(out)
-    relevant = np.add.reduceat(queries.grades > 0, queries.offsets[:-1])
-    return queries[relevant > 0]
+    return read_parquet(out)
 
 
 def documents(name: str) -> Iterator[tuple[str, dict[str, str]]]:
