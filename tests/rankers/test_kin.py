@@ -23,7 +23,7 @@ FEW = LambdaMART(n_trees=40, n_leaves=7, min_rows_in_leaf=5, n_threads=1)
 def camps() -> tuple[QuerySet, QuerySet, KinRanker]:
     queries = make_two_camps(n_queries=120, seed=0)
     train, test = queries[:80], queries[80:]
-    return train, test, KinRanker(10, trees=FEW).fit(train)
+    return train, test, KinRanker(10, local=True, trees=FEW).fit(train)
 
 
 def test_two_camps_are_ranked_perfectly(camps):
@@ -87,7 +87,7 @@ def test_loaded_ranker_ranks_and_explains_the_same(camps, tmp_path):
 
 def test_same_seed_gives_same_ranker(camps):
     train, test, ranker = camps
-    np.testing.assert_array_equal(KinRanker(10, trees=FEW).fit(train).predict(test), ranker.predict(test))
+    np.testing.assert_array_equal(KinRanker(10, local=True, trees=FEW).fit(train).predict(test), ranker.predict(test))
 
 
 def test_too_few_queries_for_folds_use_the_global_model():

@@ -58,7 +58,7 @@ def test_weights_in_any_row_order():
         queries.X[order], queries.grades[order], qid=queries.query_of_row[order], sample_weight=weight[order]
     )
     np.testing.assert_allclose(shuffled.predict(queries.X, qid=queries.query_of_row), expected, rtol=1e-4)
-    with pytest.raises(DataError, match="which has its own y, qid and sample_weight"):
+    with pytest.raises(DataError, match="which has its own y, qid, doc_id and sample_weight"):
         SingleRanker("rankrls").fit(queries, sample_weight=weight)
 
 

@@ -122,6 +122,7 @@ def train(
     ] = False,
 ) -> None:
     """Fit a ranker on judged queries and write it as a model folder."""
+    from kinrank.study.families import wanted_families
     from kinrank.study.study import Study
     from kinrank.study.validation import validate as run_validation
 
@@ -147,7 +148,8 @@ def train(
     if validate is not None:
         group, held_out = fitted.get_params(deep=False).get("group_column"), read_queries(validate, queries.n_features)
         try:
-            study = Study.split(queries, held_out, group=group)
+            families = wanted_families(None, queries, [fitted.capabilities.remembers])
+            study = Study.split(queries, held_out, group=group, families=families)
         except DataError as error:
             raise DataError(f"--validate {validate}: {error}") from error
     start = time.perf_counter()

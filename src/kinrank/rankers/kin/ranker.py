@@ -66,7 +66,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
 
     Parameters
     ----------
-    keys : sequence of str
+    keys : sequence of str, optional
         Columns of documents (`QuerySet.doc_columns`), such as their site or brand, that memory keeps next to documents.
     memory : bool
         Whether to try what this query, its kin and everyone chose. It needs texts and document ids, and is not tried on
@@ -166,7 +166,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
         self,
         n_neighbors: int | Literal["auto"] = "auto",
         *,
-        keys: Sequence[str] = (),
+        keys: Sequence[str] | None = None,
         memory: bool = True,
         time_column: str | None = None,
         n_cells: int | None = None,
@@ -223,7 +223,7 @@ class KinRanker(AdaptiveLocalPart, WeightedRanker, Ranker):
             # Grades from clicks tell how often a document was shown, and so would what is remembered of them.
             if self.memory and tree_settings(self).learns and not weights_differ(queries):
                 made = self.group_column, self.time_column, self.seed
-                self.memory_, self.parts_ = choose_memory(queries, tuple(self.keys), *made)
+                self.memory_, self.parts_ = choose_memory(queries, tuple(self.keys or ()), *made)
             columns = None if self.memory_ is None else self.memory_.of_training(queries, *made)
             fitting = KinFitting(self, memory=columns)
             self.set_model(fitting.fit(self.encoded(queries)), unseen=queries.qid[:0])
