@@ -314,19 +314,24 @@ def weights_that_pay(training: BagTraining, judged: QuerySet) -> tuple[BagTraini
         training.make_table((0, block))
     sides = training, training.without_weights(judged.n_features)
     blended = [0, 1, 2], [0, 2]  # trees, local and global model
-    quality: list[list[Float64]] = [[], []]
+    queries: list[QuerySet] = []
+    scores: list[list[Float64]] = [[], []]
     for number in range(training.n_members):
-        for side, parts, of_folds in zip(sides, blended, quality, strict=True):
-            queries, scores = side.held_out_scores(number)
-            shares = best_shares(scores[:, parts], queries)[0]
-            of_folds.append(
-                MEASURE.per_query(
-                    scores[:, parts] @ shares, queries.grades, queries.offsets, sample_weight=queries.sample_weight
-                )
-            )
+        held_out = [side.held_out_scores(number) for side in sides]
+        queries.append(held_out[0][0].replace(X=held_out[1][0].X, feature_names=()))
+        for of_folds, parts, (_, found_scores) in zip(scores, blended, held_out, strict=True):
+            of_folds.append(found_scores[:, parts])
         report_progress("weights per query", number + 1, training.n_members)
-        found = compare_paired(np.concatenate(quality[0]), np.concatenate(quality[1]))
+        out = QuerySet.concat(queries)
+        with_weights, without = (_blended_quality(np.concatenate(of_folds), out) for of_folds in scores)
+        found = compare_paired(with_weights, without)
         if found.n >= _ENOUGH or found.p < _CLEAR:
             break
     kept = found.mean_difference >= 0
     return sides[0 if kept else 1], PartRecord("weights per query", kept, found.mean_difference)
+
+
+def _blended_quality(scores: Float64, queries: QuerySet) -> Float64:
+    """Return the quality of queries by the best blend of some scores."""
+    order = scores @ best_shares(scores, queries)[0]
+    return MEASURE.per_query(order, queries.grades, queries.offsets, sample_weight=queries.sample_weight)
