@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
+from kinrank.measure.discounted import Ndcg
 from numpy.typing import NDArray
 
 from benchmarks.common import data_dir, judged_text, msrd
@@ -28,7 +29,6 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
 from kinrank.measure import DCG, NDCG
-from kinrank.measure.discounted import Ndcg
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.kin import families_of
 
