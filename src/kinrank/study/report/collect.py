@@ -17,10 +17,12 @@ from kinrank.arrays import Float64, Int64
 from kinrank.data.queryset import QuerySet
 from kinrank.errors import ParameterError
 from kinrank.measure import Measure, PairedComparison
+from kinrank.rankers.capabilities import capabilities_of
 from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
 from kinrank.study.answer import Answer, Claim, NearAndFar
 from kinrank.study.comparison import Comparison, Difference, Entrant, Fittable
+from kinrank.study.families import wanted_families
 from kinrank.study.ladder import DECISIVE, climb, missing_precedents, missing_trees, rung_of, rungs_of
 from kinrank.study.leaks import TEXTS
 from kinrank.study.study import Study
@@ -291,9 +293,11 @@ def sample(queries: QuerySet, n: int, seed: int = 0) -> QuerySet:
 
 def _study(comparison: Comparison, judged: QuerySet | None) -> Study:
     """Return the test queries, checked against the training queries if they are known; the page shows leaks."""
+    remember = (capabilities_of(entrant.ranker).remembers for entrant in comparison.entrants)
+    families = wanted_families(None, comparison.queries, remember)
     if judged is None:
-        return Study.of_test(comparison.queries, comparison.measures, leaks="warn")
-    return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn")
+        return Study.of_test(comparison.queries, comparison.measures, leaks="warn", families=families)
+    return Study.split(judged, comparison.queries, measures=comparison.measures, leaks="warn", families=families)
 
 
 def _leak_check(comparison: Comparison, subject: str, study: Study) -> LeakCheck | None:
