@@ -28,6 +28,7 @@ from kinrank.memory.votes import RankCurve, ShownList, count_votes
 from kinrank.rankers.base import load
 from kinrank.rankers.choices.calibration import _heights
 from kinrank.rankers.choices.posterior import _combine
+from kinrank.registry import import_extra
 from kinrank.serve import Observer, Service, Settings
 from kinrank.serve import workers as workers_module
 from kinrank.serve.database import open_database
@@ -730,7 +731,7 @@ def test_a_full_disk_is_reported_as_such(tmp_path: Path):
 
 
 def test_a_full_disk_of_postgresql_is_reported_as_such():
-    psycopg = pytest.importorskip("psycopg")
+    psycopg = import_extra("psycopg", "postgres")
     database = open_database("postgresql://nobody@127.0.0.1:1/none")
     assert database.is_full(psycopg.errors.DiskFull("could not extend file"))
     assert not database.is_full(psycopg.errors.QueryCanceled("too slow"))

@@ -6,6 +6,7 @@ import pytest
 from kinrank.errors import DataError, ParameterError
 from kinrank.measure import NDCG, compare_paired
 from kinrank.memory.kin import families_of
+from kinrank.registry import import_extra
 from kinrank.study.experiment import run_experiment
 from kinrank.study.families import COLUMN, has_near
 from kinrank.study.headroom import headroom
@@ -97,7 +98,7 @@ def test_gains_are_told_apart_by_near_training_queries() -> None:
 
 
 def test_headroom_tells_the_gains_of_kin_and_precedents_apart() -> None:
-    pytest.importorskip("lightgbm")
+    import_extra("lightgbm", "lightgbm")
     queries = in_families(np.arange(80) // 2)
     found = headroom(queries, folds=2)
     assert found.by == "family"

@@ -421,19 +421,6 @@ def _add_everyone(known, amount, good, target, found):  # type: ignore[no-untype
 
 
 @numba.njit(cache=True, nogil=True)
-def _place_in(wanted, n, value):  # type: ignore[no-untyped-def]
-    """Return the position of a value among the first n, which ascend; -1 if it is not there."""
-    low, high = 0, n
-    while low < high:
-        middle = (low + high) // 2
-        if wanted[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < n and wanted[low] == value else -1
-
-
-@numba.njit(cache=True, nogil=True)
 def _unique(target, start, stop, wanted, number):  # type: ignore[no-untyped-def]
     """Write the different targets of some rows into `wanted`, ascending, and the position of each row's one."""
     order = np.argsort(target[start:stop])
@@ -463,8 +450,8 @@ def _add_kin(offsets, known, amount, good, places, similarities, rows, target, f
             w = similarities[i, j]
             start, stop = offsets[places[i, j]], offsets[places[i, j] + 1]
             for cell in range(start, stop):
-                place = _place_in(wanted, n, known[cell])
-                if place < 0:
+                place = lower_bound(wanted, known[cell], 0, n)
+                if place == n or wanted[place] != known[cell]:
                     continue
                 bad = amount[cell] - good[cell]
                 sums[place, 0] += w * w * good[cell]
