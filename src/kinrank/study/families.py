@@ -14,7 +14,7 @@ from kinrank.data.texts import TEXT
 from kinrank.errors import ParameterError
 from kinrank.memory.kin import FAMILY, QueryIndex, families_of
 
-COLUMN = "text family"
+COLUMN = "text_family"
 """The query column with the family of each query; queries of a group are in one family."""
 
 Families = float | bool | None
