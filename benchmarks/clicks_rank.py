@@ -53,11 +53,12 @@ def judged_by_clicks(train: QuerySet, table: pa.Table) -> QuerySet:
     rows = np.array([row_of[key] for key in zip(table["qid"].to_pylist(), table["doc_id"].to_pylist(), strict=True)])
     order = np.argsort(rows)
     rows = rows[order]
-    seen = np.bincount(train.query_of_row[rows], minlength=len(train)) > 0
+    counts = np.bincount(train.query_of_row[rows], minlength=len(train))
+    seen = counts > 0
     return QuerySet(
         X=train.X[rows],
         y=table["y"].to_numpy()[order],
-        offsets=np.r_[0, np.cumsum(np.bincount(train.query_of_row[rows])[seen])],
+        offsets=np.r_[0, np.cumsum(counts[seen])],
         qid=train.qid[seen],
         doc_id=train.doc_id[rows],
         feature_names=train.feature_names,
