@@ -22,8 +22,7 @@ from benchmarks.knn_msrd import per_query, row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe import Describer
 from kinrank.describe.within_query import relative_features
-from kinrank.rankers.kin import model, trees
-from kinrank.rankers.kin.trees import what_trees_see
+from kinrank.rankers.kin.trees import TreeView
 
 FOLDS = 3
 NAMES = (
@@ -31,10 +30,16 @@ NAMES = (
     *("features and the description", "all, and the description"),
     *("all, described without text", "all, two members"),
 )
-SETTINGS = {"reference": "bm25_all", "group_column": "movie"}
+SETTINGS = {"reference": "bm25_all", "group_column": "movie", "memory": False, "local": True}
 
 
 Table = Callable[[QuerySet, np.ndarray | None], np.ndarray]
+
+
+def everything(queries, local):
+    """Return what trees see usually: features, the local score, and the standing of both."""
+    score = local.astype(np.float32)[:, None]
+    return np.hstack([part for each in (queries.X, score) for part in (each, relative_features(each, queries.offsets))])
 
 
 def features(queries, local):  # noqa: ARG001
@@ -67,7 +72,7 @@ def with_description(table: Table, train: QuerySet) -> Table:
 @contextmanager
 def trees_that_see(table: Table) -> Iterator[None]:
     """Let the trees of rankers that are fitted or used within the block see another table."""
-    with patch.object(trees, "what_trees_see", table), patch.object(model, "what_trees_see", table):
+    with patch.object(TreeView, "table", lambda _, queries, local, __: table(queries, local)):
         yield
 
 
@@ -115,9 +120,9 @@ def variants(train: QuerySet) -> dict[str, tuple[Table, KinRanker]]:
         "features": (features, usual),
         "features and standing": (features_and_standing, usual),
         "features and local score": (features_and_local_score, usual),
-        "all": (what_trees_see, usual),
+        "all": (everything, usual),
         "features and the description": (with_description(features, train), usual),
-        "all, and the description": (with_description(what_trees_see, train), usual),
-        "all, described without text": (what_trees_see, KinRanker(describe="summaries", **SETTINGS)),
-        "all, two members": (what_trees_see, KinRanker(n_members=2, **SETTINGS)),
+        "all, and the description": (with_description(everything, train), usual),
+        "all, described without text": (everything, KinRanker(describe="summaries", **SETTINGS)),
+        "all, two members": (everything, KinRanker(n_members=2, **SETTINGS)),
     }

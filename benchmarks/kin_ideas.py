@@ -42,7 +42,7 @@ from kinrank.learn.lambdamart import LambdaMART
 from kinrank.rankers.kin.crossfit import FittedWithout, rows_of
 from kinrank.rankers.kin.fitting import KinFitting
 from kinrank.rankers.kin.sample import QueriesInMemory
-from kinrank.rankers.kin.trees import best_number_of_trees, linear_scores, what_trees_see
+from kinrank.rankers.kin.trees import TreeView, best_number_of_trees, linear_scores
 from kinrank.rankers.knn.ranker import KnnRanker
 from kinrank.rankers.local.held_out import MEASURE
 
@@ -167,7 +167,7 @@ def prepared(judged: QuerySet, settings: Settings, fold: int) -> tuple[Side, Sid
                 linear_scores(found, some, model.model_.highest_novelty),
                 found.novelty,
             )
-        sides.append(Side(queries, what_trees_see(queries, linear[:, 0]), linear, novelty))
+        sides.append(Side(queries, TreeView().table(queries, linear[:, 0], None), linear, novelty))
     return (*sides, fold_of_query)
 
 

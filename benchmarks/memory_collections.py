@@ -17,20 +17,20 @@ from typing import Any
 from urllib.parse import urlparse
 
 import numpy as np
-from kinrank.measure.discounted import Ndcg
 from numpy.typing import NDArray
 
 from benchmarks.common import data_dir, judged_text, msrd
 from benchmarks.confirmation import all_logged, documents, judgments
 from benchmarks.encoders import msrd_texts
-from benchmarks.hybrid_strength import read as read_scores
 from kinrank import QuerySet
 from kinrank.arrays import Float64, Int64
 from kinrank.data.split import fold_of_query
 from kinrank.data.texts import TEXT
 from kinrank.measure import DCG, NDCG
+from kinrank.measure.measures import Ndcg
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.kin import families_of
+from reproduction.data_folder import query_set
 
 N_FOLDS = 4
 FAMILY, TIME, SITE, JUDGED, FIRST_STAGE = "family", "time", "site", "judged", "first_stage"
@@ -228,9 +228,9 @@ def domain(url: str) -> str:
 
 def data_sets() -> Collection:
     """Read acordar2, whose documents have no texts here; its five folds are official."""
-    queries = read_scores("acordar2")
-    stored = np.load(data_dir() / "text" / "acordar2" / "scores17.npz")["fold"]
-    return Collection(with_family(queries), fold=np.unique(stored, return_inverse=True)[1])
+    stored = np.load(data_dir() / "text" / "acordar2" / "scores17.npz")
+    queries = query_set(stored, {TEXT: stored["query"]})
+    return Collection(with_family(queries), fold=np.unique(stored["fold"], return_inverse=True)[1])
 
 
 # --- collections in time ---------------------------------------------------------------------------------------------
