@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
 import os
 import re
@@ -91,6 +92,11 @@ def test_benchmarks_are_listed_without_any_dependency():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in done.stdout.splitlines()] == benchmark_names()
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in (ROOT / "benchmarks").glob("*.py")))
+def test_benchmark_can_be_started(name: str):
+    importlib.import_module(f"benchmarks.{name}")
 
 
 def test_sample_of_prose_has_the_size_asked_for():

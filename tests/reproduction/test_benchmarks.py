@@ -23,11 +23,6 @@ EXPERIMENTS_OF = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(file.stem for file in Path(query_class_mwmbl.__file__).parent.glob("*.py")))
-def test_benchmark_can_be_started(name: str):
-    importlib.import_module(f"benchmarks.{name}")
-
-
 @pytest.mark.parametrize("benchmark", EXPERIMENTS_OF)
 def test_benchmark_runs_its_experiments(benchmark: str, monkeypatch: pytest.MonkeyPatch):
     module = importlib.import_module(f"benchmarks.{benchmark}")
