@@ -30,8 +30,8 @@ BROWSED = {
     "KinRanker": "kinrank.rankers.kin.ranker",
     "KnnRanker": "kinrank.rankers.knn.ranker",
     "CellRanker": "kinrank.rankers.cells.ranker",
-    "Other rankers": "kinrank.rankers.single kinrank.rankers.query_class kinrank.rankers.cluster.ranker "
-    "kinrank.rankers.atvt kinrank.rankers.ensemble",
+    "Other rankers": "kinrank.rankers.single kinrank.papers.query_class kinrank.papers.cluster "
+    "kinrank.papers.atvt kinrank.papers.ensemble",
     "All rankers": "kinrank.rankers.base kinrank.rankers.intake kinrank.rankers.capabilities",
     "Learners": "kinrank.learn.rankrls kinrank.learn.ranksvm kinrank.learn.lambdamart",
     "Describer": "kinrank.describe.describer",

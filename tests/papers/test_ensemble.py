@@ -16,17 +16,17 @@ from kinrank.checks.rankers import RankerCheck
 from kinrank.checks.samples import linear_queries
 from kinrank.data.letor import read_letor
 from kinrank.errors import DataError, ParameterError
-from kinrank.learn.ensembles import (
+from kinrank.papers.ensemble import (
+    EnsembleRanker,
     agreement,
     matrix_distances,
     normalize,
     query_weights,
     relevance_matrix,
     smoothness,
+    solve_hinge_qp,
     transition_matrix,
 )
-from kinrank.learn.hinge_qp import solve_hinge_qp
-from kinrank.rankers.ensemble import EnsembleRanker
 
 
 def of_rankers(second: str = "ranksvm") -> EnsembleRanker:

@@ -22,8 +22,7 @@ from kinrank.learn.rankrls import RankRLS
 from kinrank.learn.ranksvm import RankSVM
 from kinrank.measure import AP
 from kinrank.measure.evaluation import upper_bound
-from kinrank.rankers.cluster.modes import Select, divergences, normalized
-from kinrank.rankers.cluster.ranker import Mode
+from kinrank.papers.cluster import Mode, Select, divergences, normalized
 
 MODES: list[Mode] = ["naive", "select", "transform"]
 TIGHT = RankSVM(tol=1e-10)

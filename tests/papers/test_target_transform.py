@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kinrank.errors import ParameterError
-from kinrank.learn.target_transform import TargetTransform
+from kinrank.papers.atvt import TargetTransform
 
 PENALTIES = st.sampled_from([0.0, 0.01, 0.3, 1.0, 10.0, 1e4, np.inf])
 

@@ -15,9 +15,8 @@ from kinrank.checks.rankers import RankerCheck
 from kinrank.checks.samples import linear_queries
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn.prepare import Preparer
-from kinrank.learn.regressors import BoostedTrees, KernelRidge, Regressor
 from kinrank.measure import NDCG
-from kinrank.rankers.atvt import ATVTRanker
+from kinrank.papers.atvt import ATVTRanker, BoostedTrees, KernelRidge, Regressor
 
 FEW_TREES = BoostedTrees(n_trees=40, n_threads=1)
 MAKERS = {
