@@ -258,12 +258,12 @@ def test_a_published_model_has_its_evidence_inside(
     ranker = ChoiceRanker("single", "evidence").fit(queries[:80])
     ranker.save("model", examples=queries[:3])
     with pytest.raises(
-        StoreError, match=r"model has its evidence in another folder, .*kinrank models ADDRESS --publish"
+        StoreError, match=r"model has its evidence in another folder, .*kinrank admin models ADDRESS --publish"
     ):
         VersionStore("models").publish("model")
-    done = CliRunner().invoke(app, ["models", "models", "--publish", "model"])
+    done = CliRunner().invoke(app, ["admin", "models", "models", "--publish", "model"])
     assert done.exit_code == 0, done.output
-    again = CliRunner().invoke(app, ["models", "models", "--publish", "model"])
+    again = CliRunner().invoke(app, ["admin", "models", "models", "--publish", "model"])
     assert (done.stdout, again.stdout) == ("1\n", "1\n"), "the same model is not uploaded again"
     copy = VersionStore("models").pull(VersionStore("models").find("1").name, "cache")
     Path("evidence").rename("moved")
@@ -272,7 +272,7 @@ def test_a_published_model_has_its_evidence_inside(
     assert published.evidence_.meta["examination"] == meta["examination"], "a service counts by it"
     assert published.evidence_.days == evidence.days
     assert read_model_and_examples(copy)[1] is not None
-    refused = CliRunner().invoke(app, ["models", "models", "--publish", "model"])
+    refused = CliRunner().invoke(app, ["admin", "models", "models", "--publish", "model"])
     assert refused.exit_code != 0
     assert "model: its evidence is not at" in " ".join(refused.output.split())
 

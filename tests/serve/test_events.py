@@ -236,7 +236,7 @@ def test_a_forgotten_client_counts_no_more(log: EventLog, address: str, tmp_path
     record(log, lists("ann", "bob", "cid", "dan"))
     assert counted(log) == [(2.0, 4.0)]
     (tmp_path / "secret").write_bytes(b"kept elsewhere")
-    forget = ["forget", address, "--client", "ann"]
+    forget = ["admin", "forget", address, "--client", "ann"]
     assert CliRunner().invoke(app, forget).stdout == "0\n"  # without the secret nobody finds her
     done = CliRunner().invoke(app, [*forget, "--client-secret", str(tmp_path / "secret")])
     assert (done.exit_code, done.stdout) == (0, "1\n")

@@ -33,7 +33,7 @@ def test_log_of_an_earlier_version_is_imported_and_exported(tmp_path: Path) -> N
     log.write_bytes(line("q1", a=0, b=2) + line("q2", a=1, c=0) + line("q1", b=1) + line("q3", a=0, b=1)[:-9])
 
     def run(*arguments: str) -> str:
-        done = CliRunner().invoke(app, ["judgments", address, *arguments], catch_exceptions=False)
+        done = CliRunner().invoke(app, ["admin", "judgments", address, *arguments], catch_exceptions=False)
         assert done.exit_code == 0, done.output
         return done.stdout.strip()
 

@@ -17,11 +17,11 @@ from tests.serve.databases import DATABASES
 
 SECRET = "pa55"
 COMMANDS = [
-    ["forget", "ADDRESS", "--client", "c1"],
-    ["judgments", "ADDRESS", "--model", "m", "--withdraw-query", "q1", "--compact-through", "0"],
-    ["rules", "ADDRESS", "--query", "alien", "--pin", "d1"],
-    ["rules", "ADDRESS", "--remove", "999"],
-    ["audit", "ADDRESS"],
+    ["admin", "forget", "ADDRESS", "--client", "c1"],
+    ["admin", "judgments", "ADDRESS", "--model", "m", "--withdraw-query", "q1", "--compact-through", "0"],
+    ["admin", "rules", "ADDRESS", "--query", "alien", "--pin", "d1"],
+    ["admin", "rules", "ADDRESS", "--remove", "999"],
+    ["admin", "audit", "ADDRESS"],
 ]
 
 

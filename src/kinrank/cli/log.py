@@ -55,7 +55,7 @@ def log(
 
     if output_format(out) == "letor":
         raise ParameterError(
-            f"{out}: cannot log to a LETOR file; write NAME.parquet or a folder and use kinrank convert"
+            f"{out}: cannot log to a LETOR file; write NAME.parquet or a folder and use kinrank data convert"
         )
     with connect(engine, features, connections=workers, **parse_settings(None, settings or [])) as opened:
         logger = FeatureLogger(

@@ -16,7 +16,8 @@ def serve(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL", help="Model folder, or store of kinrank models; NAME=MODEL for each of several models."
+            metavar="MODEL",
+            help="Model folder, or store of versions; NAME=MODEL for each of several models.",
         ),
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -25,7 +26,7 @@ def serve(
         int | None,
         typer.Option(metavar="N", help="File descriptor of a socket to listen on, which several processes can share."),
     ] = None,
-    keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys created by kinrank key.")] = None,
+    keys: Annotated[str | None, typer.Option(metavar="FILE", help="File of API keys, from kinrank admin key.")] = None,
     judgments: Annotated[
         str | None,
         typer.Option(

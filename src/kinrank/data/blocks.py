@@ -128,7 +128,7 @@ class QuerySetBlocks(Blocks):
 
 
 class FolderBlocks(QuerySetBlocks):
-    """Blocks of a folder that `QuerySet.save` or `kinrank convert` wrote.
+    """Blocks of a folder that `QuerySet.save` or `kinrank data convert` wrote.
 
     Another process receives only the path and memory-maps the folder, so every worker must be able to read it.
 

@@ -101,7 +101,7 @@ class StoreSource:
 
     def __post_init__(self) -> None:
         self.is_optional = self.role != CURRENT
-        self.missing = f"{self.store} has no {self.role} version: upload one with kinrank models --publish MODEL"
+        self.missing = f"{self.store} has no {self.role} version: upload one with kinrank admin models --publish MODEL"
 
     def signature(self) -> Signature | None:
         """Return the name of the version; None if there is none."""

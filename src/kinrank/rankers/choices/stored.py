@@ -61,7 +61,7 @@ def find_evidence(record: ModelRecord) -> str | None:
             return os.path.abspath(place)
     raise StoreError(
         f"{record.path or 'the model'}: its evidence is not at {os.path.normpath(places[0])}: copy the folder of "
-        "kinrank clicks --evidence there, or publish the model where both are (kinrank models ADDRESS --publish "
+        "kinrank clicks --evidence there, or publish the model where both are (kinrank admin models ADDRESS --publish "
         "MODEL), which puts the evidence into it"
     )
 

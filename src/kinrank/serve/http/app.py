@@ -223,7 +223,7 @@ def _authorize(keys: KeyRing | None, request: Request, needed: Role) -> Key | No
         raise HttpError(401, "no-key", "a key is required: send Authorization: Bearer KEY")
     key = keys.find(secret.strip())
     if key is None:
-        raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank key")
+        raise HttpError(401, "unknown-key", "the key is unknown: send one created with kinrank admin key")
     add_log_fields(key=key.name)
     if not key.role.permits(needed):
         raise HttpError(403, "wrong-role", f"this needs a key with role {needed}, got {key.role}")

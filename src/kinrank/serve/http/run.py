@@ -89,12 +89,12 @@ class Options:
         if self.keys is None and not self.open_to_all and not is_loopback(self._listens_on):
             raise ParameterError(
                 f"{self._listens_on} can be reached from other machines, but there are no keys: create some with "
-                "kinrank key and pass --keys, or pass --open"
+                "kinrank admin key and pass --keys, or pass --open"
             )
         if self.judgments is not None and self.keys is None:
             raise ParameterError(
-                "judgments need a key with role admin, but there are no keys: create one with kinrank key keys ops "
-                "--role admin, and pass --keys keys"
+                "judgments need a key with role admin, but there are no keys: create one with kinrank admin key keys "
+                "ops --role admin, and pass --keys keys"
             )
         if self.settings.log_shown and self.judgments is None:
             raise ParameterError("lists that were shown are kept in the database of --judgments: pass it, too")
