@@ -45,8 +45,7 @@ from kinrank.engines.retry import RetryingPool
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.votes import RankCurve
 from kinrank.serve import CandidateSet, Observer, Service, Settings
-from kinrank.serve.database import open_database
-from kinrank.serve.database.rows import insert
+from kinrank.serve.database import insert, open_database
 from kinrank.serve.events.log import Click, EventLog, Shown
 from kinrank.serve.search import Searcher
 

@@ -42,7 +42,7 @@ from kinrank import ChoiceRanker, KnnRanker
 from kinrank.datasets import make_two_camps
 from kinrank.serve.database import open_database
 from kinrank.serve.events.store import EventStore
-from kinrank.serve.judgment_store import open_store
+from kinrank.serve.judgments import open_store
 from kinrank.serve.keys import Role, add_key
 
 OPTIONS = {"rounds": ("100", "32", "12", "4"), "minutes": ("25", "15")}

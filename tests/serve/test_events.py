@@ -31,22 +31,17 @@ from kinrank.rankers.choices.posterior import _combine
 from kinrank.registry import import_extra
 from kinrank.serve import Observer, Service, Settings
 from kinrank.serve import workers as workers_module
-from kinrank.serve.database import open_database
-from kinrank.serve.database.revisions import next_revision
-from kinrank.serve.database.schema import MIGRATIONS
-from kinrank.serve.encoding import QueryEncoder
+from kinrank.serve.database import MIGRATIONS, next_revision, open_database
 from kinrank.serve.events import store as store_module
 from kinrank.serve.events.counting import Tally
-from kinrank.serve.events.feed import _to_evidence
-from kinrank.serve.events.log import Click, EventLog, Shown
+from kinrank.serve.events.log import Click, EventLog, Shown, _to_evidence
 from kinrank.serve.events.store import CellRow, EventStore
-from kinrank.serve.exploring import PLACES, WINDOW, explored_order
+from kinrank.serve.experiments import PLACES, WINDOW, explored_order
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.keys import KeyRing, Role, add_key
-from kinrank.serve.rules.store import RuleStore
-from kinrank.serve.selftest import warm_up
-from kinrank.serve.served_model import ServedModel
+from kinrank.serve.rules import RuleStore
+from kinrank.serve.served_model import QueryEncoder, ServedModel, warm_up
 from tests.processes import wait_until
 from tests.serve.asgi import Client
 from tests.serve.databases import DATABASES, sqlite_address

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from kinrank.cli import app
 from kinrank.data.parquet import read_parquet
 from kinrank.errors import FileFormatError
-from kinrank.serve.judgment_files import read_log
+from kinrank.serve.judgments import read_log
 from tests.serve.databases import sqlite_address
 
 RECORD = {"base": "f00", "feature_names": ["bm25", "age"], "vector": None, "columns": {}, "text": None}

@@ -14,10 +14,9 @@ from kinrank import CellRanker, ChoiceRanker, KinRanker, KnnRanker, QuerySet, Si
 from kinrank.errors import DataError, NotStoredError, UnsupportedByModelError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.serve import CandidateSet, JudgedQuery, Service, learning
-from kinrank.serve.checkpoints import Checkpoints
 from kinrank.serve.database import DATABASES as STORES
-from kinrank.serve.judgment_store import Changes, JudgmentRow, JudgmentStore, open_store
-from kinrank.serve.live_judgments import Entry, learn
+from kinrank.serve.judgments import Changes, Entry, JudgmentRow, JudgmentStore, learn, open_store
+from kinrank.serve.sources import Checkpoints
 from tests.processes import wait_until
 from tests.serve.conftest import PATIENT
 from tests.serve.databases import DATABASES, sqlite_address, stored_queries

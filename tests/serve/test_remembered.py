@@ -20,8 +20,7 @@ from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve.http.app import create_app
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.search import Searcher
-from kinrank.serve.search_policy import SearchPolicy
+from kinrank.serve.search import Searcher, SearchPolicy
 from tests.serve.asgi import Client
 from tests.serve.engine import InMemoryEngine
 from tests.serve.test_generated import STATUSES, mutated

@@ -17,8 +17,7 @@ from kinrank.cli.options import AsJson
 from kinrank.errors import ParameterError
 
 if TYPE_CHECKING:
-    from kinrank.serve.rules.preview import Preview
-    from kinrank.serve.rules.rule import Rule
+    from kinrank.serve.rules import Preview, Rule
     from kinrank.store.versions import VersionStore
 
 
@@ -202,9 +201,7 @@ def judgments(
     """Export, import and withdraw the judgments of a service, and print their revision."""
     from kinrank.data.parquet import write_parquet
     from kinrank.serve.audit import ACTOR
-    from kinrank.serve.judgment_files import exported_queries, read_log
-    from kinrank.serve.judgment_store import open_store
-    from kinrank.serve.live_judgments import merge_records
+    from kinrank.serve.judgments import exported_queries, merge_records, open_store, read_log
 
     ACTOR.set(getpass.getuser())
     if import_log is None:
@@ -260,9 +257,8 @@ def rules(
     """Pin, hide and boost documents for a query, and list such rules."""
     from kinrank.serve.audit import ACTOR
     from kinrank.serve.database import open_database
-    from kinrank.serve.rules.preview import preview as preview_of
-    from kinrank.serve.rules.rule import Action, Rule
-    from kinrank.serve.rules.store import RuleStore
+    from kinrank.serve.rules import Action, Rule, RuleStore
+    from kinrank.serve.rules import preview as preview_of
 
     given = {Action.PIN: pin, Action.HIDE: hide, Action.BOOST: boost}
     wanted = [(action, document) for action, document in given.items() if document is not None]
@@ -357,9 +353,8 @@ def forget(
     """Delete the lists and clicks of a client, and print how many lists there were; services count again without."""
     from kinrank.serve.audit import ACTOR, ENDED, AuditLog
     from kinrank.serve.database import open_database
-    from kinrank.serve.events.clients import ClientHashes
+    from kinrank.serve.events.clients import ClientHashes, asked_by, asked_by_few, held_queries
     from kinrank.serve.events.store import EventStore
-    from kinrank.serve.forgetting import asked_by, asked_by_few, held_queries
 
     ACTOR.set(getpass.getuser())
     check_exists(address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -50,7 +51,7 @@ EXAMPLES = {
 }
 """The example of each command, at the end of its help."""
 
-_PANELS = {
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Start": (demo, with_columns(doctor)),
     "Prepare data": (clicks, with_columns(log)),
     "Study what pays": (
@@ -61,7 +62,7 @@ _PANELS = {
     ),
     "Use a model": (with_columns(with_threads(train)), with_columns(rank), with_columns(explain), serve),
 }
-_GROUPS = {
+_GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "data": (
         "Convert, split and describe queries.",
         (with_columns(data.convert), with_columns(data.split), with_columns(data.describe)),

@@ -7,8 +7,8 @@ import numpy as np
 from kinrank.arrays import Float64, Int64
 from kinrank.clicks.counts import ClickCounts
 
-_STEPS = 500
-_TOLERANCE = 1e-5
+_EM_STEPS = 500
+_EM_TOLERANCE = 1e-5
 _TINY = 1e-9
 
 
@@ -33,14 +33,14 @@ def fit_position_based(counts: ClickCounts, known: Int64, start: Float64) -> Flo
     theta = np.minimum(start, 1.0)
     alpha = (np.bincount(pair, clicks) + 0.5) / (np.bincount(pair, (clicks + skips) * theta[rank]) + 1)
     alpha = np.clip(alpha, 0.01, 0.99)
-    for _ in range(_STEPS):
+    for _ in range(_EM_STEPS):
         a, p = alpha[pair], theta[rank]
         neither = np.maximum(1 - p * a, _TINY)
         alpha = np.bincount(pair, clicks + skips * a * (1 - p) / neither) / shown
         new = np.bincount(rank, clicks + skips * p * (1 - a) / neither, minlength=len(known)) / of_rank
         change = np.abs(new - theta).max()
         theta = new
-        if change < _TOLERANCE:
+        if change < _EM_TOLERANCE:
             break
     curve: Float64 = theta / theta[0]
     return curve

@@ -20,8 +20,8 @@ _GROUPS = 40  # of queries, each left out once by the jackknife
 _MIN_CLICKS = 10.0  # of documents seen at both ranks, below which two ranks are not compared
 DRAWS = 40
 """Draws of the bootstrap."""
-_STEPS = 10_000
-_TOLERANCE = 1e-9
+_SWAP_STEPS = 10_000
+_SWAP_TOLERANCE = 1e-9
 
 
 def contests(counts: ClickCounts, group: Int64, n_groups: int) -> Float64:
@@ -73,10 +73,10 @@ def strengths(won: Float64) -> Float64:
     games = won + won.T
     wins = np.maximum(won.sum(axis=1), 1e-6)
     theta = np.ones(len(won))
-    for _ in range(_STEPS):
+    for _ in range(_SWAP_STEPS):
         new = wins / (games / (theta[:, None] + theta)).sum(axis=1)
         new /= new[0]
-        done = np.abs(np.log(new / theta)).max() < _TOLERANCE
+        done = np.abs(np.log(new / theta)).max() < _SWAP_TOLERANCE
         theta = new
         if done:
             break

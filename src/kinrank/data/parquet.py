@@ -41,13 +41,13 @@ def read_parquet(path: PathLike, **columns: Unpack[ColumnNames]) -> QuerySet:
     QuerySet(1 queries, 2 rows, 1 features, judged)
     """
     table = read_parquet_table(path)
-    with _error_context(path):
+    with _with_path(path):
         return QuerySet.from_table(table, **columns)
 
 
 def read_parquet_table(path: PathLike) -> pa.Table:
     """Read a Parquet file, or a folder of them, as it is."""
-    with _error_context(path):
+    with _with_path(path):
         return _dataset(path).to_table()
 
 
@@ -58,7 +58,7 @@ def write_parquet(queries: QuerySet, path: PathLike) -> None:
 
 def count_rows(path: PathLike) -> int:
     """Return the number of rows, from the metadata of the files."""
-    with _error_context(path):
+    with _with_path(path):
         count: int = _dataset(path).count_rows()
     return count
 
@@ -124,7 +124,7 @@ def _dataset(path: PathLike) -> pds.Dataset:
 
 
 @contextmanager
-def _error_context(path: PathLike) -> Iterator[None]:
+def _with_path(path: PathLike) -> Iterator[None]:
     """Add the file name to error messages."""
     try:
         yield

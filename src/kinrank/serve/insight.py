@@ -14,18 +14,19 @@ from kinrank.errors import UnsupportedByModelError
 from kinrank.rankers.capabilities import can_explain, has_weights
 from kinrank.rankers.choices.boosts import BoostedWeights, boosted_weights
 from kinrank.rankers.local.explanation import candidate_moments
-from kinrank.serve.failures import Failure, failure_in, failure_of
 from kinrank.serve.messages import (
     CandidateSet,
+    Failure,
     Fallback,
     Neighbor,
     QueryExplanation,
     QueryWeights,
+    failure_in,
+    failure_of,
     to_query_set,
 )
 from kinrank.serve.observer import Observer
-from kinrank.serve.selftest import example_candidates
-from kinrank.serve.served_model import ServedModel
+from kinrank.serve.served_model import ServedModel, example_candidates
 from kinrank.serve.settings import Settings
 
 _REASONS = 3  # features named for each document

@@ -11,12 +11,11 @@ import numpy as np
 
 from kinrank.arrays import Float32, Float64, Int64
 from kinrank.data.queryset import QuerySet
-from kinrank.serve.exploring import DRAW, Draw, explored_order
-from kinrank.serve.failures import failure_in, failure_of
-from kinrank.serve.messages import CandidateSet, Fallback, Ranking, to_query_set
+from kinrank.serve.batches import Job
+from kinrank.serve.experiments import DRAW, Draw, explored_order
+from kinrank.serve.messages import CandidateSet, Fallback, Ranking, failure_in, failure_of, to_query_set
+from kinrank.serve.models import SESSION, Rollout
 from kinrank.serve.observer import Observer
-from kinrank.serve.rollouts import SESSION, Rollout
-from kinrank.serve.schedule import Job
 from kinrank.serve.served_model import ServedModel
 
 

@@ -13,14 +13,12 @@ from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableE
 from kinrank.memory.votes import RankCurve
 from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.audit import AuditLog
-from kinrank.serve.batches import Batcher
+from kinrank.serve.batches import Batcher, Schedule
 from kinrank.serve.events.log import EventLog
-from kinrank.serve.models import ModelSlot
+from kinrank.serve.live_rules import LiveRules
+from kinrank.serve.models import ModelSlot, Rollout
 from kinrank.serve.observer import Observer
 from kinrank.serve.ranking import BatchRanker
-from kinrank.serve.rollouts import Rollout
-from kinrank.serve.rules.live import LiveRules
-from kinrank.serve.schedule import Schedule
 from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
 

@@ -11,11 +11,51 @@ from typing import NamedTuple
 
 from kinrank.memory.votes import RankCurve
 from kinrank.serve.audit import record
-from kinrank.serve.database import Database, Execute
-from kinrank.serve.database.revisions import check_history, end_of_page, mark_of, next_revision, undo_revision
-from kinrank.serve.database.rows import insert, parts, placeholders
+from kinrank.serve.database import (
+    Database,
+    Execute,
+    check_history,
+    end_of_page,
+    insert,
+    mark_of,
+    next_revision,
+    parts,
+    placeholders,
+    undo_revision,
+)
 from kinrank.serve.events.counting import UNIT, Tally, VoteKey, take, take_of
-from kinrank.serve.events.records import ClickRecord, ListRecord
+
+# --- lists and clicks, as clients report them and as they are stored --------------------------------------------------
+
+
+class ListRecord(NamedTuple):
+    """A list that someone was shown. Queries and clients are hashes."""
+
+    list: str
+    """The UBI ``query_id``."""
+    model: str
+    query: int
+    day: int
+    """Days since 1970."""
+    client: int
+    documents: str
+    """JSON array of document ids, best first."""
+
+
+class ClickRecord(NamedTuple):
+    """A document that someone chose from a list."""
+
+    event: str
+    """Identifies the event: the same one again is not counted."""
+    list: str
+    document: str
+    value: float
+    day: int
+    """When it was received."""
+
+
+# --- lists and clicks in the database, and the counts of them ---------------------------------------------------------
+
 
 STREAM = "/evidence"
 """The stream of revisions; no model has such a name."""
@@ -46,7 +86,7 @@ class CellRow(NamedTuple):
 
 
 class CellChanges(NamedTuple):
-    """Changed cells, with their new values; see `kinrank.serve.judgment_store.Changes` for the other fields."""
+    """Changed cells, with their new values; see `kinrank.serve.judgments.Changes` for the other fields."""
 
     cells: list[CellRow]
     through: int

@@ -11,11 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from kinrank.errors import DataError, StaleReplicaError
 from kinrank.serve.http import bodies
-from kinrank.serve.http.errors import HttpError
-from kinrank.serve.http.executor import Lane
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import STARTED
-from kinrank.serve.http.slots import Hold
+from kinrank.serve.http.middleware import STARTED, Hold, Lane
+from kinrank.serve.http.responses import HttpError
 from kinrank.serve.service import Service
 
 MODEL_HEADER = "x-kinrank-model"

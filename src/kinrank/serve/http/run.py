@@ -20,15 +20,11 @@ from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS
 from kinrank.rankers.capabilities import capabilities_of
 from kinrank.serve.http.app import create_app
-from kinrank.serve.http.hosts import is_loopback
-from kinrank.serve.http.logs import JsonLog
+from kinrank.serve.http.logs import JsonLog, start_traces
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import RequestMiddleware
-from kinrank.serve.http.protocol import BoundedProtocol
-from kinrank.serve.http.traces import start_traces
+from kinrank.serve.http.middleware import BoundedProtocol, RequestMiddleware, is_loopback
 from kinrank.serve.keys import KeyRing
-from kinrank.serve.search import Searcher
-from kinrank.serve.search_policy import SearchPolicy
+from kinrank.serve.search import Searcher, SearchPolicy
 from kinrank.serve.service import Service
 from kinrank.serve.settings import Settings
 from kinrank.store import VersionStore, ranker_name
@@ -65,7 +61,7 @@ class Options:
     client: dict[str, Any] = field(default_factory=dict)
     """Further arguments of the engine's client: ``api_key``, ``ca_certs``..."""
     fields: tuple[str, ...] | None = None
-    """Fields of the documents that query keys may read; see `kinrank.serve.search_policy.SearchPolicy`. By default none
+    """Fields of the documents that query keys may read; see `kinrank.serve.search.SearchPolicy`. By default none
     if there are keys, and all without keys.
     """
     filter_clause: dict[str, Any] | None = None

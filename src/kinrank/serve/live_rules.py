@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable
 from kinrank.errors import UnsupportedByModelError
 from kinrank.serve.database import open_database
 from kinrank.serve.kept import KeptCopy
-from kinrank.serve.rules.book import RuleBook
-from kinrank.serve.rules.preview import Preview, preview
-from kinrank.serve.rules.rule import Rule
-from kinrank.serve.rules.store import RuleStore
+from kinrank.serve.rules import Preview, Rule, RuleBook, RuleStore, preview
 
 
 class LiveRules:
@@ -64,7 +61,7 @@ class LiveRules:
         return removed
 
     def preview(self, query: str, *, also_similar: bool, others: Iterable[str] = ()) -> Preview:
-        """Return the known queries that a rule would be for; see `kinrank.serve.rules.preview.preview`."""
+        """Return the known queries that a rule would be for; see `kinrank.serve.rules.preview`."""
         return preview(self.store.database, query, also_similar=also_similar, others=others)
 
     def refresh(self) -> None:
