@@ -23,7 +23,7 @@ from benchmarks.choices_traffic import read_clicks
 from benchmarks.common import data_dir, log_progress
 from kinrank import ChoiceRanker, QuerySet
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.judgments import estimate_attractiveness
 
 DAYS = 100
 _START = 1_790_000_000 // 86_400 * 86_400

@@ -35,9 +35,9 @@ from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.arrays import Float32
 from kinrank.datasets import simulate_clicks
 from kinrank.engines import Engine, connect
+from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.retry import RetryingPool
 from kinrank.measure import compare_paired
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings

@@ -26,8 +26,7 @@ from kinrank import ChoiceRanker, QuerySet
 from kinrank.clicks import ClickCounts
 from kinrank.clicks.choices import write_evidence
 from kinrank.clicks.examination import Examination, estimate_examination
-from kinrank.clicks.judgments import judgment_table
-from kinrank.clicks.posterior import estimate_attractiveness
+from kinrank.clicks.judgments import estimate_attractiveness, judgment_table
 from kinrank.clicks.read import open_clicks
 from kinrank.data.texts import TEXT
 from kinrank.datasets import simulate_clicks

@@ -39,9 +39,9 @@ from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.data.hashes import query_keys
 from kinrank.datasets import load_movies
 from kinrank.engines import connect
+from kinrank.engines.base import RetryingPool
 from kinrank.engines.logger import FeatureLogger
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.retry import RetryingPool
 from kinrank.memory.evidence import Evidence
 from kinrank.memory.votes import RankCurve
 from kinrank.serve import CandidateSet, Observer, Service, Settings

@@ -21,7 +21,7 @@ from benchmarks.common import log_progress, msrd
 from benchmarks.knn_msrd import per_query, row
 from kinrank import KinRanker, QuerySet, fold_queries
 from kinrank.describe import Describer
-from kinrank.describe.within_query import relative_features
+from kinrank.describe.blocks import relative_features
 from kinrank.rankers.kin.trees import TreeView
 
 FOLDS = 3

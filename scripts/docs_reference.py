@@ -23,9 +23,9 @@ NOTEBOOKS = ROOT / "examples" / "notebooks"
 BROWSED = {
     "QuerySet": "kinrank.data.queryset kinrank.data.query_rows",
     "Reading and writing": "kinrank.data.parquet kinrank.data.delimited kinrank.data.letor kinrank.data.trec "
-    "kinrank.data.ranx_objects kinrank.data.ir_datasets_judgments",
+    "kinrank.data.other_libraries",
     "Splits": "kinrank.data.split",
-    "Data sets": "kinrank.datasets.movies kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
+    "Data sets": "kinrank.datasets.movies kinrank.datasets.letor kinrank.datasets.download "
     "kinrank.datasets.queries kinrank.datasets.click_log",
     "KinRanker": "kinrank.rankers.kin.ranker",
     "KnnRanker": "kinrank.rankers.knn.ranker",

@@ -12,9 +12,8 @@ import pytest
 
 from kinrank import QuerySet, load, read_parquet
 from kinrank.datasets import make_two_camps, simulate_clicks
-from kinrank.engines.judgment_table import read_judgments
-from kinrank.engines.logger import FeatureLogger, ResumableLog
-from kinrank.engines.retry import RetryingPool
+from kinrank.engines.base import RetryingPool
+from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments
 from kinrank.memory.evidence import Evidence
 from tests.engines.toy import ToyEngine
 

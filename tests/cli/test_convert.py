@@ -58,7 +58,7 @@ def test_folder_of_parquet_files_with_custom_column_names(kinrank, workdir: Path
         table = pa.table({"query": [query, query], "label": [1, 0], "doc": ["x", "y"], "bm25": [2.0, 1.0]})
         Path("lake").mkdir(exist_ok=True)
         pq.write_table(table, f"lake/{part}.parquet")
-    done = kinrank("data", "convert", "lake", "out", "--qid", "query", "--y", "label", "--doc-id", "doc")
+    done = kinrank("data", "convert", "lake", "out", "--columns", "qid=query,y=label,doc_id=doc")
     assert done.exit_code == 0, done.stderr
     queries = QuerySet.open("out")
     assert (queries.qid.tolist(), queries.feature_names) == (["a", "b"], ("bm25",))

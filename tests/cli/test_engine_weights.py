@@ -48,7 +48,7 @@ def test_table_shows_the_weights_of_every_query(kinrank, camps: QuerySet, workdi
 
 
 def test_json_has_one_line_per_query(kinrank, camps: QuerySet, workdir: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kinrank.cli.engine_weights.QUERIES_AT_ONCE", 3)
+    monkeypatch.setattr("kinrank.cli.explain.QUERIES_AT_ONCE", 3)
     lines = [json.loads(line) for line in kinrank("explain", "knn", "test", "--json").stdout.splitlines()]
     assert [line["qid"] for line in lines] == camps[40:].qid.tolist()
     weights = [[line["weights"]["f1"], line["weights"]["f2"]] for line in lines]

@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from kinrank.cli.failures import debugging, handle_errors
+from kinrank.cli.console import debugging, handle_errors
 from kinrank.data.letor import write_letor
 from kinrank.data.queryset import QuerySet
 
@@ -55,7 +55,7 @@ TRAIN = ["train", "train.parquet", "--model", "m"]
         (["data", "convert", "garbage.txt.gz", "out"], "garbage.txt.gz: cannot be decompressed"),
         (["data", "convert", "line.txt", "out"], "line.txt, line 2: expected qid:<query>"),
         (["data", "convert", "test.txt", "test", "out"], "query 40 is in more than one block"),
-        (["data", "convert", "train.parquet", "out", "--qid", "query"], "no column 'query' for the query ids"),
+        (["data", "convert", "train.parquet", "out", "--columns", "qid=query"], "no column 'query' for the query ids"),
         (["data", "convert", "test.txt", "nowhere/out.txt"], "nowhere/out.txt: No such file or directory"),
         (["data", "convert", "unjudged", "out.txt"], "these queries are not judged"),
         ([*TRAIN, "--ranker", "nobody"], "unknown ranker 'nobody': choose one of 'kin', 'single'"),

@@ -7,7 +7,7 @@ import pytest
 
 from kinrank.data.queryset import QuerySet
 from kinrank.data.source import Source
-from kinrank.study.families import has_near
+from kinrank.study.folds import has_near
 from tests.study.worlds import in_families
 
 

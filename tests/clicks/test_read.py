@@ -12,9 +12,8 @@ import pytest
 
 from kinrank.clicks import ClickCounts, LogOptions, read_clicks
 from kinrank.clicks.choices import write_evidence
-from kinrank.clicks.clean import WRONG_TIME
 from kinrank.clicks.examination import estimate_examination
-from kinrank.clicks.read import open_clicks
+from kinrank.clicks.read import WRONG_TIME, open_clicks
 from kinrank.errors import DataError, FileFormatError, ParameterError
 
 Rows = list[dict[str, Any]]

@@ -10,7 +10,7 @@ import pytest
 from kinrank import ChoiceRanker, QuerySet, SingleRanker
 from kinrank.checks.engine_sample import QUERY, VECTOR, sample_documents
 from kinrank.engines.lucene import LuceneEngine
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import SearchOptions
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings
 from kinrank.serve.search import Searcher

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kinrank import ChoiceRanker, KinRanker, KnnRanker, PrecedentRanker, QuerySet, load
-from kinrank.data.text_table import LONGEST, TextTable
+from kinrank.data.hashes import LONGEST, TextTable
 from kinrank.datasets import make_two_camps
 from kinrank.rankers import Ranker
 from kinrank.rankers.names import Names

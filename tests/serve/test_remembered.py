@@ -14,7 +14,7 @@ import pytest
 
 from kinrank import ChoiceRanker, SingleRanker
 from kinrank.datasets import make_two_camps
-from kinrank.engines.search_options import PLAIN, SearchOptions
+from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import EngineTimeoutError
 from kinrank.memory.evidence import Evidence
 from kinrank.serve import Service, Settings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import ParameterError
 from kinrank.serve import Service
 from kinrank.serve.http.app import create_app

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import kinrank.serve.models
 from kinrank.cli import app
-from kinrank.data.filesystems import filesystem_of
+from kinrank.data.files import filesystem_of
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, RejectedModelError
 from kinrank.serve import CandidateSet, Service, Settings
 from kinrank.serve.sources import FolderSource

@@ -8,7 +8,7 @@ from kinrank.measure import NDCG, compare_paired
 from kinrank.memory.kin import families_of
 from kinrank.registry import import_extra
 from kinrank.study.experiment import run_experiment
-from kinrank.study.families import COLUMN, has_near
+from kinrank.study.folds import COLUMN, has_near
 from kinrank.study.headroom import headroom
 from kinrank.study.records import comparison_record, headroom_record
 from kinrank.study.study import Study

@@ -40,7 +40,7 @@ def check_exists(address: str) -> None:
 # --- ``kinrank admin key``: create an API key for the service ---------------------------------------------------------
 
 
-class RoleName(StrEnum):
+class _RoleName(StrEnum):
     """The values of `kinrank.serve.keys.Role`, repeated here so that ``--help`` does not import the service."""
 
     QUERY = "query"
@@ -53,12 +53,12 @@ def key(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Key file; the hash of the new key is appended.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner, shown in logs.")],
     role: Annotated[
-        RoleName,
+        _RoleName,
         typer.Option(
             help="query ranks and searches, editor also manages rules, admin also models and judgments; events sends "
             "clicks."
         ),
-    ] = RoleName.QUERY,
+    ] = _RoleName.QUERY,
 ) -> None:
     """Create an API key for the service and print it; only its hash is stored."""
     from kinrank.serve.keys import Role, add_key

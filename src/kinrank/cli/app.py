@@ -11,14 +11,14 @@ from typer.core import TyperGroup
 import kinrank
 from kinrank.cli import admin, data
 from kinrank.cli.clicks import clicks
-from kinrank.cli.columns import with_columns, with_threads
 from kinrank.cli.compare import compare
+from kinrank.cli.console import debugging, handle_errors
 from kinrank.cli.demo import demo
 from kinrank.cli.doctor import doctor
 from kinrank.cli.explain import explain
-from kinrank.cli.failures import debugging, handle_errors
 from kinrank.cli.headroom import headroom
 from kinrank.cli.log import log
+from kinrank.cli.options import with_columns
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
 from kinrank.cli.serve import serve
@@ -55,12 +55,12 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Start": (demo, with_columns(doctor)),
     "Prepare data": (clicks, with_columns(log)),
     "Study what pays": (
-        with_columns(with_threads(headroom)),
-        with_columns(with_threads(tune)),
-        with_columns(with_threads(compare)),
-        with_columns(with_threads(report)),
+        with_columns(headroom),
+        with_columns(tune),
+        with_columns(compare),
+        with_columns(report),
     ),
-    "Use a model": (with_columns(with_threads(train)), with_columns(rank), with_columns(explain), serve),
+    "Use a model": (with_columns(train), with_columns(rank), with_columns(explain), serve),
 }
 _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     "data": (
@@ -73,14 +73,25 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     ),
 }
 _MOVED = {command.__name__: group for group, (_, commands) in _GROUPS.items() for command in commands}
+_MOVED_OPTIONS = {
+    "--qid": "qid",
+    "--y": "y",
+    "--doc-id": "doc_id",
+    "--text": "text",
+    "--query-column": "query",
+    "--key": "keys",
+    "--drop": "drop",
+}
 
 
 class _Program(TyperGroup):
-    """Top-level commands; says where others went that used to be among them."""
+    """Top-level commands; names what took the place of earlier commands and options."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] in _MOVED:
             ctx.fail(f"kinrank {args[0]} is now kinrank {_MOVED[args[0]]} {args[0]}")
+        for option in _MOVED_OPTIONS.keys() & set(args):
+            ctx.fail(f"{option} COLUMN is now --columns {_MOVED_OPTIONS[option]}=COLUMN")
         return super().resolve_command(ctx, args)
 
 

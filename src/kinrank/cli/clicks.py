@@ -15,11 +15,10 @@ from kinrank.errors import ParameterError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from kinrank.clicks.counts import Funnel
     from kinrank.clicks.examination import Examination
-    from kinrank.clicks.funnel import Funnel
-    from kinrank.clicks.options import LogOptions
-    from kinrank.clicks.read import ClickLog
-    from kinrank.engines.index_download import IndexDownload
+    from kinrank.clicks.read import ClickLog, LogOptions
+    from kinrank.engines.logger import IndexDownload
     from kinrank.memory.evidence import Evidence
 
 
@@ -107,10 +106,14 @@ def clicks(
         print_contest(log, alpha)
         return
     from kinrank.clicks.choices import evidence_before_logs, examination_for
-    from kinrank.clicks.judgments import THRESHOLDS, grade_counts, judgment_table, write_judgments
-    from kinrank.clicks.options import LogOptions
-    from kinrank.clicks.posterior import estimate_attractiveness
-    from kinrank.clicks.read import open_clicks
+    from kinrank.clicks.judgments import (
+        THRESHOLDS,
+        estimate_attractiveness,
+        grade_counts,
+        judgment_table,
+        write_judgments,
+    )
+    from kinrank.clicks.read import LogOptions, open_clicks
 
     target = out or evidence
     if target is None:
@@ -169,9 +172,8 @@ def clicks(
     for download in downloads:
         download.remove()
     if report is not None and table is not None:
-        from kinrank.clicks.quality import measure_quality
-        from kinrank.clicks.report import write_click_report
-        from kinrank.engines.judgment_table import read_judgments
+        from kinrank.clicks.report import measure_quality, write_click_report
+        from kinrank.engines.logger import read_judgments
 
         with console.progress("measuring quality"):
             people = None if human is None else read_judgments(human)
@@ -188,7 +190,7 @@ def clicks(
 
 
 def _judgments_as_evidence(human: str, looks: float) -> Evidence:
-    from kinrank.engines.judgment_table import read_judgments
+    from kinrank.engines.logger import read_judgments
     from kinrank.memory.evidence import Evidence
 
     return Evidence.of_judgments(read_judgments(human), looks)
@@ -213,8 +215,8 @@ def _add_logs(
 ) -> None:
     """Add many logs to a folder of evidence, each by a worker."""
     from kinrank.cli.large import chosen_executor
-    from kinrank.clicks.funnel import Funnel
-    from kinrank.clicks.many_logs import add_logs
+    from kinrank.clicks.choices import add_logs
+    from kinrank.clicks.counts import Funnel
 
     files = [sorted(map(str, Path(log).iterdir())) if Path(log).is_dir() else [log] for log in logs]
     whole = Funnel()
@@ -249,8 +251,8 @@ def _date(day: int) -> str:
 def _download(address: str, out: str, since: str | None, downloads: list[IndexDownload]) -> list[str]:
     """Download the UBI indexes of an engine next to the output; an interrupted download resumes when run again."""
     from kinrank.engines import connect
-    from kinrank.engines.index_download import IndexDownload
-    from kinrank.engines.retry import RetryingPool
+    from kinrank.engines.base import RetryingPool
+    from kinrank.engines.logger import IndexDownload
 
     files: list[str] = []
     for index in ("ubi_queries", "ubi_events"):

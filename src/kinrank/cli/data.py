@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
 from kinrank.cli.inputs import read_queries
-from kinrank.cli.options import Group, Seed
+from kinrank.cli.options import Group, Seed, table_columns
 from kinrank.data.source import FORMATS, Source, write_sources
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
@@ -77,7 +76,7 @@ def split(
 
     from kinrank.data.source import output_format, write_queries
     from kinrank.data.split import note_on_large_group, split_queries
-    from kinrank.study.families import COLUMN, add_families
+    from kinrank.study.folds import COLUMN, add_families
 
     for path in parts:
         output_format(path)  # raises on a wrong name before the work
@@ -140,8 +139,7 @@ def describe(
 
 def _with_vectors(queries: QuerySet) -> QuerySet:
     """Return the queries with the vectors that the ranker kin makes from their texts, unless they have vectors."""
-    from kinrank.data.texts import TEXT
-    from kinrank.data.vectors import VECTORS
+    from kinrank.data.texts import TEXT, VECTORS
     from kinrank.rankers import RANKERS
     from kinrank.rankers.local.texts import unfitted_encoder
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
-from kinrank.cli.options import ClientSettings
+from kinrank.cli.options import ClientSettings, table_columns
 from kinrank.data.source import output_format
 from kinrank.errors import ParameterError
 from kinrank.registry.notation import parse_settings
@@ -49,9 +48,8 @@ def log(
 ) -> None:
     """Log the features of judged queries from a search engine; an interrupted log resumes when run again."""
     from kinrank.engines import connect
-    from kinrank.engines.judgment_table import read_judgments, read_vectors
-    from kinrank.engines.logger import FeatureLogger, ResumableLog
-    from kinrank.engines.retry import RetryingPool
+    from kinrank.engines.base import RetryingPool
+    from kinrank.engines.logger import FeatureLogger, ResumableLog, read_judgments, read_vectors
 
     if output_format(out) == "letor":
         raise ParameterError(

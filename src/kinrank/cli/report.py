@@ -68,11 +68,11 @@ def report(
     ] = None,
 ) -> None:
     """Write a self-contained HTML report: which ranker is better, for which queries, and how certain that is."""
-    from kinrank.data.labels import read_labels
+    from kinrank.data.query_rows import read_labels
     from kinrank.measure import parse_measure
     from kinrank.progress import Parts
     from kinrank.study.entrants import remembers
-    from kinrank.study.families import wanted_families
+    from kinrank.study.folds import wanted_families
     from kinrank.study.report import STEPS, collect, write_page
     from kinrank.study.report.words import evidence, headline, provenance
     from kinrank.study.study import Study

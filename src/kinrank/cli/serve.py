@@ -195,7 +195,7 @@ def serve(
 
 
 def _parse_filter(text: str | None) -> dict[str, Any] | None:
-    from kinrank.engines.search_options import check_filter
+    from kinrank.engines.query_dsl import check_filter
 
     if text is None:
         return None

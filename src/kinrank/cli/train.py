@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kinrank.cli import console
-from kinrank.cli.columns import table_columns
 from kinrank.cli.comparison_tables import evidence_warnings
 from kinrank.cli.inputs import announce, check_added_rows, read_queries, warn_if_perfect
-from kinrank.cli.options import EXAMPLES, OnLeak
+from kinrank.cli.options import EXAMPLES, OnLeak, table_columns
 from kinrank.data.source import FORMATS
 from kinrank.errors import DamagedFolderError, DataError, ParameterError
 from kinrank.rankers import RANKERS
@@ -122,7 +121,7 @@ def train(
     ] = False,
 ) -> None:
     """Fit a ranker on judged queries and write it as a model folder."""
-    from kinrank.study.families import wanted_families
+    from kinrank.study.folds import wanted_families
     from kinrank.study.study import Study
     from kinrank.study.validation import validate as run_validation
 
@@ -130,7 +129,7 @@ def train(
     name, fitted = _unfitted(ranker, settings_file, settings or [])
     keys = table_columns.get()["keys"]
     if keys and "keys" not in fitted.get_params(deep=False):
-        raise ParameterError(f"--key is for a ranker with memory, which {name!r} has not: omit it, or --ranker")
+        raise ParameterError(f"--columns keys= is for a ranker with memory, not {name!r}: omit it, or --ranker")
     if keys:
         fitted.set_params(keys=tuple(keys))
     check_replaceable(model)

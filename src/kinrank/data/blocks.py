@@ -11,8 +11,8 @@ from typing import Self
 
 import numpy as np
 
+from kinrank.data.files import PathLike
 from kinrank.data.queryset import QuerySet
-from kinrank.data.textfile import PathLike
 from kinrank.errors import DataError, FileFormatError, ParameterError
 from kinrank.folder import MANIFEST
 

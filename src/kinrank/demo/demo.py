@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.demo.movies import data_file, load_demo_movies
-from kinrank.demo.search import MovieSearch
-from kinrank.demo.shown import choice_reasons, feature_reasons, order_by, shown_hits, weights_in_words
+from kinrank.demo.search import (
+    MovieSearch,
+    choice_reasons,
+    data_file,
+    feature_reasons,
+    load_demo_movies,
+    order_by,
+    shown_hits,
+    weights_in_words,
+)
 from kinrank.errors import DataError
 from kinrank.memory.evidence import Evidence
 from kinrank.rankers.base import load

@@ -15,9 +15,9 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.data.features import feature_position
+from kinrank.data.query_rows import feature_position
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.summaries import statistics
+from kinrank.describe.blocks import statistics
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner, LinearLearner
@@ -37,7 +37,7 @@ _RESTARTS = 3  # of k-means
 
 
 @dataclass(frozen=True)
-class ClusterSettings:
+class _ClusterSettings:
     """The settings of `ClusterRanker` that a mode needs."""
 
     n_clusters: int
@@ -48,7 +48,7 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredQueries:
+class _ScoredQueries:
     """Queries with prepared features, and their scores by the global model and by the reference.
 
     Without a reference, both scores are those of the global model.
@@ -65,7 +65,7 @@ class ScoredQueries:
         return means
 
 
-class ClusterMode(ABC):
+class _ClusterMode(ABC):
     """Clusters judged queries, and weights the clusters' models for any query."""
 
     needs_reference: ClassVar[bool] = True
@@ -73,18 +73,18 @@ class ClusterMode(ABC):
     centers: Float64
     """The center of each cluster."""
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(self, settings: _ClusterSettings) -> None:
         self.settings = settings
 
     @abstractmethod
-    def group(self, judged: ScoredQueries) -> Int64:
+    def group(self, judged: _ScoredQueries) -> Int64:
         """Return the cluster of each judged query, numbered from 0 without gaps."""
 
-    def learn(self, judged: ScoredQueries, labels: Int64, coef: Float64) -> None:  # noqa: B027 - most need nothing
+    def learn(self, judged: _ScoredQueries, labels: Int64, coef: Float64) -> None:  # noqa: B027 - most need nothing
         """Learn from the clusters' models, whose weights are the rows of `coef`."""
 
     @abstractmethod
-    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:
+    def weights(self, scored: _ScoredQueries, coef: Float64) -> Float64:
         """Return weight_i(q) of Eq. 1, shape (queries, clusters); each row sums to 1."""
 
     def get_state(self) -> State:
@@ -97,7 +97,7 @@ class ClusterMode(ABC):
         return self
 
 
-class Naive(ClusterMode):
+class Naive(_ClusterMode):
     """Use only the nearest cluster's model (Algorithm 1).
 
     Relevant documents are clustered by k-means. A query belongs to the cluster with most of its relevant documents
@@ -108,7 +108,7 @@ class Naive(ClusterMode):
 
     needs_reference = False
 
-    def group(self, judged: ScoredQueries) -> Int64:
+    def group(self, judged: _ScoredQueries) -> Int64:
         """Cluster queries by the majority of their relevant documents."""
         queries = judged.queries
         relevant = queries.grades >= self.settings.relevant_from
@@ -128,11 +128,11 @@ class Naive(ClusterMode):
             labels[~voting] = self.nearest(self._points(judged)[~voting])
         return labels
 
-    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
+    def weights(self, scored: _ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
         """Return 1 for the nearest cluster and 0 for the others."""
         return self.one_hot(self.nearest(self._points(scored)))
 
-    def relevant_only(self, judged: ScoredQueries) -> Float64:
+    def relevant_only(self, judged: _ScoredQueries) -> Float64:
         """Return the weights if judged queries are described by their relevant documents, if they have any."""
         queries = judged.queries
         relevant = queries.grades >= self.settings.relevant_from
@@ -150,7 +150,7 @@ class Naive(ClusterMode):
         """Return weights of 1 for the given clusters and 0 for the others."""
         return np.eye(len(self.centers))[labels]
 
-    def _points(self, scored: ScoredQueries) -> Float64:
+    def _points(self, scored: _ScoredQueries) -> Float64:
         return scored.top_means(scored.queries.X, self.settings.top)
 
 
@@ -165,7 +165,7 @@ class Select(Naive):
 
     needs_reference = True
 
-    def learn(self, judged: ScoredQueries, labels: Int64, coef: Float64) -> None:
+    def learn(self, judged: _ScoredQueries, labels: Int64, coef: Float64) -> None:
         """Compute δ and the average precision of each judged query by its own cluster's model."""
         queries = judged.queries
         scores = np.einsum("ij,ij->i", queries.X, coef[labels][queries.query_of_row])
@@ -176,7 +176,7 @@ class Select(Naive):
         self.labels, self.precision = labels[measured], precision[measured]
         self.divergence = divergences(scores[:, None], judged.reference_scores, queries.offsets)[measured, 0]
 
-    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:
+    def weights(self, scored: _ScoredQueries, coef: Float64) -> Float64:
         """Return the summed average precisions, divided by their sum over clusters."""
         queries = scored.queries
         divergence = divergences(queries.X @ coef.T, scored.reference_scores, queries.offsets)
@@ -205,7 +205,7 @@ class Select(Naive):
         return super().set_state(state)
 
 
-class Transform(ClusterMode):
+class Transform(_ClusterMode):
     """Clusters of queries by two mean scores; all models count, nearer clusters more (Algorithm 3).
 
     The two numbers are the means of the reference score and of the global model's score over the best `top` documents
@@ -213,27 +213,27 @@ class Transform(ClusterMode):
     to the centers.
     """
 
-    def group(self, judged: ScoredQueries) -> Int64:
+    def group(self, judged: _ScoredQueries) -> Int64:
         """Cluster queries by k-means."""
         points = self._points(judged)
         labels = _without_gaps(_k_means(points, self.settings))
         self.centers = _means(points, labels)
         return labels
 
-    def weights(self, scored: ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
+    def weights(self, scored: _ScoredQueries, coef: Float64) -> Float64:  # noqa: ARG002
         """Return the softmax of the negative distances."""
         weights: Float64 = softmax(-cdist(self._points(scored), self.centers), axis=1)
         return weights
 
-    def _points(self, scored: ScoredQueries) -> Float64:
+    def _points(self, scored: _ScoredQueries) -> Float64:
         both = np.column_stack([scored.reference_scores, scored.global_scores])
         return scored.top_means(normalized(both, scored.queries.offsets).astype(np.float32), self.settings.top)
 
 
-MODES: dict[str, type[ClusterMode]] = {"naive": Naive, "select": Select, "transform": Transform}
+MODES: dict[str, type[_ClusterMode]] = {"naive": Naive, "select": Select, "transform": Transform}
 
 
-def _k_means(points: NDArray[np.floating], settings: ClusterSettings) -> Int64:
+def _k_means(points: NDArray[np.floating], settings: _ClusterSettings) -> Int64:
     """Return the cluster of each point. There are at most as many clusters as points."""
     k_means = KMeans(min(settings.n_clusters, len(points)), n_init=_RESTARTS, random_state=settings.seed)
     with warnings.catch_warnings():
@@ -470,15 +470,15 @@ class ClusterRanker(WeightedRanker, Ranker):
         cls = MODES[self.mode]
         if cls.needs_reference and self.reference is None:
             raise ParameterError(f"mode={self.mode!r} needs reference=, the feature that ranks the candidates now")
-        settings = ClusterSettings(self.n_clusters, self.top, self.n_neighbors, self.relevant_from, self.seed)
-        self.mode_: ClusterMode = cls(settings)
+        settings = _ClusterSettings(self.n_clusters, self.top, self.n_neighbors, self.relevant_from, self.seed)
+        self.mode_: _ClusterMode = cls(settings)
         self.reference_ = None if self.reference is None else feature_position(self.reference, feature_names)
 
-    def _scored(self, prepared: QuerySet) -> ScoredQueries:
+    def _scored(self, prepared: QuerySet) -> _ScoredQueries:
         scores = prepared.X @ self.global_coef_
         # Preparation keeps the order within a column, so the prepared column can serve as reference.
         reference = scores if self.reference_ is None else prepared.X[:, self.reference_].astype(np.float64)
-        return ScoredQueries(prepared, scores, reference)
+        return _ScoredQueries(prepared, scores, reference)
 
     def _cluster_weights(self, prepared: QuerySet) -> Float64:
         blocks = [prepared[first : first + _QUERIES_AT_ONCE] for first in range(0, len(prepared), _QUERIES_AT_ONCE)]

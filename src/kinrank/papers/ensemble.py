@@ -30,7 +30,7 @@ _MAX_STEPS = 100
 _ROUNDING = 1e-14  # gradients below this, relative to the forces they are summed from, are noise
 
 
-class SmoothedProblem(NamedTuple):
+class _SmoothedProblem(NamedTuple):
     """½ w'Qw - linear·w plus smoothed hinges and smoothed bounds w ≥ 0.
 
     With a multiplier α, a hinge becomes its Moreau envelope: 0, then a parabola of curvature ρ, then a line of slope
@@ -82,7 +82,7 @@ def method_of_multipliers(
     feasible = np.empty(len(w))
     for _ in range(_MAX_ROUNDS):
         # σ multiplies w and ρ multiplies a margin, which is |b| times as large.
-        problem = SmoothedProblem(Q, linear, B, C, alpha.copy(), eta.copy(), rho, rho * size * size)
+        problem = _SmoothedProblem(Q, linear, B, C, alpha.copy(), eta.copy(), rho, rho * size * size)
         multiply(B, w, margins)
         for _ in range(_MAX_STEPS):
             gradient = _gradient(problem, w, margins, alpha, eta)
@@ -107,7 +107,7 @@ def method_of_multipliers(
 
 
 @numba.njit(cache=True, nogil=True)
-def _value_and_gap(problem: SmoothedProblem, constant: float, w: Any, margins: Any, alpha: Any) -> tuple[float, float]:
+def _value_and_gap(problem: _SmoothedProblem, constant: float, w: Any, margins: Any, alpha: Any) -> tuple[float, float]:
     """Return the objective at w ≥ 0 and how far it can be above the minimum, by complementary slackness."""
     value = constant + 0.5 * np.dot(w, np.dot(problem.Q, w)) - np.dot(problem.linear, w)
     gap = 0.0
@@ -126,7 +126,7 @@ def project(w: Any, eta: Any, out: Any) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _gradient(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any) -> Any:
+def _gradient(problem: _SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any) -> Any:
     """Return the gradient at w; fill the slopes of the hinges and of the bounds."""
     n, m = problem.B.shape
     gradient = np.dot(problem.Q, w) - problem.linear
@@ -142,7 +142,9 @@ def _gradient(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound
 
 
 @numba.njit(cache=True, nogil=True)
-def _newton_step(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any, gradient: Any) -> bool:
+def _newton_step(
+    problem: _SmoothedProblem, w: Any, margins: Any, slopes: Any, bound_slopes: Any, gradient: Any
+) -> bool:
     """Move w and its margins by one Newton step; return whether they moved."""
     n, m = problem.B.shape
     hessian = problem.Q.copy()
@@ -169,7 +171,7 @@ def _newton_step(problem: SmoothedProblem, w: Any, margins: Any, slopes: Any, bo
 
 @numba.njit(cache=True, nogil=True)
 def _step_length(
-    problem: SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, slope_at_0: float
+    problem: _SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, slope_at_0: float
 ) -> float:
     """Return a step of at most 1 at which the slope, which only rises, is nearly 0 from below.
 
@@ -200,7 +202,7 @@ def _step_length(
 
 
 @numba.njit(cache=True, nogil=True)
-def _slope(problem: SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, t: float) -> float:
+def _slope(problem: _SmoothedProblem, w: Any, margins: Any, direction: Any, along: Any, t: float) -> float:
     """Return what hinges and bounds add to the slope along the direction, at w + t direction."""
     total = 0.0
     for i in range(len(margins)):

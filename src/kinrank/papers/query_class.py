@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from kinrank.arrays import Float32, Float64, State
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
-from kinrank.describe.spec import Spec
+from kinrank.describe.blocks import Spec
 from kinrank.errors import DataError, ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.base import Learner

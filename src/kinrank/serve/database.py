@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from kinrank.data.filesystems import redact_passwords
+from kinrank.data.files import redact_passwords
 from kinrank.errors import NotStoredError, OtherHistoryError, ParameterError, StoreUnavailableError
 from kinrank.registry import Registry, import_extra
 

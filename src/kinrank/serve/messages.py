@@ -11,8 +11,7 @@ import numpy as np
 
 from kinrank.arrays import Float32, Float64
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import DataError, EncoderError, KinrankError
 
 

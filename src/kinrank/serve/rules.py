@@ -151,7 +151,7 @@ ALIKE = 0.5
 """Queries are alike from this similarity on."""
 
 
-class SimilarTexts:
+class _SimilarTexts:
     """Finds the texts among some that are like a given one.
 
     The similarity is the cosine of the sets of n-grams of 3 to 5 characters, without regard to case and spacing: 1 for
@@ -164,7 +164,7 @@ class SimilarTexts:
 
     Examples
     --------
-    >>> films = SimilarTexts(["iron man", "toy story"])
+    >>> films = _SimilarTexts(["iron man", "toy story"])
     >>> {text: {films.texts[place]: round(alike, 2) for place, alike in films.like(text).items()}
     ...     for text in ("Iron  Man", "iron man 2", "iron mn", "the man")}
     {'Iron  Man': {'iron man': 1.0}, 'iron man 2': {'iron man': 0.88}, 'iron mn': {'iron man': 0.62}, 'the man': {}}
@@ -225,7 +225,7 @@ class RuleBook:
         for rule in rules:
             self._own.setdefault(normalize_text(rule.query), []).append(rule)
         self._wide = [rule for rule in rules if rule.also_similar]
-        self._texts = SimilarTexts([rule.query for rule in self._wide])
+        self._texts = _SimilarTexts([rule.query for rule in self._wide])
         self._find = lru_cache(_REMEMBERED)(self._found)
 
     def rules_for(self, text: str | None) -> tuple[Rule, ...]:
@@ -485,7 +485,7 @@ def preview(database: Database, query: str, *, also_similar: bool, others: Itera
     looks_of = {normalize_text(text): float(looks) for text, looks in rows}
     texts = list({normalize_text(text): text for text in (*others, *(row[0] for row in rows))}.values())
     key = normalize_text(query)
-    found = SimilarTexts(texts).like(query) if also_similar else {}
+    found = _SimilarTexts(texts).like(query) if also_similar else {}
     alike = {text: found.get(place, 0.0) for place, text in enumerate(texts)}
     touched = [
         TouchedQuery(text, 1.0 if normalize_text(text) == key else alike[text], _share(looks_of, text, total))

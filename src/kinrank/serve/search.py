@@ -13,7 +13,7 @@ import numpy as np
 from kinrank.arrays import Float32
 from kinrank.engines import Engine, FoundDocuments, Hits
 from kinrank.engines.features import Clause
-from kinrank.engines.search_options import PLAIN, SearchOptions
+from kinrank.engines.query_dsl import PLAIN, SearchOptions
 from kinrank.errors import DataError, EngineError, ForbiddenFieldError, KinrankError, ParameterError
 from kinrank.serve.circuit import FAILURES, CircuitBreaker, RetryBudget
 from kinrank.serve.messages import (

@@ -14,8 +14,7 @@ import numpy as np
 
 from kinrank.arrays import Float32
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.errors import EncoderError, KinrankError, RejectedModelError
 from kinrank.memory.evidence import Evidence
 from kinrank.rankers import RANKERS

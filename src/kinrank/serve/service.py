@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 @dataclass(frozen=True, eq=False)
-class Assembly:
+class _Assembly:
     """What the models of a service share; see `kinrank.serve.Service`."""
 
     _: KW_ONLY
@@ -157,7 +157,7 @@ class Service:
         self.rules = LiveRules(judgments, kept=kept)
         self.audit = AuditLog(judgments)
         self._copies = WorkFolder(cache)
-        self.rollouts = Assembly(
+        self.rollouts = _Assembly(
             settings=self.settings,
             observer=observer,
             copies=self._copies,

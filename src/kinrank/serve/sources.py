@@ -75,7 +75,7 @@ class FolderSource:
         return self._path
 
 
-class LatestRollout:
+class _LatestRollout:
     """Which versions of a store are in use, as of the last look: one for all roles, so that they change together.
 
     Parameters
@@ -105,7 +105,7 @@ class StoreSource:
     """Folder for the copies, which the processes of a machine can share."""
     role: str
     """The role in the rollout of the store."""
-    latest: LatestRollout
+    latest: _LatestRollout
     """What the sources of all roles share. The one of the current version, which is checked first, reads it."""
 
     def __post_init__(self) -> None:
@@ -173,7 +173,7 @@ def open_sources(name: str, address: str | os.PathLike[str], cache: WorkFolder) 
     if not VersionStore.is_at(address):
         return {CURRENT: FolderSource(address)}
     store, folder = VersionStore(address), cache.path / name
-    latest = LatestRollout(store)
+    latest = _LatestRollout(store)
     return {role: StoreSource(store, folder, role, latest) for role in (CURRENT, CANARY, SHADOW)}
 
 

@@ -27,8 +27,7 @@ from typing import Any
 from pyarrow import fs
 
 from kinrank import folder
-from kinrank.data.filesystems import filesystem_of, redact_passwords
-from kinrank.data.jobs import write_atomically
+from kinrank.data.files import filesystem_of, redact_passwords, write_atomically
 from kinrank.errors import DamagedFolderError, IncompleteVersionError, ParameterError, StoreError
 from kinrank.store.model import KIND, read_model
 
@@ -90,7 +89,7 @@ class VersionStore:
     Parameters
     ----------
     address
-        A folder, or an address such as ``s3://bucket/models``; see `kinrank.data.filesystems.filesystem_of`.
+        A folder, or an address such as ``s3://bucket/models``; see `kinrank.data.files.filesystem_of`.
 
     Examples
     --------

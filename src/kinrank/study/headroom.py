@@ -22,8 +22,7 @@ from kinrank.rankers.local.model import coefficients
 from kinrank.study.answer import MIN_GAIN, RUNGS, Answer, reason
 from kinrank.study.comparison import Comparison, Entrant, Fittable
 from kinrank.study.entrants import evaluate_ranker, fit_and_evaluate, unjudged_in_top, unjudged_share
-from kinrank.study.families import Families, wanted_families
-from kinrank.study.folds import OnLeak, inner_folds
+from kinrank.study.folds import Families, OnLeak, inner_folds, wanted_families
 from kinrank.study.ladder import COSTS, fit_rungs, ladder, missing_precedents, missing_trees, rungs_to_fit
 from kinrank.study.leaks import LeakReport
 from kinrank.study.own_judgments import GlobalModel, HalfKnown, half_known, scores_by_own_judgments

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from kinrank.arrays import Float64, Int64, State
-from kinrank.describe.within_query import standardize
+from kinrank.describe.blocks import standardize
 from kinrank.memory.evidence import Totals
 
 _KNOTS = 9

@@ -15,8 +15,8 @@ from kinrank.arrays import Float32, Float64, State
 from kinrank.data.normalization import normalize
 from kinrank.data.queryset import QuerySet
 from kinrank.describe import Describer
+from kinrank.describe.blocks import Spec
 from kinrank.describe.encoders import EncoderSpec
-from kinrank.describe.spec import Spec
 from kinrank.learn.forest import Forest
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.learn.prepare import Missing, Scale

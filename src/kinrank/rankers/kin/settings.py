@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kinrank.data.queryset import QuerySet
 from kinrank.data.split import groups_of
 from kinrank.describe import Describer
-from kinrank.describe.spec import Spec
+from kinrank.describe.blocks import Spec
 from kinrank.errors import ParameterError
 from kinrank.learn import make_learner
 from kinrank.learn.lambdamart import LambdaMART

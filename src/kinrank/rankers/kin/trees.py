@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.queryset import QuerySet
-from kinrank.describe.within_query import relative_features
+from kinrank.describe.blocks import relative_features
 from kinrank.errors import DamagedFolderError
 from kinrank.learn.lambdamart import LambdaMART
 from kinrank.parallel import Executor, Serial, TaskCost, start_measuring

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from kinrank.arrays import Float32, Float64, Int64, State
 from kinrank.data.hashes import IdHashes, hash_texts, keys_of, lower_bound, query_keys
 from kinrank.data.queryset import QuerySet
-from kinrank.data.texts import TEXT
-from kinrank.data.vectors import VECTORS
+from kinrank.data.texts import TEXT, VECTORS
 from kinrank.describe import Describer
 from kinrank.describe.encoders import Encoder, make_encoder
 from kinrank.memory.evidence import Totals

@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 
 from kinrank.arrays import Float32
 from kinrank.data.ubi import changes_list, epoch_seconds
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import DataError
 from kinrank.serve.events.log import Click, Shown
 from kinrank.serve.messages import CandidateSet, JudgedQuery
@@ -387,7 +387,7 @@ _DECODER = msgspec.json.Decoder(Records | EventsBody)
 
 
 @dataclass
-class Batch:
+class _Batch:
     """What a body reports."""
 
     lists: list[Shown] = field(default_factory=list)
@@ -423,7 +423,7 @@ class Batch:
             self.clicks.append(Click(_event_id(record), query_id, str(about.object_id), value))
 
 
-def parse_events(raw: bytes, model: str, now: float) -> Batch:
+def parse_events(raw: bytes, model: str, now: float) -> _Batch:
     """Parse a body with queries and events. Raise a `DataError` that points to the first invalid value.
 
     Parameters
@@ -441,7 +441,7 @@ def parse_events(raw: bytes, model: str, now: float) -> Batch:
         raise DataError(str(error)) from None
     if b"\\u0000" in raw:
         raise DataError("ids and texts must not contain NUL characters")
-    batch = Batch()
+    batch = _Batch()
     if isinstance(body, EventsBody):
         is_single = body.query_id is not None or body.action_name is not None
         body = [*body.queries, *body.events, *([body] if is_single else [])]

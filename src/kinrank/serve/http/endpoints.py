@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
-from kinrank.engines.search_options import SearchOptions
+from kinrank.engines.query_dsl import SearchOptions
 from kinrank.errors import DataError, NotStoredError, StoreUnavailableError, UnsupportedByModelError
 from kinrank.serve.audit import AuditEntry
 from kinrank.serve.events.log import RAW_DAYS, Shown
@@ -75,7 +75,7 @@ _UNKNOWN = f"unknown list (counts if its query comes in within {RAW_DAYS} days)"
 R = TypeVar("R", bound=Ranking)
 
 
-class Feedback:
+class _Feedback:
     """Handles /v1/events, and remembers what was shown.
 
     Parameters
@@ -175,7 +175,7 @@ REMOVE_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-class RuleEndpoints:
+class _RuleEndpoints:
     """Handles /v1/rules.
 
     Parameters
@@ -265,7 +265,7 @@ PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
 """Parameters of the URL by name, with what each means and its schema."""
 
 
-class AuditEndpoint:
+class _AuditEndpoint:
     """Handles /v1/audit.
 
     Parameters
@@ -347,9 +347,9 @@ class Endpoints:
         self._rankings = dict.fromkeys(service.slots, 0)  # in progress, by model
         service.expected = self._rankings.__getitem__
         self.reader = RequestReader(service, metrics)
-        self.feedback = Feedback(service, self.reader)
-        self.rules = RuleEndpoints(service, self.reader)
-        self.audit = AuditEndpoint(service)
+        self.feedback = _Feedback(service, self.reader)
+        self.rules = _RuleEndpoints(service, self.reader)
+        self.audit = _AuditEndpoint(service)
         self._engine_lane = Lane("the engine", _ENGINE_CALLS)
         self._store_lane = Lane("the judgment store", 4)
         self._insight_lane = Lane("weights and explanations", 4)

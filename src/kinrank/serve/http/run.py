@@ -14,7 +14,7 @@ from typing import Any
 
 import uvicorn
 
-from kinrank.data.labels import read_labels
+from kinrank.data.query_rows import read_labels
 from kinrank.engines import FeatureSet, connect
 from kinrank.errors import ParameterError
 from kinrank.rankers import RANKERS

@@ -22,7 +22,7 @@ from kinrank.rankers.local.nearest import neighbor_part
 from kinrank.rankers.local.texts import with_vectors
 from kinrank.study.answer import Answer, Claim, NearAndFar
 from kinrank.study.comparison import Comparison, Difference, Entrant, Fittable
-from kinrank.study.families import wanted_families
+from kinrank.study.folds import wanted_families
 from kinrank.study.ladder import DECISIVE, climb, missing_precedents, missing_trees, rung_of, rungs_of
 from kinrank.study.leaks import TEXTS
 from kinrank.study.study import Study
@@ -39,7 +39,7 @@ _MAX_LENGTH = 80  # characters; long names only make the file larger
 
 
 @dataclass(frozen=True)
-class Timing:
+class _Timing:
     """Time to rank one query, in milliseconds."""
 
     name: str
@@ -50,7 +50,7 @@ class Timing:
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureShares:
+class _FeatureShares:
     """Share of each feature in the ranking, if models are linear; see `feature_shares`."""
 
     by_query: Float64
@@ -60,7 +60,7 @@ class FeatureShares:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnModels:
+class _OwnModels:
     """What a ranker that learns from neighbors learns for the queries that changed most, and for a sample."""
 
     name: str
@@ -71,7 +71,7 @@ class OwnModels:
     """Positions of these queries, in ascending order."""
     nearest: tuple[tuple[str, ...], ...]
     """Names of the nearest judged queries of each query."""
-    shares: FeatureShares | None
+    shares: _FeatureShares | None
     """None if models are not linear."""
 
 
@@ -103,9 +103,9 @@ class Report:
     """Name of the entrant that the report is about."""
     names: tuple[str, ...]
     """Names of the test queries."""
-    timings: tuple[Timing, ...]
+    timings: tuple[_Timing, ...]
     """Times of the entrants that have a ranker."""
-    own_models: OwnModels | None
+    own_models: _OwnModels | None
     """None if no entrant learns from neighbors."""
     leak_check: LeakCheck | None
     """None if no training queries are known."""
@@ -249,7 +249,7 @@ def _answer(comparison: Comparison, subject: str, study: Study, *, ladder: bool)
     return study.answer(study.with_choices(rungs), note=note)
 
 
-def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str, str], seed: int) -> OwnModels | None:
+def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str, str], seed: int) -> _OwnModels | None:
     """Explain the subject if it, or a part of it, learns from neighbors; else the first entrant that does."""
     measure = comparison.measures[0]
     gains = np.nan_to_num(comparison[subject].per_query(measure) - comparison.baseline.per_query(measure))
@@ -262,7 +262,7 @@ def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str,
         explained = ranker.explain(queries)
         weights = [each.weights for each in explained if each.weights is not None]
         overall = explained[0].global_weights
-        return OwnModels(
+        return _OwnModels(
             name=entrant.name,
             whole=ranker is entrant.ranker,
             shown=shown,
@@ -272,7 +272,7 @@ def _own_models(comparison: Comparison, subject: str, judged_names: Mapping[str,
             ),
             shares=None
             if overall is None
-            else FeatureShares(feature_shares(np.array(weights), queries), feature_shares(overall, queries)),
+            else _FeatureShares(feature_shares(np.array(weights), queries), feature_shares(overall, queries)),
         )
     return None
 
@@ -338,7 +338,7 @@ def made_now() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, with {', '.join(versions)}"
 
 
-def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Timing, ...]:
+def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[_Timing, ...]:
     """Time fitted rankers on one query at a time, in turns, so that load on the machine affects all of them.
 
     Parameters
@@ -357,7 +357,7 @@ def time_rankers(rankers: Mapping[str, Fittable], queries: QuerySet) -> tuple[Ti
             ranker.predict(query)
             milliseconds[name].append(1000 * (time.perf_counter() - start))
     return tuple(
-        Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
+        _Timing(name, float(np.median(values)), float(np.quantile(values, 0.95)))
         for name, values in milliseconds.items()
     )
 
