@@ -233,7 +233,7 @@ def learning(
         database = work / f"{name}.db"
         for left in work.glob(f"{name}.db*"):
             left.unlink()
-        learns = ["--judgments", f"sqlite:///{database}", "--log-shown", str(TOP), "--choice-days", "80", *options]
+        learns = ["--judgments", f"sqlite:///{database}", "--log-shown", str(TOP), "--set", "choice_days=80", *options]
         with service(work, index, "choices", learns) as ask:
             found = weeks_of(ask, traffic, work / "clock", name)
         np.savez(out, **found)

@@ -105,7 +105,7 @@ def test_names_of_columns_may_have_commas() -> None:
 def test_option_that_became_a_column_names_the_new_one(kinrank) -> None:
     done = kinrank("headroom", "mine.csv", "--doc-id", "sku")
     assert done.exit_code == 2
-    assert "--doc-id COLUMN is now --columns doc_id=COLUMN" in done.stderr
+    assert "--doc-id is now --columns doc_id=COLUMN" in done.stderr
 
 
 def test_labels_ids_and_clicks_are_told_from_features() -> None:

@@ -39,6 +39,9 @@ def test_key_prints_the_key_once(tmp_path: Path):
         (["{model}", "--explore", "1.5"], "explore must be a share from 0 to 1"),
         (["{model}", "--explore", "0.1"], "no model has evidence of that"),
         (["{model}", "--set", "api_key"], "write it as name=value"),
+        (["{model}", "--set", "max_noveltie=2"], "remembered, unexplored, trusted, encoders without --engine, got"),
+        (["{model}", "--set", "max_novelty=far"], "max_novelty must be float, got 'far'"),
+        (["{model}", "--set", "in_flight=0"], "in_flight must be positive"),
         (["{model}", "--keys", "{folder}/nokeys"], "nokeys"),
         (["{model}", "--judgments", "sqlite:///{folder}/db"], "judgments need a key with role admin"),
     ],
@@ -47,6 +50,16 @@ def test_invalid_options_fail_before_serving(models: Path, tmp_path: Path, args:
     done = run("serve", *(arg.format(model=models / "knn", folder=tmp_path) for arg in args))
     assert done.exit_code == 2
     assert message in done.stderr
+
+
+def test_settings_reach_the_service(models: Path, monkeypatch: pytest.MonkeyPatch):
+    passed: list[Options] = []
+    monkeypatch.setattr(server, "run", passed.append)
+    words = ["--set", "max_novelty=2.5", "--set", "map_models=True", "--set", "trusted=shop,app"]
+    assert run("serve", models / "knn", *words).exit_code == 0
+    settings = passed[0].settings
+    assert (settings.max_novelty, settings.map_models, settings.trusted) == (2.5, True, ("shop", "app"))
+    assert settings.unexplored == ()
 
 
 def test_client_settings_reach_the_engine(models: Path, monkeypatch: pytest.MonkeyPatch):

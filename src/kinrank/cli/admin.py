@@ -174,7 +174,7 @@ def _assign(store: VersionStore, role: str, wanted: str) -> None:
     console.info(f"{store}: version {version.number} ({version.fitted}) is {role}")
 
 
-# --- ``kinrank admin judgments``: export, import and withdraw the judgments of a service ------------------------------
+# --- ``kinrank admin judgments``: export and withdraw the judgments of a service -------------------------------------
 
 
 def judgments(
@@ -182,10 +182,6 @@ def judgments(
     model: Annotated[str, typer.Option(metavar="NAME", help="Name of the model in the service.")] = "default",
     export: Annotated[
         str | None, typer.Option(metavar="FILE", help="Parquet file to write all judgments to, for kinrank train.")
-    ] = None,
-    import_log: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Judgment log of an earlier version to read, such as default.log."),
     ] = None,
     withdraw_query: Annotated[
         str | None, typer.Option(metavar="QID", help="Query whose judgments are withdrawn.")
@@ -198,20 +194,15 @@ def judgments(
         typer.Option(min=0, metavar="REVISION", help="Revision up to which marks of withdrawn judgments are removed."),
     ] = None,
 ) -> None:
-    """Export, import and withdraw the judgments of a service, and print their revision."""
+    """Export and withdraw the judgments of a service, and print their revision."""
     from kinrank.data.parquet import write_parquet
     from kinrank.serve.audit import ACTOR
-    from kinrank.serve.judgments import exported_queries, merge_records, open_store, read_log
+    from kinrank.serve.judgments import exported_queries, open_store
 
     ACTOR.set(getpass.getuser())
-    if import_log is None:
-        check_exists(address)
+    check_exists(address)
     store = open_store(address)
     try:
-        if import_log is not None:
-            rows = read_log(import_log)
-            store.append(model, rows, merge_records)
-            console.info(f"{import_log}: {len(rows)} judged queries")
         if withdraw_query is not None or withdraw_source is not None:
             withdrawn, _ = store.delete(model, query=withdraw_query, source=withdraw_source)
             console.info(f"{store.database}: withdrew the judgments of {withdrawn} pairs of query and source")

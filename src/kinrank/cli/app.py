@@ -21,7 +21,7 @@ from kinrank.cli.log import log
 from kinrank.cli.options import with_columns
 from kinrank.cli.rank import rank
 from kinrank.cli.report import report
-from kinrank.cli.serve import serve
+from kinrank.cli.serve import SETTINGS, serve
 from kinrank.cli.train import train
 from kinrank.cli.tune import tune
 
@@ -73,14 +73,15 @@ _GROUPS: dict[str, tuple[str, tuple[Callable[..., None], ...]]] = {
     ),
 }
 _MOVED = {command.__name__: group for group, (_, commands) in _GROUPS.items() for command in commands}
+_OF_LOGS = ("format", "seen", "attributes", "max_rank", "memory")
 _MOVED_OPTIONS = {
-    "--qid": "qid",
-    "--y": "y",
-    "--doc-id": "doc_id",
-    "--text": "text",
-    "--query-column": "query",
-    "--key": "keys",
-    "--drop": "drop",
+    **{f"--{name.replace('_', '-')}": f"--columns {name}=COLUMN" for name in ("qid", "y", "doc_id", "text", "drop")},
+    "--query-column": "--columns query=COLUMN",
+    "--key": "--columns keys=COLUMN",
+    **{f"--{name.replace('_', '-')}": f"--set {name}=VALUE" for name in (*SETTINGS, *_OF_LOGS)},
+    "--encoder": "--set encoders=NAME",
+    "--trust-clients": "--set trusted=KEY",
+    "--threads": "the variable OMP_NUM_THREADS",
 }
 
 
@@ -91,7 +92,7 @@ class _Program(TyperGroup):
         if args[0] in _MOVED:
             ctx.fail(f"kinrank {args[0]} is now kinrank {_MOVED[args[0]]} {args[0]}")
         for option in _MOVED_OPTIONS.keys() & set(args):
-            ctx.fail(f"{option} COLUMN is now --columns {_MOVED_OPTIONS[option]}=COLUMN")
+            ctx.fail(f"{option} is now {_MOVED_OPTIONS[option]}")
         return super().resolve_command(ctx, args)
 
 

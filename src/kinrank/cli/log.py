@@ -42,7 +42,6 @@ def log(
         typer.Option(min=0, max=1, help="Weight of unjudged hits if the judgments have weights, as those from clicks."),
     ] = 0.05,
     workers: Annotated[int, typer.Option(min=1, help="Number of concurrent requests.")] = 4,
-    timeout: Annotated[float, typer.Option(help="Timeout of a request in seconds.")] = 30.0,
     retry_for: Annotated[float, typer.Option(help="Seconds to keep retrying before giving up.")] = 120.0,
     settings: ClientSettings = None,
 ) -> None:
@@ -61,7 +60,6 @@ def log(
             candidates=candidates,  # type: ignore[arg-type]  # the logger rejects other values
             top=top,
             unjudged_weight=unjudged_weight,
-            timeout=timeout,
         )
         with console.progress("reading"):
             judged = read_judgments(judgments, **table_columns.get())

@@ -739,7 +739,7 @@ def open_clicks(files: Sequence[PathLike], options: LogOptions | None = None) ->
             yield ClickLog(database, chosen, funnel)
         except duckdb.OutOfMemoryException as error:
             raise DataError(
-                f"{chosen.memory} of memory are not enough for this log: allow more (memory=, --memory), or count "
+                f"{chosen.memory} of memory are not enough for this log: allow more (--set memory=SIZE), or count "
                 "fewer files at a time"
             ) from error
         except duckdb.Error as error:

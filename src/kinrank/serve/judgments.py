@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kinrank.data.queryset import QuerySet
-from kinrank.errors import DataError, FileFormatError
+from kinrank.errors import DataError
 from kinrank.serve.audit import record
 from kinrank.serve.database import (
     Database,
@@ -482,7 +480,7 @@ def _convert_qid(qid: str, dtype: np.dtype[Any]) -> str | int:
     return number
 
 
-# --- stored judgments as judged queries for training, and the log files of earlier versions ---------------------------
+# --- stored judgments as judged queries for training ------------------------------------------------------------------
 
 
 def exported_queries(store: JudgmentStore, model: str) -> tuple[QuerySet, int]:
@@ -518,20 +516,3 @@ def exported_queries(store: JudgmentStore, model: str) -> tuple[QuerySet, int]:
         ),
         revision,
     )
-
-
-def read_log(path: str | os.PathLike[str]) -> list[JudgmentRow]:
-    """Read the judgment log that earlier versions wrote: lines of a CRC-32, a space and JSON.
-
-    A last line that was cut off is left out: it was never acknowledged.
-    """
-    rows = []
-    for number, line in enumerate(Path(path).read_bytes().split(b"\n")[:-1], start=1):
-        text = line[9:]
-        if line[:9] != b"%08x " % zlib.crc32(text):
-            raise FileFormatError(
-                path, number, "this line was damaged: remove it and those after it, or restore the file"
-            )
-        entry = Entry.parse(text.decode())
-        rows.append(JudgmentRow(entry.judged.qid, "", entry.dump()))
-    return rows

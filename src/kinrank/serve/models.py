@@ -214,7 +214,7 @@ class ModelSlot:
         ]
         raise RejectedModelError(
             f"the model has other features than the one in use: {'; '.join(changes) or 'they are in another order'}. "
-            "Clients would have to change with it: serve it under another name, or start with --accept-features"
+            "Clients would have to change with it: serve it under another name, or set accept_features=True"
         )
 
     def _report_unexpected(self, where: str, error: Exception) -> None:
