@@ -152,20 +152,6 @@ def among(columns: str, rows: Sequence[Sequence[Any]]) -> tuple[str, tuple[Any, 
     return condition, (*first, *flat(rows))
 
 
-def among_models(columns: str, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield such conditions for the columns ``model`` and others, each with as many rows as one statement takes.
-
-    Examples
-    --------
-    >>> list(among_models("query", [("films", 7), ("books", 7)]))[0]
-    ('model = ? AND query IN (?) AND (query) IN (VALUES (?))', ('books', 7, 7))
-    """
-    for model in sorted({row[0] for row in rows}):
-        for some in parts([row[1:] for row in rows if row[0] == model]):
-            wanted, values = among(columns, some)
-            yield f"model = ? AND {wanted}", (model, *values)
-
-
 def flat(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     """Return the values of all rows."""
     return tuple(value for row in rows for value in row)
