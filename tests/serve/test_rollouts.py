@@ -16,8 +16,8 @@ from kinrank import KnnRanker, QuerySet
 from kinrank.cli import app
 from kinrank.errors import ParameterError
 from kinrank.serve import CandidateSet, Fallback, JudgedQuery, Ranking, Service, Settings
-from kinrank.serve.batches import Job
 from kinrank.serve.models import SESSION
+from kinrank.serve.ranking import Job
 from kinrank.store import Arm, VersionStore, fingerprint
 from tests.processes import wait_until
 from tests.serve.databases import sqlite_address

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from kinrank.errors import NotStoredError, ParameterError, RejectedModelError, UnknownModelError
 from kinrank.serve.audit import AuditLog
-from kinrank.serve.batches import Job
 from kinrank.serve.events.log import EventLog, EvidenceFeed
 from kinrank.serve.experiments import interleave
 from kinrank.serve.insight import StoredExample, explanation_of, stored_examples, weights_of
@@ -25,6 +24,7 @@ from kinrank.serve.live_rules import LiveRules
 from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryExplanation, QueryWeights, Ranking
 from kinrank.serve.models import SESSION, ModelSlot, Rollout
 from kinrank.serve.observer import Observer
+from kinrank.serve.ranking import Job
 from kinrank.serve.served_model import ServedModel
 from kinrank.serve.settings import Settings
 from kinrank.serve.sources import Checkpoints, ModelSource, WorkFolder, open_sources

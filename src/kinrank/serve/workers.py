@@ -13,12 +13,11 @@ from kinrank.errors import NotStoredError, RejectedModelError, StoreUnavailableE
 from kinrank.memory.votes import RankCurve
 from kinrank.rankers.capabilities import takes_evidence
 from kinrank.serve.audit import AuditLog
-from kinrank.serve.batches import Batcher, Schedule
 from kinrank.serve.events.log import EventLog
 from kinrank.serve.live_rules import LiveRules
 from kinrank.serve.models import ModelSlot, Rollout
 from kinrank.serve.observer import Observer
-from kinrank.serve.ranking import BatchRanker
+from kinrank.serve.ranking import Batcher, BatchRanker, Schedule
 from kinrank.serve.settings import Settings
 from kinrank.serve.shadow import Shadow
 

@@ -24,12 +24,20 @@ import kinrank
 from kinrank.serve.audit import ACTOR
 from kinrank.serve.http import bodies, responses
 from kinrank.serve.http.bodies import EventsBody
-from kinrank.serve.http.endpoints import LIST_PARAMETERS, PARAMETERS, REMOVE_PARAMETERS, Endpoints
+from kinrank.serve.http.endpoints import (
+    HOLD,
+    KEY,
+    LIST_PARAMETERS,
+    PARAMETERS,
+    REMOVE_PARAMETERS,
+    SESSION_HEADER,
+    Endpoints,
+    check_media_type,
+)
 from kinrank.serve.http.logs import add_log_fields, log_event
 from kinrank.serve.http.metrics import Metrics
 from kinrank.serve.http.middleware import RequestMiddleware, Slots
 from kinrank.serve.http.openapi import Operation, openapi_document
-from kinrank.serve.http.requests import HOLD, KEY, SESSION_HEADER, check_media_type
 from kinrank.serve.http.responses import STATUS, HttpError, error_response, to_http_error
 from kinrank.serve.keys import Key, KeyRing, Role
 from kinrank.serve.messages import QueryExplanation, QueryWeights, Ranking

@@ -1,4 +1,4 @@
-"""Request handlers; `app` maps them to paths and roles."""
+"""Request handlers, and how they read a request; `app` maps them to paths and roles."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Scope
 
 from kinrank.engines.query_dsl import SearchOptions
-from kinrank.errors import DataError, NotStoredError, StoreUnavailableError, UnsupportedByModelError
+from kinrank.errors import DataError, NotStoredError, StaleReplicaError, StoreUnavailableError, UnsupportedByModelError
 from kinrank.serve.audit import AuditEntry
 from kinrank.serve.events.log import RAW_DAYS, Shown
 from kinrank.serve.experiments import DRAW, draw_for
@@ -29,19 +29,7 @@ from kinrank.serve.http import bodies
 from kinrank.serve.http.bodies import parse_events
 from kinrank.serve.http.logs import REQUEST_ID, add_log_fields
 from kinrank.serve.http.metrics import Metrics
-from kinrank.serve.http.middleware import Lane
-from kinrank.serve.http.requests import (
-    CLIENT_HEADER,
-    HOLD,
-    KEY,
-    MODEL_HEADER,
-    QUERY_HEADER,
-    REVISION_HEADER,
-    RequestReader,
-    is_packed,
-    model_named,
-    model_of,
-)
+from kinrank.serve.http.middleware import STARTED, Hold, Lane
 from kinrank.serve.http.responses import (
     AuditEntryResponse,
     AuditResponse,
@@ -65,6 +53,153 @@ from kinrank.serve.messages import CandidateSet, Fallback, JudgedQuery, QueryWei
 from kinrank.serve.rules import MOST_KNOWN, Rule
 from kinrank.serve.search import Searcher
 from kinrank.serve.service import Service
+
+# --- reading a request: its headers, its body, and how long it may take. What it asks for is in `endpoints` -----------
+
+
+MODEL_HEADER = "x-kinrank-model"
+REVISION_HEADER = "x-kinrank-revision"
+SESSION_HEADER = "x-kinrank-session"
+CLIENT_HEADER = "x-kinrank-client"
+QUERY_HEADER = "x-kinrank-query"
+KEY = "kinrank.key"
+"""Key of the scope: the `Key` of the request; None without keys."""
+HOLD = "kinrank.hold"
+"""Key of the scope: what the request holds, a `Hold`."""
+_WAITED = "kinrank.waited"
+_GRACE = 0.05  # seconds for a body to arrive before it counts as slow
+T = TypeVar("T")
+
+
+class RequestReader:
+    """Reads requests within the limits of a service.
+
+    Parameters
+    ----------
+    service
+        The service, with its settings and the judgments that it has learned.
+    metrics
+        Receives the time of parsing.
+    """
+
+    def __init__(self, service: Service, metrics: Metrics) -> None:
+        self._service = service
+        self._settings = service.settings
+        self._metrics = metrics
+        self._parser = Lane("the parser", 2)
+
+    def close(self) -> None:
+        """Parse no more bodies."""
+        self._parser.close()
+
+    async def body(self, request: Request) -> bytes:
+        """Return the body. Raise an `HttpError` if it is too large or takes too long to arrive."""
+        limit = self._settings.body_bytes
+        hold: Hold = request.scope[HOLD]
+        chunks: list[bytes] = []
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._settings.body_seconds) as patience:
+
+                def make_room() -> None:
+                    if not hold.wait():
+                        patience.reschedule(loop.time())
+
+                timer = loop.call_later(_GRACE, make_room)
+                try:
+                    async for chunk in request.stream():
+                        hold.take(len(chunk))
+                        if hold.bytes > limit:
+                            raise HttpError(
+                                413, "too-large", f"a body has at most {limit} bytes: send fewer candidates"
+                            )
+                        chunks.append(chunk)
+                finally:
+                    timer.cancel()
+        except TimeoutError:
+            raise HttpError(408, "slow-body", "the body took too long to arrive: send it again") from None
+        except ClientDisconnect:
+            raise HttpError(400, "disconnected", "the client disconnected before the body was complete") from None
+        hold.go_on()
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def parse(self, request: Request, parse: Callable[[bytes], T]) -> T:
+        """Read a body and parse it; a large one in another thread, so that other requests do not wait for it."""
+        raw = await self.body(request)
+        start = time.perf_counter()
+        if len(raw) <= bodies.LARGE_BODY:
+            parsed = parse(raw)
+        else:
+            parsed = await self._parser.run(lambda: parse(raw), None)
+        self._metrics.stage("parse", time.perf_counter() - start)
+        return parsed
+
+    async def wait_for_revision(self, request: Request) -> None:
+        """Wait until the model has learned the judgments that the request asks for; refuse it if that takes long."""
+        wanted = request.headers.get(REVISION_HEADER)
+        if wanted is None:
+            return
+        if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= 18):
+            raise DataError(f"{REVISION_HEADER} must be a revision of the judgments, got {wanted[:100]!r}")
+        start = time.monotonic()
+        hold: Hold = request.scope[HOLD]
+        while True:
+            try:
+                self._service.check_learned(int(wanted), model=model_of(request))
+            except StaleReplicaError:
+                if time.monotonic() > start + self._settings.revision_seconds or not hold.wait():
+                    raise
+            else:
+                hold.go_on()
+                request.scope[_WAITED] = time.monotonic() - start
+                return
+            await asyncio.sleep(0.01)
+
+    def expires(self, request: Request) -> float:
+        """Return the end of the deadline, which starts after the wait for a revision."""
+        started: float = request.scope[STARTED]
+        waited: float = request.scope.get(_WAITED, 0.0)
+        return started + waited + self._settings.deadline
+
+    def seconds_left(self, request: Request) -> float:
+        """Return the seconds until the deadline."""
+        return max(0.0, self.expires(request) - time.perf_counter())
+
+
+def model_of(request: Request) -> str | None:
+    """Return the name of the model that the request asks for; None for the default."""
+    return request.headers.get(MODEL_HEADER)
+
+
+def model_named(request: Request, named: str | None) -> str | None:
+    """Return the name of the model that the header or the body of a request asks for; raise if they differ."""
+    header = model_of(request)
+    if header is not None and named is not None and header != named:
+        raise DataError(
+            f"{MODEL_HEADER} names the model {header[:100]!r} and the body {named[:100]!r}: name one of them"
+        )
+    return header if named is None else named
+
+
+def is_packed(request: Request) -> bool:
+    """Return whether the body is MessagePack."""
+    return _media_type(request) == bodies.MSGPACK
+
+
+def check_media_type(request: Request, *, packed: bool) -> None:
+    """Raise an `HttpError` unless the body is JSON or, if `packed`, MessagePack. Without a header it is JSON."""
+    kind = _media_type(request)
+    accepted = (bodies.JSON, bodies.MSGPACK) if packed else (bodies.JSON,)
+    if kind not in accepted:
+        raise HttpError(415, "media-type", f"the body must be {' or '.join(accepted)}, got {kind[:100]!r}")
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", bodies.JSON).partition(";")[0].strip().lower()
+
+
+# --- request handlers; `app` maps them to paths and roles -------------------------------------------------------------
+
 
 # --- what people are shown and choose: the lists that the service answers with, and the events that clients send ------
 
@@ -166,7 +301,6 @@ class _Feedback:
 # --- handlers of /v1/rules: what editors want for a query -------------------------------------------------------------
 
 
-T = TypeVar("T")
 LIST_PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
     "history": ("true lists also rules that ended.", {"type": "string", "enum": ["true", "false"]})
 }

@@ -15,7 +15,7 @@ from starlette.responses import Response
 import kinrank
 from kinrank.serve.http import bodies
 from kinrank.serve.http.bodies import EventsBody
-from kinrank.serve.http.requests import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER, SESSION_HEADER
+from kinrank.serve.http.endpoints import CLIENT_HEADER, MODEL_HEADER, QUERY_HEADER, REVISION_HEADER, SESSION_HEADER
 from kinrank.serve.http.responses import ErrorResponse, SearchResponse
 from kinrank.serve.keys import Role
 from kinrank.serve.messages import Neighbor, QueryExplanation, QueryWeights, Ranking
