@@ -89,7 +89,7 @@ def test_every_command_has_an_example():
 def test_commands_and_options_do_not_grow_unnoticed():
     options = [option for options in COMMANDS.values() for option in options]
     assert len(PROGRAM.commands) <= 14
-    assert len(options) <= 173  # as scripts/count prints, without --version and --debug
+    assert len(options) <= 170  # as scripts/count prints, without --version and --debug
 
 
 def test_version(script):
