@@ -211,7 +211,7 @@ def code_of(method: str) -> str:
     package = Path(kinrank.__file__).parent
     folders = {"described": "describe study/peers.py", "single": "learn"}
     folders |= dict.fromkeys(("without", "untuned", "kin"), "rankers learn describe neighbors")
-    named = folders.get(method, "study/peers.py study/bag.py").split()
+    named = folders.get(method, "study/peers.py").split()
     files = [file for part in named for file in sorted((package / part).rglob("*.py")) or [package / part]]
     digest = hashlib.sha256(repr((SHAPES, MEMBERS, MOST_TREES, RATE)).encode())
     for file in files:
